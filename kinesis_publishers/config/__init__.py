@@ -1,0 +1,55 @@
+"""The configuration: properties in, typed frozen values out.
+
+``Properties`` parses and checks everything at once; each typed config is read from it with
+``from_properties``. The declarations are in :mod:`kinesis_publishers.config.options`.
+"""
+
+from __future__ import annotations
+
+from kinesis_publishers.config.aws import AwsConfig, resolve_region
+from kinesis_publishers.config.choices import (
+    AggregationMode,
+    CredentialsProvider,
+    DeregistrationPolicy,
+    InitialPosition,
+    Planner,
+    RegistrationStrategy,
+    ShardOrder,
+)
+from kinesis_publishers.config.credentials import CredentialsConfig
+from kinesis_publishers.config.discovery import DiscoveryConfig
+from kinesis_publishers.config.option import Option, OptionFamily
+from kinesis_publishers.config.pending import PendingConfig
+from kinesis_publishers.config.polling import PollingConfig
+from kinesis_publishers.config.positions import InitialPositionConfig
+from kinesis_publishers.config.properties import Properties
+from kinesis_publishers.config.shard_positions import ShardIteratorKind, ShardPosition
+from kinesis_publishers.config.source import SourceConfig
+from kinesis_publishers.config.spark import SparkConfig
+from kinesis_publishers.config.streams import StreamsConfig, StreamSelector
+
+__all__ = [
+    "Properties",
+    "StreamsConfig",
+    "StreamSelector",
+    "InitialPositionConfig",
+    "InitialPosition",
+    "ShardPosition",
+    "ShardIteratorKind",
+    "AwsConfig",
+    "resolve_region",
+    "CredentialsConfig",
+    "CredentialsProvider",
+    "SourceConfig",
+    "AggregationMode",
+    "PollingConfig",
+    "DiscoveryConfig",
+    "ShardOrder",
+    "PendingConfig",
+    "SparkConfig",
+    "Planner",
+    "RegistrationStrategy",
+    "DeregistrationPolicy",
+    "Option",
+    "OptionFamily",
+]

@@ -1,0 +1,71 @@
+"""The closed lists of values that options accept."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = [
+    "InitialPosition",
+    "RegistrationStrategy",
+    "DeregistrationPolicy",
+    "CredentialsProvider",
+    "ShardOrder",
+    "AggregationMode",
+    "Planner",
+]
+
+
+class InitialPosition(Enum):
+    """Where to begin in a stream that was never read before."""
+
+    LATEST = "LATEST"
+    TRIM_HORIZON = "TRIM_HORIZON"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+
+
+class RegistrationStrategy(Enum):
+    """Who registers the enhanced fan-out consumer, and when."""
+
+    LAZY = "LAZY"
+    EAGER = "EAGER"
+    NONE = "NONE"
+
+
+class DeregistrationPolicy(Enum):
+    """Which consumers are removed at tear-down."""
+
+    CREATED = "created"
+    NEVER = "never"
+
+
+class CredentialsProvider(Enum):
+    """Where credentials come from."""
+
+    AUTO = "AUTO"
+    BASIC = "BASIC"
+    ENV_VAR = "ENV_VAR"
+    PROFILE = "PROFILE"
+    ASSUME_ROLE = "ASSUME_ROLE"
+    WEB_IDENTITY_TOKEN = "WEB_IDENTITY_TOKEN"
+    CUSTOM = "CUSTOM"
+
+
+class ShardOrder(Enum):
+    """Whether a child shard waits for its parents."""
+
+    PARENTS_FIRST = "parents-first"
+    NONE = "none"
+
+
+class AggregationMode(Enum):
+    """What is done with the KPL's aggregate records."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
+class Planner(Enum):
+    """How the end of a micro-batch is found."""
+
+    PREFETCH = "prefetch"
+    RANGES = "ranges"

@@ -1,0 +1,87 @@
+"""Credentials that are loaded at their first use, for botocore and for aiobotocore."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from botocore.exceptions import CredentialRetrievalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from botocore.credentials import ReadOnlyCredentials
+
+__all__ = [
+    "AioLoadingProvider",
+    "AioSourceCredentials",
+    "LoadingProvider",
+    "SourceCredentials",
+]
+
+
+@define
+class LoadingProvider:
+    """A credential provider of botocore around a function."""
+
+    METHOD: str
+    _load: Callable[[], Any]
+    CANONICAL_NAME: str | None = None
+
+    def load(self) -> Any:
+        """Return the credentials, None for none."""
+        return self._load()
+
+
+@define
+class AioLoadingProvider:
+    """A credential provider of aiobotocore around a function, which may be a coroutine's."""
+
+    METHOD: str
+    _load: Callable[[], Any]
+    CANONICAL_NAME: str | None = None
+
+    async def load(self) -> Any:
+        """Return the credentials, None for none."""
+        return await _resolve(self._load())
+
+
+@define
+class SourceCredentials:
+    """The credentials with which a role is assumed, for botocore."""
+
+    _load: Callable[[], Any]
+    _hint: str
+    _loaded: Any = field(default=None, init=False, repr=False)
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """Return what signs the call to STS; raises botocore's error if there is nothing."""
+        if self._loaded is None:
+            self._loaded = _require(self._load(), self._hint)
+        return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
+
+
+@define
+class AioSourceCredentials:
+    """The credentials with which a role is assumed, for aiobotocore."""
+
+    _load: Callable[[], Any]
+    _hint: str
+    _loaded: Any = field(default=None, init=False, repr=False)
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """Return what signs the call to STS; raises botocore's error if there is nothing."""
+        if self._loaded is None:
+            self._loaded = _require(await _resolve(self._load()), self._hint)
+        return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
+
+
+async def _resolve(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def _require(credentials: Any, hint: str) -> Any:
+    if credentials is None:
+        raise CredentialRetrievalError(provider="assume-role", error_msg=hint)
+    return credentials

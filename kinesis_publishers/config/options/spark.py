@@ -1,0 +1,60 @@
+"""Options that only the Spark source reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kinesis_publishers.config.choices import Planner
+from kinesis_publishers.config.option import Namespace, Option
+from kinesis_publishers.config.parsers import Choice, Flag, Size, WholeNumber
+
+_SECTION = "Spark"
+
+PLANNER: Final = Option(
+    key="spark.planner",
+    parser=Choice(members=Planner),
+    default=Planner.PREFETCH,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="How the end of a micro-batch is found: prefetch (on the driver) or ranges (probes).",
+)
+PARALLELISM: Final[Option[int | None]] = Option(
+    key="spark.parallelism",
+    parser=WholeNumber(minimum=1),
+    default=None,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="The largest number of partitions in a micro-batch; Spark's cores if it is not set.",
+)
+MAX_RECORDS_PER_TRIGGER: Final[Option[int | None]] = Option(
+    key="spark.maxrecordspertrigger",
+    parser=WholeNumber(minimum=1),
+    default=None,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="The largest number of records in a micro-batch.",
+)
+MAX_BYTES_PER_TRIGGER: Final[Option[int | None]] = Option(
+    key="spark.maxbytespertrigger",
+    parser=Size(),
+    default=None,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="The largest size of a micro-batch.",
+)
+INCLUDE_METADATA: Final = Option(
+    key="spark.includemetadata",
+    parser=Flag(),
+    default=False,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="Whether the additional columns are in the schema.",
+)
+
+OPTIONS: Final = (
+    PLANNER,
+    PARALLELISM,
+    MAX_RECORDS_PER_TRIGGER,
+    MAX_BYTES_PER_TRIGGER,
+    INCLUDE_METADATA,
+)

@@ -1,0 +1,45 @@
+"""The typed view of the polling publisher's options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from kinesis_publishers.config.options import polling, retries
+
+if TYPE_CHECKING:
+    from kinesis_publishers.config.properties import Properties
+    from kinesis_publishers.retry import RetryPolicy
+
+__all__ = ["PollingConfig"]
+
+
+@frozen(kw_only=True)
+class PollingConfig:
+    """How a shard is polled with GetRecords.
+
+    Attributes:
+        max_records: the Limit of a call, 1 to 10,000.
+        interval_seconds: the period of the loop, processing included.
+        adaptive_reads: whether the Limit follows the average size of a record.
+        get_records_retry: how GetRecords is repeated.
+        get_iterator_retry: how GetShardIterator is repeated.
+    """
+
+    max_records: int
+    interval_seconds: float
+    adaptive_reads: bool
+    get_records_retry: RetryPolicy
+    get_iterator_retry: RetryPolicy
+
+    @classmethod
+    def from_properties(cls, properties: Properties) -> PollingConfig:
+        """Read the options of polling."""
+        return cls(
+            max_records=properties.get(polling.MAX_RECORDS),
+            interval_seconds=properties.seconds(polling.INTERVAL),
+            adaptive_reads=properties.get(polling.ADAPTIVE_READS),
+            get_records_retry=properties.retry_policy(retries.GET_RECORDS),
+            get_iterator_retry=properties.retry_policy(retries.GET_ITERATOR),
+        )

@@ -1,0 +1,188 @@
+"""The parsed configuration: one immutable mapping, from whichever source the properties came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import javaproperties
+from attrs import field, frozen
+
+from kinesis_publishers.config.assignments import Assignment, Assignments, assign_properties
+from kinesis_publishers.config.catalogue import find_bare_option
+from kinesis_publishers.config.option import Option, OptionFamily, show_value
+from kinesis_publishers.config.rules import find_problems
+from kinesis_publishers.config.spark_options import assign_spark_options
+from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.config.options.retries import RetryOptions
+    from kinesis_publishers.config.parsers import Scalar
+
+__all__ = ["Properties"]
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class _Entry:
+    """One option that was given; two that mean the same are equal, however they were written."""
+
+    value: Any = field(repr=False)
+    raw: Scalar = field(eq=False, repr=False)
+    written_key: str = field(eq=False)
+    full_key: str
+    secret: bool = field(eq=False)
+
+    @property
+    def shown(self) -> str:
+        return show_value(self.raw, secret=self.secret)
+
+
+@frozen(repr=False, unsafe_hash=False)
+class Properties:
+    """What the user configured, checked as a whole and ready to be read.
+
+    Made by :meth:`parse`, :meth:`from_file` or :meth:`from_spark_options`. Equal if it means the
+    same; can be pickled, so that it travels to other processes. Its ``repr`` masks secrets.
+    """
+
+    _entries: dict[str, _Entry]
+    # Keys whose value was refused: given, and yet without a value. Empty in every finished object.
+    _refused: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Scalar], *, complete: bool = True) -> Properties:
+        """Parse a properties dict with the keys ``kinesis.X``, ``flink.X`` and ``aws.X``.
+
+        Args:
+            values: texts, or values that already have their type.
+            complete: False accepts properties without the required options (the streams), for a
+                part that does not need them.
+
+        Raises:
+            ConfigErrors: lists every unknown key, bad value, missing option and contradiction.
+        """
+        return cls._build(assign_properties(values), complete=complete)
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, complete: bool = True) -> Properties:
+        """Read a Java ``.properties`` file; see :meth:`parse`.
+
+        Raises:
+            ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
+            OSError: the file cannot be read.
+        """
+        try:
+            pairs = javaproperties.loads(Path(path).read_bytes(), object_pairs_hook=list)
+        except javaproperties.InvalidUEscapeError as error:
+            problem = InvalidOptionError(f"{path}: {error}")
+            raise ConfigErrors([problem]) from None
+        assignments = Assignments()
+        for key, value in pairs:
+            one = assign_properties({key: value})
+            assignments.found += one.found
+            assignments.problems += one.problems
+        return cls._build(assignments, complete=complete)
+
+    @classmethod
+    def from_spark_options(
+        cls, options: Mapping[str, Scalar], *, complete: bool = True
+    ) -> Properties:
+        """Parse the options of a Spark source, with their aliases; see :meth:`parse`."""
+        return cls._build(assign_spark_options(options), complete=complete)
+
+    @classmethod
+    def _build(cls, assignments: Assignments, *, complete: bool) -> Properties:
+        entries: dict[str, _Entry] = {}
+        refused: set[str] = set()
+        problems = list(assignments.problems)
+        for assignment in assignments.found:
+            try:
+                _add_entry(entries, assignment)
+            except ConfigError as error:
+                refused.add(assignment.option.key)
+                problems.append(error)
+        problems += find_problems(cls(entries, frozenset(refused)), complete=complete)
+        if problems:
+            raise ConfigErrors(problems)
+        return cls(entries)
+
+    def get(self, option: Option[T]) -> T:
+        """Return the value of ``option`` in its own unit, its default if it was not given."""
+        entry = self._entries.get(option.key)
+        value: T = option.default if entry is None else entry.value
+        return value
+
+    def seconds(self, option: Option[float]) -> float:
+        """Return the duration ``option`` in seconds."""
+        value = self.get(option)
+        return value / 1000 if option.unit == "ms" else value
+
+    def retry_policy(self, options: RetryOptions) -> RetryPolicy:
+        """Return the policy that the four options say."""
+        return RetryPolicy(
+            max_retries=self.get(options.max_retries),
+            base_seconds=self.seconds(options.base),
+            max_seconds=self.seconds(options.max),
+            exponent=self.get(options.exponent),
+        )
+
+    def members(self, family: OptionFamily[T]) -> dict[str, T]:
+        """Return the values of a family of keys, by the part of the key that varies."""
+        names = ((key, family.name_in(key)) for key in self._entries)
+        return {name: self._entries[key].value for key, name in names if name is not None}
+
+    def is_given(self, option: Option[Any]) -> bool:
+        """Return whether the user wrote ``option``."""
+        return option.key in self._entries or option.key in self._refused
+
+    def is_refused(self, option: Option[Any]) -> bool:
+        """Return whether ``option`` was given a bad value: never, once parsing has succeeded."""
+        return option.key in self._refused
+
+    def written_key(self, option: Option[Any]) -> str:
+        """Return the key of ``option`` as the user wrote it, the documented one if not given."""
+        entry = self._entries.get(option.key)
+        return option.full_key if entry is None else entry.written_key
+
+    def unimplemented_keys(self) -> tuple[str, ...]:
+        """Return the keys, as written, that are valid but that nothing reads yet."""
+        options = ((find_bare_option(key), entry) for key, entry in self._entries.items())
+        return tuple(
+            entry.written_key for option, entry in options if option and not option.implemented
+        )
+
+    def to_dict(self) -> dict[str, Scalar]:
+        """Return the documented keys and the values as they were written, secrets included.
+
+        :meth:`parse` makes an equal object of it.
+        """
+        return {entry.full_key: entry.raw for entry in self._entries.values()}
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._entries.values()))
+
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{entry.full_key}={entry.shown}" for entry in self._entries.values())
+        return f"Properties({pairs})"
+
+
+def _add_entry(entries: dict[str, _Entry], assignment: Assignment) -> None:
+    option = assignment.option
+    entry = _Entry(
+        value=option.parse(assignment.value, written_key=assignment.written_key),
+        raw=assignment.value,
+        written_key=assignment.written_key,
+        full_key=option.full_key,
+        secret=option.secret,
+    )
+    earlier = entries.setdefault(option.key, entry)
+    if earlier != entry:
+        raise InvalidOptionError(
+            f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} ({entry.shown}) mean "
+            "the same option and differ: keep one"
+        )

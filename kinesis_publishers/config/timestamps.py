@@ -1,0 +1,238 @@
+"""Reads the timestamp of AT_TIMESTAMP, with the patterns of Java's ``SimpleDateFormat``.
+
+Supported letters: ``y M d D E H k K h a m s S z Z X`` and quoted text. A pattern without a zone is
+UTC: the machine's own zone would give another position on another machine. Names of months and days
+are English, and a field out of range is an error (Java would roll it over).
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from kinesis_publishers.config.units import parse_number
+from kinesis_publishers.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from kinesis_publishers.config.parsers import Scalar
+
+__all__ = ["DEFAULT_FORMAT", "SimpleDateFormat", "TimestampPattern", "parse_timestamp"]
+
+DEFAULT_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
+
+_EXAMPLE: Final = datetime(2024, 5, 31, 13, 45, 30, 250_000, UTC)
+_MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_DAYS: Final = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
+_TOKEN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+_WIDEST: Final = MappingProxyType({"y": 4, "D": 3, "S": 9})
+_NUMERIC: Final = frozenset("yMdDHkKhmsS")
+_OFFSET: Final = re.compile(r"([+-])([0-9]{2})(?::?([0-9]{2}))?")
+# The names of RFC 822, which SimpleDateFormat knows too; all others come from the zone database.
+_ZONE_HOURS: Final = MappingProxyType(
+    {"Z": 0, "UT": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5}
+    | {"MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+)
+_ISO_ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
+_ANY_ZONE: Final = rf"{_ISO_ZONE}|(?:GMT|UTC)[+-][0-9]{{2}}:?[0-9]{{2}}|[A-Za-z][A-Za-z0-9_+/-]*"
+
+
+@frozen
+class SimpleDateFormat:
+    """A compiled pattern.
+
+    Attributes:
+        pattern: the text in Java's notation.
+    """
+
+    pattern: str
+    _expression: re.Pattern[str]
+
+    @classmethod
+    def compile(cls, pattern: str) -> SimpleDateFormat:
+        """Compile ``pattern``; raises ``ValueError`` that says which part is not understood."""
+        tokens = list(_TOKEN.finditer(pattern))
+        if not tokens or sum(len(token[0]) for token in tokens) != len(pattern):
+            raise ValueError("a quote is not closed")
+        parts: list[str] = []
+        seen: set[str] = set()
+        for index, token in enumerate(tokens):
+            letter, text = token[2], token[0]
+            if letter is None:
+                literal = text if token[1] is None else (token[1].replace("''", "'") or "'")
+                parts.append(re.escape(literal))
+                continue
+            if letter in seen:
+                raise ValueError(f"{letter!r} is there twice")
+            seen.add(letter)
+            following = tokens[index + 1][2] if index + 1 < len(tokens) else None
+            parts.append(_field_expression(letter, len(text), following))
+        if "y" not in seen:
+            raise ValueError("there is no year")
+        return cls(pattern, re.compile("".join(parts), re.IGNORECASE | re.ASCII))
+
+    def parse(self, text: str) -> datetime:
+        """Return ``text`` as an aware UTC time; raises ``ValueError`` if it does not fit."""
+        match = self._expression.fullmatch(text)
+        if match is None:
+            raise ValueError("does not fit the pattern")
+        return _assemble(match.groupdict()).astimezone(UTC)
+
+    def example(self) -> str:
+        """Return a text that the pattern accepts, for messages."""
+        return _TOKEN.sub(_format_token, self.pattern)
+
+
+class TimestampPattern:
+    """Parses the option that holds a pattern; the value stays the text."""
+
+    accepts = f"a SimpleDateFormat pattern such as {DEFAULT_FORMAT}"
+    unit = None
+
+    def __call__(self, value: Scalar) -> str:
+        pattern = str(value)
+        SimpleDateFormat.compile(pattern)
+        return pattern
+
+
+def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
+    """Return the instant that ``text`` means, as an aware UTC ``datetime``.
+
+    The pattern is tried first, then epoch seconds (as Flink's connector does), then ISO-8601.
+
+    Raises:
+        InvalidOptionError: ``text`` is none of these; the message shows an example of each.
+    """
+    compiled = SimpleDateFormat.compile(pattern)
+    for parse in (compiled.parse, _parse_epoch_seconds, _parse_iso):
+        try:
+            return parse(text.strip())
+        except (ValueError, OverflowError, OSError):
+            continue
+    hint = ""
+    if re.fullmatch(r"[0-9]{13}", text.strip()):
+        hint = f" (that looks like milliseconds: give {int(text) / 1000:.3f})"
+    raise InvalidOptionError(
+        f"{text!r} is not a timestamp{hint}: expected the format {pattern}, as "
+        f"{compiled.example()!r}, epoch seconds, as '{_EXAMPLE.timestamp():.3f}', or ISO-8601, as "
+        f"'{_EXAMPLE.isoformat(timespec='milliseconds')}'"
+    )
+
+
+def _parse_epoch_seconds(text: str) -> datetime:
+    seconds = parse_number(text)
+    if seconds < 0:
+        raise ValueError("before 1970")
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _parse_iso(text: str) -> datetime:
+    parsed = datetime.fromisoformat(text)
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _field_expression(letter: str, count: int, following: str | None) -> str:
+    if letter == "M" and count >= 3:
+        return "(?P<Mon>[a-z]+)"
+    if letter in _NUMERIC:
+        # Fields that touch are told apart by their width, as in yyyyMMdd.
+        touches = following is not None and following in _NUMERIC
+        widest = max(count, _WIDEST.get(letter, 2))
+        if letter == "y":
+            return f"(?P<y>[0-9]{{{2 if count == 2 else 4}}})"
+        return f"(?P<{letter}>[0-9]{{{count if touches else f'1,{widest}'}}})"
+    named = {
+        "E": "(?P<E>[a-z]+)",
+        "a": "(?P<a>am|pm)",
+        "z": f"(?P<z>{_ANY_ZONE})",
+        "Z": f"(?P<Z>{_ANY_ZONE})",
+        "X": f"(?P<X>{_ISO_ZONE})",
+    }
+    if letter not in named:
+        raise ValueError(f"{letter!r} is not supported")
+    return named[letter]
+
+
+def _assemble(fields: dict[str, str | None]) -> datetime:
+    def number(letter: str, otherwise: int) -> int:
+        return int(fields.get(letter) or otherwise)
+
+    day_name = (fields.get("E") or "mon").lower()
+    if not any(f"{day}day".startswith(day_name) for day in _DAYS) or len(day_name) < 3:
+        raise ValueError("not the name of a day")
+    date = datetime(_year(fields["y"] or ""), _month(fields), number("d", 1), tzinfo=_zone(fields))
+    if fields.get("D"):
+        year = date.year
+        date = date.replace(month=1, day=1) + timedelta(days=number("D", 1) - 1)
+        if date.year != year:
+            raise ValueError("not a day of that year")
+    microseconds = _microseconds(fields.get("S") or "0")
+    return date.replace(
+        hour=_hour(fields), minute=number("m", 0), second=number("s", 0), microsecond=microseconds
+    )
+
+
+def _year(digits: str) -> int:
+    # Two digits, as POSIX reads them: 69-99 are 1969-1999.
+    return int(digits) if len(digits) > 2 else int(digits) + (1900 if int(digits) > 68 else 2000)
+
+
+def _month(fields: dict[str, str | None]) -> int:
+    name = fields.get("Mon")
+    if not name:
+        return int(fields.get("M") or 1)
+    for number, month in enumerate(_MONTHS, start=1):
+        if name.lower() in {month, month[:3]}:
+            return number
+    raise ValueError("not the name of a month")
+
+
+def _hour(fields: dict[str, str | None]) -> int:
+    for letter, first, count in (("H", 0, 24), ("k", 1, 24), ("K", 0, 12), ("h", 1, 12)):
+        digits = fields.get(letter)
+        if digits is not None:
+            if not first <= int(digits) < first + count:
+                raise ValueError("not an hour")
+            afternoon = (fields.get("a") or "").lower() == "pm"
+            return int(digits) % count + (12 if afternoon and count == 12 else 0)
+    return 0
+
+
+def _microseconds(digits: str) -> int:
+    # S counts milliseconds in Java, "5" being 5 ms; more than three digits can only be a fraction.
+    return int(digits) * 1000 if len(digits) <= 3 else int(digits.ljust(6, "0")[:6])
+
+
+def _zone(fields: dict[str, str | None]) -> tzinfo:
+    text = fields.get("X") or fields.get("Z") or fields.get("z")
+    if text is None:
+        return UTC
+    if text.upper() in _ZONE_HOURS:
+        return timezone(timedelta(hours=_ZONE_HOURS[text.upper()]))
+    offset = _OFFSET.fullmatch(text.upper().removeprefix("GMT").removeprefix("UTC"))
+    if offset is None:
+        try:
+            return zoneinfo.ZoneInfo(text)
+        except zoneinfo.ZoneInfoNotFoundError:
+            raise ValueError("not a time zone") from None
+    minutes = int(offset[2]) * 60 + int(offset[3] or 0)
+    return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+
+
+def _format_token(token: re.Match[str]) -> str:
+    letter, count = token[2], len(token[0])
+    if letter is None:
+        return token[0] if token[1] is None else (token[1].replace("''", "'") or "'")
+    if letter == "M" and count >= 3:
+        return _EXAMPLE.strftime("%B" if count > 3 else "%b")
+    directives = {"D": "%j", "E": "%a", "h": "%I", "K": "%I", "a": "%p", "k": "%H", "H": "%H"}
+    directives |= {"M": "%m", "d": "%d", "m": "%M", "s": "%S", "z": "UTC", "Z": "+0000", "X": "Z"}
+    directives |= {"S": "250"[:count], "y": "%y" if count == 2 else "%Y"}
+    return _EXAMPLE.strftime(directives[letter])

@@ -1,0 +1,161 @@
+"""Every key of the specification: its default, its unit, and what its value becomes."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pytest
+
+from kinesis_publishers.config import Properties
+from kinesis_publishers.config.catalogue import find_bare_option
+from kinesis_publishers.config.option import Namespace
+from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations
+from kinesis_publishers.errors import ConfigErrors
+
+# Written from the specification, not from the declarations: key, default, a text, what it becomes.
+_RETRIES = {
+    "stream.describe": (50, 2000, 5000, 1.5),
+    "list.shards": (10, 1000, 5000, 1.5),
+    "stream.describestreamconsumer": (50, 2000, 5000, 1.5),
+    "stream.liststreamconsumers": (10, 200, 1000, 1.5),
+    "stream.registerstreamconsumer": (10, 500, 2000, 1.5),
+    "stream.deregisterstreamconsumer": (10, 500, 2000, 1.5),
+    "shard.subscribetoshard": (10, 1000, 2000, 1.5),
+    "shard.getrecords": (3, 300, 1000, 1.5),
+    "shard.getiterator": (3, 300, 1000, 1.5),
+}
+_FLIP = [
+    ("stream.recordpublisher", "POLLING", "custom.module:Factory", "custom.module:Factory"),
+    ("stream.efo.consumername", None, "my-consumer_1.a", "my-consumer_1.a"),
+    ("stream.efo.registration", "LAZY", "eager", "EAGER"),
+    ("stream.efo.http-client.max-concurrency", 10000, "7", 7),
+    ("stream.efo.http-client.read-timeout", 360000, "5m", 300_000),
+    ("stream.initpos", "LATEST", "trim_horizon", "TRIM_HORIZON"),
+    ("stream.initpos.timestamp", None, "1459799926.480", "1459799926.480"),
+    ("stream.initpos.timestamp.format", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "yyyyMMdd", "yyyyMMdd"),
+    ("stream.registerstreamconsumer.timeout", 60, "2m", 120),
+    ("stream.deregisterstreamconsumer.timeout", 60, "1500ms", 1.5),
+    ("shard.subscribetoshard.timeout", 60, "30", 30),
+    ("shard.getrecords.maxrecordcount", 10000, "1", 1),
+    ("shard.getrecords.intervalmillis", 200, "0.25s", 250),
+    ("shard.discovery.intervalmillis", 10000, "30s", 30_000),
+    ("shard.adaptivereads", False, "TRUE", True),
+    ("shard.idle.interval", -1, "2m", 120_000),
+    ("watermark.sync.interval", 30000, "1s", 1000),
+    ("watermark.lookahead.millis", 0, "7", 7),
+    ("watermark.sync.queue.capacity", 100, "5", 5),
+    *(
+        row
+        for prefix, (retries, base, longest, exponent) in _RETRIES.items()
+        for row in (
+            (f"{prefix}.maxretries", retries, "4", 4),
+            (f"{prefix}.backoff.base", base, "1s", 1000),
+            (f"{prefix}.backoff.max", longest, "2500", 2500),
+            (f"{prefix}.backoff.expconst", exponent, "2.5", 2.5),
+        )
+    ),
+]
+_OURS = [
+    ("streams", None, "a,b", "a,b"),
+    ("stream.efo.deregister", "created", "NEVER", "never"),
+    ("stream.initpos.shards", (), "{}", ()),
+    ("pending.maxrecords", 50000, "1", 1),
+    ("pending.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
+    ("pending.waittimeoutmillis", 30000, "1m", 60_000),
+    ("shard.order", "parents-first", "None", "none"),
+    ("aggregation", "auto", "OFF", "off"),
+    ("failondataloss", True, "False", False),
+    ("spark.planner", "prefetch", "ranges", "ranges"),
+    ("spark.parallelism", None, "8", 8),
+    ("spark.maxrecordspertrigger", None, "1000", 1000),
+    ("spark.maxbytespertrigger", None, "2MiB", 2_097_152),
+    ("spark.includemetadata", False, "true", True),
+]
+_CREDENTIALS = [
+    ("", None, "auto", "AUTO"),
+    (".basic.accesskeyid", None, "AKIA", "AKIA"),
+    (".basic.secretkey", None, "s", "s"),
+    (".basic.sessiontoken", None, "t", "t"),
+    (".profile.path", None, "~/x", "~/x"),
+    (".profile.name", None, "dev", "dev"),
+    (".role.arn", None, "arn:aws:iam::123456789012:role/a/b", "arn:aws:iam::123456789012:role/a/b"),
+    (".role.sessionName", None, "me", "me"),
+    (".role.externalId", None, "x-1", "x-1"),
+    (".role.stsEndpoint", None, "http://localhost:5000", "http://localhost:5000"),
+    (".role.provider", None, "env_var", "ENV_VAR"),
+    (".webIdentityToken.file", None, "/t", "/t"),
+    (".custom.class", None, "a.b:C", "a.b:C"),
+]
+_AWS = [
+    ("aws.region", None, "eu-west-1", "eu-west-1"),
+    ("aws.endpoint", None, "https://k.example/x", "https://k.example/x"),
+    *((f"aws.credentials.provider{key}", *rest) for key, *rest in _CREDENTIALS),
+]
+_CASES = [*_FLIP, *_OURS, *_AWS]
+_IDS = [case[0] for case in _CASES]
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
+
+
+def test_every_key_is_declared_exactly_once() -> None:
+    keys = [option.key for option in ALL_OPTIONS]
+    assert sorted(keys) == sorted(_IDS)
+
+
+def test_the_two_families_are_declared() -> None:
+    families = {option.key for option in all_declarations()} - set(_IDS)
+    assert families == {
+        "stream.efo.consumerarn.<stream>",
+        "shard.consumer.error.recoverable[i].exception",
+    }
+
+
+@pytest.mark.parametrize(("key", "default", "text", "value"), _CASES, ids=_IDS)
+def test_the_default_is_that_of_the_specification(
+    key: str, default: object, text: str, value: object
+) -> None:
+    option = find_bare_option(key)
+    assert option is not None
+    assert _plain(Properties.parse({}, complete=False).get(option)) == default
+
+
+@pytest.mark.parametrize(("key", "default", "text", "value"), _CASES, ids=_IDS)
+def test_a_text_is_parsed(key: str, default: object, text: str, value: object) -> None:
+    option = find_bare_option(key.upper())
+    assert option is not None
+    assert _plain(option.parse(text)) == value
+
+
+@pytest.mark.parametrize("key", [case[0] for case in _FLIP])
+def test_a_key_of_flink_is_accepted_under_both_prefixes(key: str) -> None:
+    option = find_bare_option(key)
+    assert option is not None
+    assert option.namespace is Namespace.SHARED
+
+
+@pytest.mark.parametrize("key", [case[0] for case in _OURS])
+def test_a_key_of_ours_is_refused_under_flink_s_prefix(key: str) -> None:
+    with pytest.raises(ConfigErrors, match=rf"did you mean kinesis\.{key}\?"):
+        Properties.parse({f"flink.{key}": "1"}, complete=False)
+
+
+@pytest.mark.parametrize("option", all_declarations(), ids=lambda option: option.key)
+def test_every_declaration_explains_itself(option) -> None:
+    assert option.doc.endswith(".")
+    assert option.parser.accepts
+    assert option.section
+
+
+@pytest.mark.parametrize(
+    "option",
+    [option for option in ALL_OPTIONS if option.unit == "ms"],
+    ids=lambda option: option.key,
+)
+@pytest.mark.parametrize(
+    "value", ["-5", "5 parsecs", "", "abc", "nan", "inf", "64MiB", True, "1_0"]
+)
+def test_a_duration_refuses_what_is_none(option, value: str) -> None:
+    with pytest.raises(ConfigErrors, match="expected a duration in ms"):
+        Properties.parse({option.full_key: value}, complete=False)

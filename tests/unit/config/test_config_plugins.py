@@ -1,0 +1,107 @@
+"""Classes that a configuration names."""
+
+from __future__ import annotations
+
+import sys
+import types
+from abc import ABC, abstractmethod
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from kinesis_publishers.config import plugins
+from kinesis_publishers.config.plugins import load_class, load_plugin
+from kinesis_publishers.errors import PluginLoadError
+
+
+class Base(ABC):
+    @abstractmethod
+    def create(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Good(Base):
+    def create(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class HalfDone(Base):
+    def create(self) -> None: ...
+
+
+class LooksAlike:
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    module = types.ModuleType("plugin_under_test")
+    for member in (Good, HalfDone, LooksAlike):
+        setattr(module, member.__name__, member)
+    module.instance = Good()  # type: ignore[attr-defined]
+    module.holder = types.SimpleNamespace(Inner=Good)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize("path", ["Good", "holder.Inner"])
+def test_a_concrete_subclass_is_loaded(path: str) -> None:
+    assert load_plugin(f"plugin_under_test:{path}", Base) is Good
+
+
+@pytest.mark.usefixtures("module")
+def test_any_class_will_do_where_nothing_is_expected() -> None:
+    assert load_class("plugin_under_test:LooksAlike", object) is LooksAlike
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("no_such_package:X", "there is no module 'no_such_package'"),
+        ("plugin_under_test:Goood", "has no 'Goood'; did you mean Good?"),
+        ("plugin_under_test:holder.X", "SimpleNamespace has no 'X'"),
+        ("plugin_under_test:instance", "is not a class but an object of type Good"),
+        ("plugin_under_test:LooksAlike", "does not extend .*Base and lacks create"),
+        ("plugin_under_test:HalfDone", "is abstract: it lacks close"),
+        ("plugin_under_test:", "not of the form module:Class"),
+        (":X", "not of the form module:Class"),
+    ],
+)
+def test_the_error_says_what_is_missing(reference: str, message: str) -> None:
+    with pytest.raises(PluginLoadError, match=message):
+        load_plugin(reference, Base)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import no_such_dependency", "needs 'no_such_dependency', which is not installed"),
+        ("raise RuntimeError('boom')", "failed with RuntimeError: boom"),
+    ],
+)
+def test_a_module_that_fails_to_import_says_why(
+    source: str, message: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_plugin.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginLoadError, match=message):
+        load_plugin("failing_plugin:X", Base)
+
+
+@pytest.mark.usefixtures("module")
+def test_an_entry_point_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("mine", "plugin_under_test:Good", plugins.RECORD_PUBLISHERS_GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    assert load_plugin("mine", Base) is Good
+    with pytest.raises(PluginLoadError, match=r"'other' is no entry point .*installed: mine"):
+        load_plugin("other", Base)
+
+
+def test_a_mistyped_built_in_publisher_is_recognised() -> None:
+    with pytest.raises(PluginLoadError, match="did you mean POLLING"):
+        load_plugin("poling", Base)

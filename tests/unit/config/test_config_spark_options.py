@@ -1,0 +1,183 @@
+"""The options of the Spark source: bare keys, and the names that other connectors use."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kinesis_publishers.config import (
+    AwsConfig,
+    CredentialsProvider,
+    InitialPosition,
+    InitialPositionConfig,
+    Properties,
+    ShardIteratorKind,
+    ShardPosition,
+    SourceConfig,
+    SparkConfig,
+    StreamsConfig,
+)
+from kinesis_publishers.errors import ConfigErrors
+
+_CANONICAL = {
+    "streamName": ("kinesis.streams", "orders"),
+    "streamARN": ("kinesis.streams", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"),
+    "region": ("aws.region", "eu-west-1"),
+    "endpointUrl": ("aws.endpoint", "http://localhost:4566"),
+    "consumerType": ("kinesis.stream.recordpublisher", "POLLING"),
+    "consumerMode": ("kinesis.stream.recordpublisher", "POLLING"),
+    "consumerName": ("kinesis.stream.efo.consumername", "app"),
+    "startingPosition": ("kinesis.stream.initpos", "TRIM_HORIZON"),
+    "initialPosition": ("kinesis.stream.initpos", "TRIM_HORIZON"),
+    "failOnDataLoss": ("kinesis.failondataloss", "false"),
+    "maxRecordsPerTrigger": ("kinesis.spark.maxrecordspertrigger", "10"),
+    "maxBytesPerTrigger": ("kinesis.spark.maxbytespertrigger", "10MB"),
+    "roleExternalId": ("aws.credentials.provider.role.externalId", "x"),
+    "roleSessionName": ("aws.credentials.provider.role.sessionName", "me"),
+}
+
+
+def _parse(options: dict[str, str]) -> Properties:
+    return Properties.from_spark_options(options, complete=False)
+
+
+@pytest.mark.parametrize("alias", _CANONICAL)
+@pytest.mark.parametrize("spell", ["{}", "kinesis.{}"])
+@pytest.mark.parametrize("lower", [False, True])
+def test_an_alias_means_its_key_with_and_without_prefix(
+    alias: str, spell: str, lower: bool
+) -> None:
+    key, value = _CANONICAL[alias]
+    written = spell.format(alias.lower() if lower else alias)
+    assert _parse({written: value}) == Properties.parse({key: value}, complete=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "publisher"),
+    [
+        ("consumertype", "GetRecords", "POLLING"),
+        ("consumertype", "subscribetoshard", "EFO"),
+        ("consumermode", "polling", "POLLING"),
+        ("consumermode", "efo", "EFO"),
+    ],
+)
+def test_the_type_of_consumer_selects_the_publisher(
+    option: str, value: str, publisher: str
+) -> None:
+    properties = _parse({option: value, "consumername": "app"})
+    assert SourceConfig.from_properties(properties).record_publisher == publisher
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("latest", InitialPositionConfig(position=InitialPosition.LATEST)),
+        ("EARLIEST", InitialPositionConfig(position=InitialPosition.TRIM_HORIZON)),
+        (
+            "AT_TIMESTAMP 2024-05-31T13:45:30Z",
+            InitialPositionConfig(
+                position=InitialPosition.AT_TIMESTAMP,
+                timestamp=datetime(2024, 5, 31, 13, 45, 30, tzinfo=UTC),
+            ),
+        ),
+        (
+            '{"at_timestamp": "06/25/2020 10:23:45 PDT", "format": "MM/dd/yyyy HH:mm:ss ZZZ"}',
+            InitialPositionConfig(
+                position=InitialPosition.AT_TIMESTAMP,
+                timestamp=datetime(2020, 6, 25, 17, 23, 45, tzinfo=UTC),
+            ),
+        ),
+        (
+            (
+                '{"metadata": {"streamName": "a"}, "shardId-1": {"iteratorType": '
+                '"AFTER_SEQUENCE_NUMBER", "iteratorPosition": "49"}, "shardId-0": {"iteratorType": '
+                '"trim_horizon", "iteratorPosition": ""}}'
+            ),
+            InitialPositionConfig(
+                shards=(
+                    ShardPosition(shard_id="shardId-0", kind=ShardIteratorKind.TRIM_HORIZON),
+                    ShardPosition(
+                        shard_id="shardId-1",
+                        kind=ShardIteratorKind.AFTER_SEQUENCE_NUMBER,
+                        marker="49",
+                    ),
+                )
+            ),
+        ),
+    ],
+)
+def test_a_starting_position_is_understood(value: str, expected: InitialPositionConfig) -> None:
+    properties = _parse({"startingposition": value})
+    assert InitialPositionConfig.from_properties(properties) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "SOMEWHERE",
+        "AT_TIMESTAMP",
+        "AT_TIMESTAMP soon",
+        "{",
+        "{]",
+        '{"at_timestamp": null}',
+        '{"shardId-0": 7}',
+        "[]",
+        '{"shardId-0": {"iteratorType": "NEXT"}}',
+        '{"shardId-0": {"iteratorType": "AT_SEQUENCE_NUMBER", "iteratorPosition": "x"}}',
+    ],
+)
+def test_a_starting_position_that_is_not_understood_names_the_option(value: str) -> None:
+    with pytest.raises(ConfigErrors, match="startingPosition"):
+        _parse({"startingPosition": value})
+
+
+def test_a_role_is_assumed_without_naming_the_provider() -> None:
+    arn = "arn:aws:iam::123456789012:role/r"
+    credentials = AwsConfig.from_properties(_parse({"rolearn": arn})).credentials
+    assert credentials.provider is CredentialsProvider.ASSUME_ROLE
+    assert credentials.role_arn == arn
+
+
+def test_a_named_provider_goes_before_the_one_that_the_role_implies() -> None:
+    properties = _parse(
+        {
+            "kinesis.roleArn": "arn:aws:iam::123456789012:role/r",
+            "aws.credentials.provider": "WEB_IDENTITY_TOKEN",
+        }
+    )
+    provider = AwsConfig.from_properties(properties).credentials.provider
+    assert provider is CredentialsProvider.WEB_IDENTITY_TOKEN
+
+
+def test_an_alias_that_contradicts_the_key_is_an_error() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        _parse({"streamname": "a", "kinesis.streams": "b"})
+    assert "streamname ('a') and kinesis.streams ('b')" in str(caught.value)
+
+
+def test_an_alias_that_agrees_with_the_key_is_fine() -> None:
+    properties = _parse({"initialposition": "earliest", "flink.stream.initpos": "trim_horizon"})
+    position = InitialPositionConfig.from_properties(properties).position
+    assert position is InitialPosition.TRIM_HORIZON
+
+
+def test_bare_keys_are_accepted_and_spark_s_own_options_ignored() -> None:
+    properties = _parse(
+        {"path": "/x", "streams": "a", "spark.planner": "ranges", "stream.initpos": "latest"}
+    )
+    assert StreamsConfig.from_properties(properties).streams[0].name == "a"
+    assert SparkConfig.from_properties(properties).planner.value == "ranges"
+
+
+@pytest.mark.parametrize(
+    ("written", "nearest"), [("streamnam", "streamName"), ("initialpositions", "initialPosition")]
+)
+def test_a_mistyped_option_names_the_nearest(written: str, nearest: str) -> None:
+    with pytest.raises(ConfigErrors, match=f"did you mean .*{nearest}"):
+        _parse({written: "x"})
+
+
+def test_an_alias_is_not_accepted_in_a_properties_dict() -> None:
+    with pytest.raises(ConfigErrors, match="unknown option"):
+        Properties.parse({"kinesis.streamName": "a"})

@@ -1,0 +1,184 @@
+"""The typed configs: units, what they read, and the resolution of the region."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs.exceptions import FrozenInstanceError
+
+from kinesis_publishers.config import (
+    AwsConfig,
+    DiscoveryConfig,
+    InitialPositionConfig,
+    PendingConfig,
+    PollingConfig,
+    Properties,
+    SourceConfig,
+    SparkConfig,
+    StreamsConfig,
+    StreamSelector,
+    resolve_region,
+)
+from kinesis_publishers.config.choices import AggregationMode, Planner
+from kinesis_publishers.config.options import ALL_OPTIONS
+from kinesis_publishers.errors import MissingOptionError
+from kinesis_publishers.retry import RetryPolicy
+
+_ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
+_TYPED: tuple[Any, ...] = (
+    StreamsConfig,
+    InitialPositionConfig,
+    AwsConfig,
+    SourceConfig,
+    PollingConfig,
+    DiscoveryConfig,
+    PendingConfig,
+    SparkConfig,
+)
+_ROLE = {
+    "aws.credentials.provider": "ASSUME_ROLE",
+    "aws.credentials.provider.role.arn": "arn:aws:iam::123456789012:role/r",
+}
+_NEEDED = {
+    "basic": {
+        "aws.credentials.provider.basic.accesskeyid": "A",
+        "aws.credentials.provider.basic.secretkey": "S",
+    },
+    "profile": {"aws.credentials.provider": "PROFILE"},
+    "role": _ROLE,
+    "webIdentityToken": {"aws.credentials.provider": "WEB_IDENTITY_TOKEN"},
+}
+
+
+# A value that is not the default, and what stands beside it so that it matters.
+_AT_TIMESTAMP = {"kinesis.stream.initpos": "AT_TIMESTAMP"}
+_OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "streams": ("b", {}),
+    "stream.recordpublisher": ("a.b:C", {}),
+    "stream.initpos": ("TRIM_HORIZON", {}),
+    "stream.initpos.timestamp": ("5", {**_AT_TIMESTAMP, "kinesis.stream.initpos.timestamp": "6"}),
+    "stream.initpos.timestamp.format": (
+        "yyyy",
+        {**_AT_TIMESTAMP, "kinesis.stream.initpos.timestamp": "1980"},
+    ),
+    "shard.order": ("none", {}),
+    "aggregation": ("off", {}),
+    "failondataloss": (False, {}),
+    "shard.adaptivereads": (True, {}),
+    "spark.planner": ("ranges", {}),
+    "spark.includemetadata": (True, {}),
+    "aws.region": ("eu-west-1", {}),
+    "aws.endpoint": ("http://localhost", {}),
+    "aws.credentials.provider": ("ENV_VAR", {}),
+    "aws.credentials.provider.custom.class": (
+        "a:B",
+        {"aws.credentials.provider": "CUSTOM", "aws.credentials.provider.custom.class": "c:D"},
+    ),
+    "aws.credentials.provider.role.arn": ("arn:aws:iam::123456789012:role/other", _ROLE),
+    "aws.credentials.provider.role.stsEndpoint": ("http://localhost", _ROLE),
+    "aws.credentials.provider.role.provider": ("ENV_VAR", _ROLE),
+}
+
+
+def _read_all(values: dict[str, Any]) -> list[Any]:
+    properties = Properties.parse({"kinesis.streams": "a", **values})
+    return [config.from_properties(properties) for config in _TYPED]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [option for option in ALL_OPTIONS if option.implemented],
+    ids=lambda option: option.key,
+)
+def test_every_implemented_option_changes_a_typed_config(option: Any) -> None:
+    group = option.key.removeprefix("aws.credentials.provider.").partition(".")[0]
+    value, beside = _OTHER_VALUES.get(option.key, ("77", _NEEDED.get(group, {})))
+    assert _read_all({**beside, option.full_key: value}) != _read_all(beside)
+
+
+def test_polling_is_read_in_seconds() -> None:
+    properties = Properties.parse(
+        {
+            "flink.shard.getrecords.intervalmillis": "1s",
+            "flink.shard.getrecords.backoff.base": 50,
+            "flink.shard.adaptivereads": "true",
+        },
+        complete=False,
+    )
+    assert PollingConfig.from_properties(properties) == PollingConfig(
+        max_records=10_000,
+        interval_seconds=1.0,
+        adaptive_reads=True,
+        get_records_retry=RetryPolicy(
+            max_retries=3, base_seconds=0.05, max_seconds=1.0, exponent=1.5
+        ),
+        get_iterator_retry=RetryPolicy(
+            max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5
+        ),
+    )
+
+
+def test_the_defaults_of_the_other_configs() -> None:
+    properties = Properties.parse({}, complete=False)
+    assert PendingConfig.from_properties(properties) == PendingConfig(
+        max_records=50_000, max_bytes=64 * 1024 * 1024, wait_timeout_seconds=30.0
+    )
+    assert DiscoveryConfig.from_properties(properties) == DiscoveryConfig(
+        interval_seconds=10.0,
+        list_shards_retry=RetryPolicy(
+            max_retries=10, base_seconds=1.0, max_seconds=5.0, exponent=1.5
+        ),
+        describe_retry=RetryPolicy(max_retries=50, base_seconds=2.0, max_seconds=5.0, exponent=1.5),
+        parents_first=True,
+    )
+    assert SparkConfig.from_properties(properties) == SparkConfig(
+        planner=Planner.PREFETCH,
+        parallelism=None,
+        max_records_per_trigger=None,
+        max_bytes_per_trigger=None,
+        include_metadata=False,
+    )
+    assert SourceConfig.from_properties(properties) == SourceConfig(
+        record_publisher="POLLING", aggregation=AggregationMode.AUTO, fail_on_data_loss=True
+    )
+    assert AwsConfig.from_properties(properties) == AwsConfig()
+    assert InitialPositionConfig.from_properties(properties) == InitialPositionConfig()
+
+
+def test_streams_are_names_and_arns() -> None:
+    properties = Properties.parse({"kinesis.streams": f" orders , {_ARN}"})
+    streams = StreamsConfig.from_properties(properties)
+    assert streams.streams == (StreamSelector("orders"), StreamSelector("a.b-c_d", _ARN))
+    assert streams.region == "cn-north-1"
+
+
+def test_streams_that_are_missing_from_incomplete_properties_are_an_error() -> None:
+    with pytest.raises(MissingOptionError, match=r"kinesis\.streams"):
+        StreamsConfig.from_properties(Properties.parse({}, complete=False))
+
+
+def test_a_typed_config_cannot_be_changed() -> None:
+    config = PendingConfig.from_properties(Properties.parse({}, complete=False))
+    with pytest.raises(FrozenInstanceError):
+        config.max_records = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("configured", "stream", "chain", "region"),
+    [
+        ("eu-west-1", _ARN, "us-east-1", "eu-west-1"),
+        (None, _ARN, "us-east-1", "cn-north-1"),
+        (None, "orders", "us-east-1", "us-east-1"),
+    ],
+)
+def test_the_region_is_the_key_s_else_the_arn_s_else_the_chain_s(
+    configured: str | None, stream: str, chain: str, region: str
+) -> None:
+    streams = StreamsConfig(streams=(StreamSelector.parse(stream),))
+    assert resolve_region(AwsConfig(region=configured), streams, chain) == region
+
+
+def test_a_missing_region_says_what_to_set() -> None:
+    with pytest.raises(MissingOptionError, match=r"aws\.region.*AWS_REGION"):
+        resolve_region(AwsConfig(), StreamsConfig(streams=(StreamSelector("a"),)), None)
