@@ -1,0 +1,61 @@
+"""Read Amazon Kinesis Data Streams: pluggable record publishers, from one properties dict."""
+
+from kinesis_publishers.abc import (
+    ControlPlane,
+    DataPlane,
+    PublisherContext,
+    RecordBatchConsumer,
+    RecordPublisher,
+    RecordPublisherFactory,
+)
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.data_fetcher import KinesisDataFetcher, OnBatch
+from kinesis_publishers.events import Event, EventSink, log_event
+from kinesis_publishers.model import (
+    Record,
+    RecordBatch,
+    RecordPage,
+    RunResult,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    ShardRange,
+    StartingPosition,
+    StreamIdentity,
+    StreamProgress,
+)
+from kinesis_publishers.shard_consumer import Delivery, DeliverySink, ShardStatus
+
+__all__ = [
+    "KinesisDataFetcher",
+    "OnBatch",
+    "Properties",
+    "Record",
+    "RecordBatch",
+    "RecordPage",
+    "Shard",
+    "ShardKey",
+    "ShardProgress",
+    "ShardRange",
+    "ShardStatus",
+    "SequenceNumber",
+    "StartingPosition",
+    "StreamIdentity",
+    "StreamProgress",
+    "Delivery",
+    "DeliverySink",
+    "RecordPublisher",
+    "RecordPublisherFactory",
+    "RecordBatchConsumer",
+    "PublisherContext",
+    "RunResult",
+    "DataPlane",
+    "ControlPlane",
+    "Clock",
+    "SystemClock",
+    "Event",
+    "EventSink",
+    "log_event",
+]

@@ -1,0 +1,56 @@
+"""Builds publishers: the piece that a properties dict selects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from kinesis_publishers.abc.data_plane import DataPlane
+    from kinesis_publishers.abc.record_publisher import RecordPublisher
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import Shard, StartingPosition
+
+__all__ = ["PublisherContext", "RecordPublisherFactory"]
+
+
+@frozen(kw_only=True)
+class PublisherContext:
+    """What a factory may use; the fetcher owns all of it.
+
+    Attributes:
+        data_plane: the one client of the fetcher.
+        clock: the only source of time.
+        events: where diagnostic events go.
+    """
+
+    data_plane: DataPlane
+    clock: Clock
+    events: EventSink
+
+
+class RecordPublisherFactory(ABC):
+    """Creates a :class:`RecordPublisher` per shard (FLIP-128, *Record Publisher Factory*).
+
+    ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``.
+    """
+
+    @classmethod
+    @abstractmethod
+    def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        """Return a factory configured by ``properties``.
+
+        Raises:
+            ConfigError: the properties cannot work; no call to AWS is made to find out.
+        """
+
+    @abstractmethod
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        """Return a publisher that begins at ``starting_position`` (never LATEST) in ``shard``."""
+
+    async def close(self) -> None:  # noqa: B027 - most factories open nothing
+        """Release what the factory opened; called once, after its publishers have stopped."""

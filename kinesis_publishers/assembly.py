@@ -1,0 +1,167 @@
+"""Builds everything from properties: the one module that names concrete classes."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import botocore.session
+from attrs import evolve, frozen
+
+from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.config import (
+    AwsConfig,
+    DiscoveryConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    PendingConfig,
+    Properties,
+    ShardIteratorKind,
+    ShardPosition,
+    SourceConfig,
+    StreamsConfig,
+    resolve_region,
+)
+from kinesis_publishers.config.options import fanout
+from kinesis_publishers.config.plugins import load_plugin
+from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+__all__ = ["FetcherParts", "open_parts"]
+
+_FACTORIES: dict[str, type[RecordPublisherFactory]] = {"POLLING": PollingRecordPublisherFactory}
+_NOT_BUILT_YET = ("EFO",)
+
+
+@frozen(kw_only=True)
+class FetcherParts:
+    """What a fetcher is made of.
+
+    Attributes:
+        streams: what to read: names or ARNs.
+        initial_position: where a stream begins that was not read before; LATEST is not pinned yet.
+        initial_shards: the same for single shards, by shard id; these go first.
+        factory: makes the publisher of each shard.
+        discovery: describes streams and lists shards.
+        pool: the budget of all shards together.
+        data_loss: what follows when records are gone.
+        clock: the only source of time.
+        events: where diagnostic events go.
+    """
+
+    streams: tuple[str, ...]
+    initial_position: StartingPosition
+    initial_shards: Mapping[str, ShardProgress]
+    factory: RecordPublisherFactory
+    discovery: ShardDiscovery
+    pool: PendingPool
+    data_loss: DataLossGuard
+    clock: Clock
+    events: EventSink
+
+
+@asynccontextmanager
+async def open_parts(
+    properties: Properties, *, events: EventSink = log_event, clock: Clock | None = None
+) -> AsyncIterator[FetcherParts]:
+    """Open the clients that ``properties`` describe, yield the parts, and close them.
+
+    Raises:
+        ConfigError: the properties cannot work; found out before any call to AWS.
+    """
+    clock = clock or SystemClock()
+    streams = StreamsConfig.from_properties(properties)
+    source = SourceConfig.from_properties(properties)
+    factory_class = publisher_factory_class(source.record_publisher)
+    aws = with_region(AwsConfig.from_properties(properties), streams)
+    max_connections = properties.get(fanout.MAX_CONCURRENCY)
+    async with (
+        Boto3ControlPlane(aws) as control_plane,
+        AioDataPlane(aws, max_connections=max_connections) as data_plane,
+    ):
+        discovery = ShardDiscovery(
+            control_plane, DiscoveryConfig.from_properties(properties), clock
+        )
+        factory = factory_class.from_properties(
+            properties, PublisherContext(data_plane=data_plane, clock=clock, events=events)
+        )
+        initial = InitialPositionConfig.from_properties(properties)
+        pending = PendingConfig.from_properties(properties)
+        pool = PendingPool(max_records=pending.max_records, max_bytes=pending.max_bytes)
+        try:
+            yield FetcherParts(
+                streams=tuple(stream.arn or stream.name for stream in streams.streams),
+                initial_position=_initial_position(initial),
+                initial_shards={one.shard_id: _shard_progress(one) for one in initial.shards},
+                factory=factory,
+                discovery=discovery,
+                pool=pool,
+                data_loss=DataLossGuard(
+                    fail=source.fail_on_data_loss,
+                    events=events,
+                    retention_seconds=discovery.retention_seconds,
+                ),
+                clock=clock,
+                events=events,
+            )
+        finally:
+            pool.close()
+            await factory.close()
+
+
+def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
+    """Return the factory that ``stream.recordpublisher`` names.
+
+    Raises:
+        InvalidOptionError: it is one of ours that is not built yet.
+        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+    """
+    if name in _NOT_BUILT_YET:
+        raise InvalidOptionError(
+            f"stream.recordpublisher = {name} is not available in this version: use POLLING."
+        )
+    if name in _FACTORIES:
+        return _FACTORIES[name]
+    return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
+
+
+def with_region(aws: AwsConfig, streams: StreamsConfig) -> AwsConfig:
+    """Return ``aws`` with the region that applies: its own, the streams', or the machine's."""
+    session = botocore.session.get_session()
+    return evolve(aws, region=resolve_region(aws, streams, session.get_config_variable("region")))
+
+
+def _initial_position(config: InitialPositionConfig) -> StartingPosition:
+    if config.timestamp is not None:
+        return StartingPosition.at_timestamp(config.timestamp)
+    if config.position is InitialPosition.TRIM_HORIZON:
+        return StartingPosition.trim_horizon()
+    return StartingPosition.latest()
+
+
+def _shard_progress(config: ShardPosition) -> ShardProgress:
+    match config.kind:
+        case ShardIteratorKind.SHARD_END:
+            return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
+        case ShardIteratorKind.AT_TIMESTAMP:
+            instant = datetime.fromtimestamp(int(config.marker) / 1000, UTC)
+            return ShardProgress(position=StartingPosition.at_timestamp(instant))
+        case ShardIteratorKind.AT_SEQUENCE_NUMBER:
+            return ShardProgress(position=StartingPosition.at(SequenceNumber(config.marker)))
+        case ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
+            return ShardProgress(position=StartingPosition.after(SequenceNumber(config.marker)))
+        case ShardIteratorKind.TRIM_HORIZON:
+            return ShardProgress(position=StartingPosition.trim_horizon())
+        case ShardIteratorKind.LATEST:
+            return ShardProgress(position=StartingPosition.latest())

@@ -1,0 +1,313 @@
+"""Reads whole streams: many shards at once, parents before children, one pool for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from kinesis_publishers.assembly import FetcherParts, open_parts
+from kinesis_publishers.config import Properties
+from kinesis_publishers.errors import StreamRecreatedError
+from kinesis_publishers.events import EventSink, ShardsDiscovered, log_event
+from kinesis_publishers.lineage import missing_shards, startable, starting_progress
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    ShardRange,
+    StreamIdentity,
+    StreamProgress,
+)
+from kinesis_publishers.shard_consumer import (
+    ConsumerContext,
+    Delivery,
+    DeliverySink,
+    ShardConsumer,
+    ShardStatus,
+)
+from kinesis_publishers.tasks import TaskScope, wait_for_event
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["KinesisDataFetcher", "OnBatch"]
+
+OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
+
+
+class _CallbackSink(DeliverySink):
+    def __init__(self, on_batch: OnBatch) -> None:
+        self._on_batch = on_batch
+
+    async def deliver(self, delivery: Delivery) -> None:
+        try:
+            await self._on_batch(delivery.shard, delivery.batch)
+        finally:
+            delivery.release()
+
+
+class KinesisDataFetcher:
+    """Reads every shard of the configured streams and hands the records on.
+
+    ``async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher`` followed by
+    ``await fetcher.run()`` is the whole use. ``on_batch(shard, batch)`` is called for one batch per
+    shard at a time, in the order of the shard; while it has not returned, that shard is not read
+    any further: its slowness is the backpressure.
+
+    Args:
+        parts: everything that the properties select.
+        sink: what records are handed to.
+        resume: how far each stream (by ARN) had been read before; streams that it does not name
+            begin at the configured initial position.
+    """
+
+    def __init__(
+        self,
+        parts: FetcherParts,
+        sink: DeliverySink,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+    ) -> None:
+        self._parts = parts
+        self._resume = dict(resume or {})
+        self._context = ConsumerContext(
+            create_publisher=parts.factory.create,
+            pool=parts.pool,
+            sink=sink,
+            data_loss=parts.data_loss,
+            clock=parts.clock,
+            events=parts.events,
+        )
+        self._identities: dict[str, StreamIdentity] = {}
+        self._listed: dict[ShardKey, Shard] = {}
+        self._progress: dict[ShardKey, ShardProgress] = {}
+        self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
+        self._finished: set[ShardKey] = set()
+        self._wake = asyncio.Event()
+        # Shards that have ended, and how many of them a discovery has looked for children of.
+        self._endings = self._settled_endings = 0
+        self._is_prepared = self._is_stopping = False
+
+    @classmethod
+    @asynccontextmanager
+    async def from_properties(
+        cls,
+        properties: Properties | Mapping[str, str | int | float | bool],
+        on_batch: OnBatch | DeliverySink,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+        events: EventSink = log_event,
+    ) -> AsyncIterator[Self]:
+        """Open clients as ``properties`` say, yield a fetcher, and close them.
+
+        Raises:
+            ConfigError: the properties cannot work; every problem is named.
+        """
+        sink = on_batch if isinstance(on_batch, DeliverySink) else _CallbackSink(on_batch)
+        if not isinstance(properties, Properties):
+            properties = Properties.parse(properties)
+        async with open_parts(properties, events=events) as parts:
+            yield cls(parts, sink, resume=resume)
+
+    @property
+    def progress(self) -> dict[str, StreamProgress]:
+        """How far each stream (by ARN) has been read: what ``resume`` takes."""
+        shards = dict(self._progress)
+        shards.update({key: one.progress for key, (one, _) in self._consumers.items()})
+        return {
+            arn: StreamProgress(
+                identity=identity,
+                shards={key.shard_id: one for key, one in shards.items() if key.stream_arn == arn},
+            )
+            for arn, identity in self._identities.items()
+        }
+
+    @property
+    def statuses(self) -> list[ShardStatus]:
+        """The shards that are being read now."""
+        return [consumer.status for consumer, _ in self._consumers.values()]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every shard has ended or was finished, and no children are to be expected."""
+        return self._settled_endings == self._endings and all(
+            one.is_ended or key in self._finished for key, one in self._progress.items()
+        )
+
+    def finish_shard(self, key: ShardKey) -> None:
+        """Read a shard no further, although it has not ended; the others go on."""
+        self._finished.add(key)
+        if key in self._consumers:
+            self._consumers[key][0].stop()
+
+    async def prepare(self) -> None:
+        """Find the streams and their shards, and fix where each shard begins; reads nothing.
+
+        Calling it is optional: :meth:`run` does it first.
+
+        Raises:
+            StreamNotFoundError: a stream does not exist.
+            DataLossError: what ``resume`` says cannot be continued.
+        """
+        now = self._parts.clock.now()
+        for selector in self._parts.streams:
+            summary = await self._parts.discovery.describe(selector)
+            self._identities[summary.identity.arn] = summary.identity
+            await self._prepare_stream(summary.identity, now)
+        self._is_prepared = True
+
+    async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
+        resume = self._resume.get(identity.arn)
+        if resume is None:
+            await self._begin_stream(identity, now)
+            return
+        known = {ShardKey(identity.arn, id_): one for id_, one in resume.shards.items()}
+        if resume.identity.created_at != identity.created_at:
+            self._parts.data_loss.report(
+                ShardKey(identity.arn, "*"),
+                f"the stream was created on {identity.created_at.isoformat()}, but the stored "
+                f"positions belong to one that was created on "
+                f"{resume.identity.created_at.isoformat()}: it was deleted and created again.",
+                kind=StreamRecreatedError,
+            )
+            known = {}
+        self._progress.update(known)
+        self._add_listed(await self._parts.discovery.list_shards(identity.arn), initial=None)
+        self._check_missing(identity.arn)
+
+    async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
+        parts = self._parts
+        initial = _pinned(ShardProgress(position=parts.initial_position), now)
+        # With positions for single shards, closed ones may be among them: list everything.
+        since = None if parts.initial_shards else initial.position.timestamp
+        listed = await parts.discovery.list_shards(identity.arn, since=since)
+        self._progress.update(
+            {
+                shard.key: _pinned(parts.initial_shards[shard.shard_id], now)
+                for shard in listed
+                if shard.shard_id in parts.initial_shards
+            }
+        )
+        self._add_listed(listed, initial=initial)
+
+    def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
+        shards = tuple(listed)
+        known = {
+            **self._progress,
+            **{key: one.progress for key, (one, _) in self._consumers.items()},
+        }
+        added = starting_progress(shards, known, initial)
+        self._progress.update(added)
+        self._listed.update({shard.key: shard for shard in shards})
+        if added:
+            self._parts.events(
+                ShardsDiscovered(
+                    stream_arn=shards[0].stream_arn,
+                    shard_ids=tuple(sorted(key.shard_id for key in added)),
+                )
+            )
+
+    def _check_missing(self, stream_arn: str) -> None:
+        of_stream = {k: p for k, p in self._progress.items() if k.stream_arn == stream_arn}
+        for key in missing_shards(self._listed.values(), of_stream):
+            self._parts.data_loss.report(
+                key,
+                f"the shard was not read to its end (only to {of_stream[key].position}) and is not "
+                "listed any more.",
+            )
+            self._progress[key] = of_stream[key].ended()
+
+    async def run(self) -> None:
+        """Read until :meth:`stop` is called or something fails.
+
+        Raises:
+            KinesisPublishersError: the first failure; every shard has been stopped then.
+        """
+        if not self._is_prepared:
+            await self.prepare()
+        async with TaskScope() as scope:
+            self._start_consumers(scope)
+            while not self._is_stopping:
+                await wait_for_event(
+                    self._wake,
+                    timeout_seconds=self._parts.discovery.interval_seconds,
+                    clock=self._parts.clock,
+                )
+                self._wake.clear()
+                if not self._is_stopping:
+                    endings = self._endings
+                    await self._discover()
+                    self._start_consumers(scope)
+                    self._settled_endings = endings
+                    self._context.sink.observe_discovery()
+
+    async def _discover(self) -> None:
+        for arn in self._identities:
+            listed = await self._parts.discovery.list_shards(arn)
+            present = {shard.key for shard in listed}
+            self._forget(
+                key for key in self._listed if key.stream_arn == arn and key not in present
+            )
+            self._add_listed(listed, initial=None)
+
+    def _forget(self, gone: Iterable[ShardKey]) -> None:
+        # A shard that is still being read stays known until its consumer has seen the end itself.
+        for key in [key for key in gone if key not in self._consumers]:
+            del self._listed[key]
+            self._progress.pop(key, None)
+
+    def _start_consumers(self, scope: TaskScope) -> None:
+        shards = startable(
+            self._listed.values(), self._progress, parents_first=self._parts.discovery.parents_first
+        )
+        for shard in shards:
+            if shard.key not in self._consumers and shard.key not in self._finished:
+                consumer = ShardConsumer(shard, self._progress[shard.key], self._context)
+                task = scope.spawn(self._consume(consumer), name=f"read {shard}")
+                self._consumers[shard.key] = (consumer, task)
+
+    async def _consume(self, consumer: ShardConsumer) -> None:
+        try:
+            await consumer.run()
+        finally:
+            self._progress[consumer.shard.key] = consumer.progress
+            self._consumers.pop(consumer.shard.key, None)
+        if consumer.progress.is_ended:
+            # Its children may be read now; they are listed at once, not with the next round.
+            self._endings += 1
+            self._wake.set()
+
+    async def run_ranges(self, ranges: Iterable[ShardRange]) -> None:
+        """Read exactly ``ranges``, all at once, instead of whole shards; return when they are read.
+
+        Raises:
+            ReplayMismatchError: a range does not end with its last record any more.
+            PositionTrimmedError: a range does not begin with its first record any more.
+        """
+        async with TaskScope() as scope:
+            for one in ranges:
+                shard = Shard(stream_arn=one.shard.stream_arn, shard_id=one.shard.shard_id)
+                consumer = ShardConsumer(
+                    shard, ShardProgress(position=one.start), self._context, end=one.end
+                )
+                scope.spawn(consumer.run(), name=f"read a range of {shard}")
+
+    def stop(self) -> None:
+        """Make :meth:`run` return: deliveries in flight are finished, nothing more is asked for."""
+        self._is_stopping = True
+        for consumer, task in self._consumers.values():
+            consumer.stop()
+            if not consumer.is_delivering:
+                task.cancel()
+        self._wake.set()
+
+
+def _pinned(progress: ShardProgress, now: datetime) -> ShardProgress:
+    """Return ``progress`` with LATEST as one instant: the same for all streams and shards."""
+    if progress.position.type is not PositionType.LATEST:
+        return progress
+    return ShardProgress(position=progress.position.pinned(now), as_of=now)

@@ -1,0 +1,104 @@
+"""Decides whether records that should have been read are gone, and what follows from it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.errors import DataLossError, PositionTrimmedError
+from kinesis_publishers.events import DataLossTolerated, EventSink
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kinesis_publishers.model import Shard, ShardKey, ShardProgress
+
+__all__ = ["DataLossGuard", "is_beyond_retention"]
+
+_REMEDY = (
+    "To go on with what is left, set kinesis.failondataloss = false; to begin anew, remove the "
+    "checkpoint or choose another initial position."
+)
+
+
+def is_beyond_retention(progress: ShardProgress, now: datetime, retention_seconds: float) -> bool:
+    """Say whether unread records may have been removed.
+
+    Everything up to ``progress.as_of`` has been read. Records that came later are still there as
+    long as that instant lies within the retention: a shard that is merely idle, however long, has
+    lost nothing as long as somebody looked.
+    """
+    if progress.is_ended or progress.as_of is None:
+        return False
+    return progress.as_of < now - timedelta(seconds=retention_seconds)
+
+
+class DataLossGuard:
+    """Finds data loss and raises or reports it, as ``kinesis.failondataloss`` says.
+
+    Args:
+        fail: raise (the default of the option), or report an event and go on.
+        events: where tolerated loss is reported.
+        retention_seconds: asks the service how long a stream (by ARN) keeps its records.
+    """
+
+    def __init__(
+        self,
+        *,
+        fail: bool,
+        events: EventSink,
+        retention_seconds: Callable[[str], Awaitable[float]],
+    ) -> None:
+        self._fail = fail
+        self._events = events
+        self._ask_retention_seconds = retention_seconds
+        self._retention_seconds: dict[str, float] = {}
+
+    async def check_retention(self, shard: Shard, progress: ShardProgress, now: datetime) -> None:
+        """Report a loss if ``progress`` is so old that unread records may be gone by ``now``.
+
+        Raises:
+            PositionTrimmedError: they may, and loss is not tolerated.
+        """
+        if progress.as_of is None or progress.is_ended:
+            return
+        if not await self.may_have_lost(shard, progress, now):
+            return
+        hours = self._retention_seconds[shard.stream_arn] / 3600
+        self.report(
+            shard.key,
+            f"everything up to {progress.as_of.isoformat()} has been read ({progress.position}), "
+            f"but the stream keeps records for {hours:g} hours only: records that came after that "
+            "may have been removed unread.",
+        )
+
+    async def may_have_lost(self, shard: Shard, progress: ShardProgress, now: datetime) -> bool:
+        """Say whether records after ``progress`` may be gone; ask the service if in doubt."""
+        arn = shard.stream_arn
+        known = self._retention_seconds.get(arn)
+        if known is not None and not is_beyond_retention(progress, now, known):
+            return False
+        # Somebody may have lengthened the retention since it was last asked for.
+        current = self._retention_seconds[arn] = await self._ask_retention_seconds(arn)
+        return is_beyond_retention(progress, now, current)
+
+    def report(
+        self,
+        shard: ShardKey,
+        message: str,
+        *,
+        kind: type[DataLossError] = PositionTrimmedError,
+        cause: Exception | None = None,
+    ) -> None:
+        """Raise ``kind``, or report that reading goes on without the lost records.
+
+        Args:
+            shard: where the records are missing.
+            message: what is missing, with positions.
+            kind: the error to raise.
+            cause: what showed the loss.
+        """
+        text = f"{shard}: {message}"
+        if self._fail:
+            raise kind(f"{text} {_REMEDY}") from cause
+        self._events(DataLossTolerated(shard=shard, message=text))

@@ -1,0 +1,143 @@
+"""Diagnostic events: facts about reading, as values, for logs, metrics and tests.
+
+A component reports what happened to an :class:`EventSink`; what becomes of it is the sink's affair.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import ShardKey, StartingPosition
+
+__all__ = [
+    "Event",
+    "EventSink",
+    "ShardsDiscovered",
+    "ShardStarted",
+    "ShardEnded",
+    "RecordsFetched",
+    "Throttled",
+    "IteratorReplaced",
+    "RecordsSkipped",
+    "DataLossTolerated",
+    "CountingEventSink",
+    "log_event",
+]
+
+_LOGGER = logging.getLogger("kinesis_publishers")
+
+
+@frozen(kw_only=True)
+class ShardsDiscovered:
+    """ListShards showed shards that were not known before."""
+
+    stream_arn: str
+    shard_ids: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class ShardStarted:
+    """Reading of a shard began."""
+
+    shard: ShardKey
+    position: StartingPosition
+
+
+@frozen(kw_only=True)
+class ShardEnded:
+    """A shard was read to its end."""
+
+    shard: ShardKey
+
+
+@frozen(kw_only=True)
+class RecordsFetched:
+    """A GetRecords was answered.
+
+    Attributes:
+        loop_seconds: from the beginning of the previous call to the beginning of this one.
+    """
+
+    shard: ShardKey
+    records: int
+    payload_bytes: int
+    millis_behind_latest: int | None
+    limit: int
+    loop_seconds: float | None
+
+
+@frozen(kw_only=True)
+class Throttled:
+    """AWS refused a call because a rate is used up; it is repeated after a delay."""
+
+    shard: ShardKey
+    operation: str
+
+
+@frozen(kw_only=True)
+class IteratorReplaced:
+    """An expired shard iterator was replaced from the stored position."""
+
+    shard: ShardKey
+    position: StartingPosition
+
+
+@frozen(kw_only=True)
+class RecordsSkipped:
+    """Records at or before the processed position were dropped: they had been delivered already."""
+
+    shard: ShardKey
+    records: int
+
+
+@frozen(kw_only=True)
+class DataLossTolerated:
+    """Records may be missing, and the configuration says to go on."""
+
+    shard: ShardKey
+    message: str
+
+
+Event: TypeAlias = (
+    ShardsDiscovered
+    | ShardStarted
+    | ShardEnded
+    | RecordsFetched
+    | Throttled
+    | IteratorReplaced
+    | RecordsSkipped
+    | DataLossTolerated
+)
+EventSink: TypeAlias = Callable[[Event], None]
+
+_LEVELS: dict[type, int] = {
+    DataLossTolerated: logging.ERROR,
+    RecordsFetched: logging.DEBUG,
+    RecordsSkipped: logging.DEBUG,
+    Throttled: logging.DEBUG,
+}
+
+
+def log_event(event: Event) -> None:
+    """Write ``event`` to the logger ``kinesis_publishers``: the default sink."""
+    level = _LEVELS.get(type(event), logging.INFO)
+    if _LOGGER.isEnabledFor(level):
+        _LOGGER.log(level, "%s", event)
+
+
+class CountingEventSink:
+    """Counts events by class and passes them on."""
+
+    def __init__(self, forward: EventSink = log_event) -> None:
+        self.counts: Counter[type] = Counter()
+        self._forward = forward
+
+    def __call__(self, event: Event) -> None:
+        self.counts[type(event)] += 1
+        self._forward(event)

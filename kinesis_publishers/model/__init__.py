@@ -1,0 +1,40 @@
+"""Frozen values: streams, shards, records, positions. No I/O, no clock, no AWS client."""
+
+from kinesis_publishers.model.positions import (
+    PositionType,
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+    continue_from,
+    resume_after,
+)
+from kinesis_publishers.model.progress import ShardRange, StreamProgress
+from kinesis_publishers.model.records import Record, RecordBatch, RecordPage
+from kinesis_publishers.model.results import RunResult
+from kinesis_publishers.model.shards import (
+    ChildShard,
+    Shard,
+    ShardKey,
+    StreamIdentity,
+    StreamSummary,
+)
+
+__all__ = [
+    "ChildShard",
+    "PositionType",
+    "Record",
+    "RecordBatch",
+    "RecordPage",
+    "RunResult",
+    "SequenceNumber",
+    "Shard",
+    "ShardKey",
+    "ShardProgress",
+    "ShardRange",
+    "StartingPosition",
+    "StreamIdentity",
+    "StreamProgress",
+    "StreamSummary",
+    "continue_from",
+    "resume_after",
+]

@@ -1,0 +1,192 @@
+"""Places in a shard, and the one rule for where reading goes on.
+
+Everything here is pure: no clock, no service, no stored state.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import total_ordering
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = [
+    "SequenceNumber",
+    "PositionType",
+    "StartingPosition",
+    "ShardProgress",
+    "resume_after",
+    "continue_from",
+]
+
+
+def _validate_decimal(_: object, attribute: Any, value: str) -> None:
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(f"{attribute.name} must be a decimal number, not {value!r}")
+
+
+@total_ordering
+@frozen
+class SequenceNumber:
+    """The place of a record: AWS's sequence number, and the index inside an aggregate.
+
+    Sequence numbers are decimal strings of varying length and are compared as integers (AWS API
+    reference, *Record*). A whole Kinesis record sorts after its own sub-records, because having
+    processed it means having processed all of them.
+
+    Attributes:
+        sequence_number: decimal digits, as AWS gives them.
+        sub_sequence_number: 0-based index of a user record inside an aggregate; ``None`` stands for
+            the whole Kinesis record.
+    """
+
+    sequence_number: str = field(validator=_validate_decimal)
+    sub_sequence_number: int | None = None
+
+    def _sort_key(self) -> tuple[int, float]:
+        sub = self.sub_sequence_number
+        return int(self.sequence_number), float("inf") if sub is None else sub
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, SequenceNumber):
+            return NotImplemented
+        return self._sort_key() < other._sort_key()
+
+    def __str__(self) -> str:
+        if self.sub_sequence_number is None:
+            return self.sequence_number
+        return f"{self.sequence_number}:{self.sub_sequence_number}"
+
+
+class PositionType(Enum):
+    """The kinds of position; the values are AWS's ``ShardIteratorType``."""
+
+    TRIM_HORIZON = "TRIM_HORIZON"
+    LATEST = "LATEST"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+    AT_SEQUENCE_NUMBER = "AT_SEQUENCE_NUMBER"
+    AFTER_SEQUENCE_NUMBER = "AFTER_SEQUENCE_NUMBER"
+
+
+_WITH_SEQUENCE_NUMBER = (PositionType.AT_SEQUENCE_NUMBER, PositionType.AFTER_SEQUENCE_NUMBER)
+
+
+@frozen
+class StartingPosition:
+    """Where reading of a shard begins (``StartingPosition`` of SubscribeToShard).
+
+    Build one with the class methods. LATEST exists only to be pinned: see :meth:`pinned`.
+    """
+
+    type: PositionType
+    sequence_number: SequenceNumber | None = None
+    timestamp: datetime | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if (self.sequence_number is not None) != (self.type in _WITH_SEQUENCE_NUMBER):
+            raise ValueError(f"{self.type.value} and {self.sequence_number!r} do not go together")
+        if (self.timestamp is not None) != (self.type is PositionType.AT_TIMESTAMP):
+            raise ValueError(f"{self.type.value} and {self.timestamp!r} do not go together")
+        if self.timestamp is not None and self.timestamp.tzinfo is None:
+            raise ValueError("the timestamp of a position must have a time zone")
+
+    @classmethod
+    def trim_horizon(cls) -> StartingPosition:
+        """The oldest record that the shard still holds."""
+        return cls(PositionType.TRIM_HORIZON)
+
+    @classmethod
+    def latest(cls) -> StartingPosition:
+        """Just after the newest record, whenever that is asked: pin it before use."""
+        return cls(PositionType.LATEST)
+
+    @classmethod
+    def at_timestamp(cls, timestamp: datetime) -> StartingPosition:
+        """The first record that arrived at or after ``timestamp`` (aware)."""
+        return cls(PositionType.AT_TIMESTAMP, timestamp=timestamp)
+
+    @classmethod
+    def at(cls, sequence_number: SequenceNumber) -> StartingPosition:
+        """The record ``sequence_number`` itself."""
+        return cls(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
+
+    @classmethod
+    def after(cls, sequence_number: SequenceNumber) -> StartingPosition:
+        """The record that follows ``sequence_number``."""
+        return cls(PositionType.AFTER_SEQUENCE_NUMBER, sequence_number)
+
+    def pinned(self, now: datetime) -> StartingPosition:
+        """Return the same place, with LATEST replaced by the instant ``now``.
+
+        LATEST means another place each time it is asked, so that a restart would skip what arrived
+        in between: it is turned into AT_TIMESTAMP once, before anything is read.
+        """
+        if self.type is PositionType.LATEST:
+            return StartingPosition.at_timestamp(now)
+        return self
+
+    def __str__(self) -> str:
+        if self.sequence_number is not None:
+            return f"{self.type.value} {self.sequence_number}"
+        if self.timestamp is not None:
+            return f"{self.type.value} {self.timestamp.isoformat()}"
+        return self.type.value
+
+
+def resume_after(processed: SequenceNumber) -> StartingPosition:
+    """Return where a restart reads on, given the last record that was processed.
+
+    Inside an aggregate that is AT the sequence number, because AFTER would skip the sub-records
+    that were not processed; whoever reads drops those up to ``processed``. Otherwise it is AFTER.
+    """
+    if processed.sub_sequence_number is not None:
+        return StartingPosition.at(processed)
+    return StartingPosition.after(processed)
+
+
+def continue_from(current: StartingPosition, processed: SequenceNumber | None) -> StartingPosition:
+    """Return where a publisher reads on after a delivery.
+
+    Args:
+        current: where the delivery began.
+        processed: what the consumer has processed, or ``None`` when it has processed nothing yet.
+    """
+    # An empty first batch proves nothing about position: keep AT_TIMESTAMP, or records that arrive
+    # before the first one is seen are skipped.
+    if processed is None:
+        return current
+    return resume_after(processed)
+
+
+@frozen(kw_only=True)
+class ShardProgress:
+    """How far a shard has been read: what a checkpoint or an offset stores.
+
+    Attributes:
+        position: where reading goes on.
+        as_of: an instant such that everything that arrived before it has been read; ``None`` while
+            nothing is known. It tells an idle shard (nothing lost) from one whose unread records
+            were removed by the retention.
+        is_ended: the shard has been read to its end; it is never read again.
+    """
+
+    position: StartingPosition
+    as_of: datetime | None = None
+    is_ended: bool = False
+
+    @property
+    def processed(self) -> SequenceNumber | None:
+        """The last processed record, or ``None`` if there is none yet."""
+        number = self.position.sequence_number
+        if number is None or self.position.type is PositionType.AFTER_SEQUENCE_NUMBER:
+            return number
+        # AT a whole record means that this record itself comes next.
+        return None if number.sub_sequence_number is None else number
+
+    def ended(self) -> ShardProgress:
+        """Return the same progress with the end of the shard reached."""
+        return evolve(self, is_ended=True)

@@ -1,0 +1,43 @@
+"""How far whole streams have been read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.model.positions import SequenceNumber, ShardProgress, StartingPosition
+    from kinesis_publishers.model.shards import ShardKey, StreamIdentity
+
+__all__ = ["ShardRange", "StreamProgress"]
+
+
+@frozen(kw_only=True)
+class StreamProgress:
+    """How far a stream has been read.
+
+    Attributes:
+        identity: which stream; one that was created again has another identity.
+        shards: the progress of each shard, by shard id.
+    """
+
+    identity: StreamIdentity
+    shards: Mapping[str, ShardProgress]
+
+
+@frozen(kw_only=True)
+class ShardRange:
+    """Some records of one shard.
+
+    Attributes:
+        shard: which shard.
+        start: where the range begins.
+        end: its last record, included.
+    """
+
+    shard: ShardKey
+    start: StartingPosition
+    end: SequenceNumber

@@ -1,0 +1,96 @@
+"""Streams and shards as values: identity, lineage, ranges; nothing that changes while reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["ShardKey", "StreamIdentity", "StreamSummary", "ChildShard", "Shard"]
+
+
+@frozen
+class ShardKey:
+    """What names a shard everywhere: its stream's ARN and its own id."""
+
+    stream_arn: str
+    shard_id: str
+
+    @property
+    def stream_name(self) -> str:
+        """The stream's name, the last part of its ARN."""
+        return self.stream_arn.rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return f"{self.stream_name}/{self.shard_id}"
+
+
+@frozen(kw_only=True)
+class StreamIdentity:
+    """A stream as it exists now: one that is deleted and created again has another identity."""
+
+    name: str
+    arn: str
+    created_at: datetime
+
+
+@frozen(kw_only=True)
+class StreamSummary:
+    """The answer of DescribeStreamSummary, as far as reading needs it."""
+
+    identity: StreamIdentity
+    status: str
+    retention_seconds: float
+
+
+@frozen(kw_only=True)
+class ChildShard:
+    """A shard that continues one that has ended (``ChildShards`` of GetRecords)."""
+
+    shard_id: str
+    parent_shard_ids: tuple[str, ...]
+    starting_hash_key: str
+    ending_hash_key: str
+
+
+@frozen(kw_only=True)
+class Shard:
+    """One shard of a stream (``Shard`` of ListShards).
+
+    Attributes:
+        ending_sequence_number: set once the shard is closed: nothing is written to it any more, but
+            its records stay readable until the retention removes them.
+    """
+
+    stream_arn: str
+    shard_id: str
+    parent_shard_id: str | None = None
+    adjacent_parent_shard_id: str | None = None
+    starting_hash_key: str = "0"
+    ending_hash_key: str = str(2**128 - 1)
+    starting_sequence_number: str = "0"
+    ending_sequence_number: str | None = None
+
+    @property
+    def key(self) -> ShardKey:
+        return ShardKey(self.stream_arn, self.shard_id)
+
+    @property
+    def stream_name(self) -> str:
+        return self.stream_arn.rpartition("/")[2]
+
+    @property
+    def parent_keys(self) -> tuple[ShardKey, ...]:
+        """The shards that this one continues: none, one (split) or two (merge)."""
+        ids = (self.parent_shard_id, self.adjacent_parent_shard_id)
+        return tuple(ShardKey(self.stream_arn, shard_id) for shard_id in ids if shard_id)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.ending_sequence_number is not None
+
+    def __str__(self) -> str:
+        return str(self.key)

@@ -1,0 +1,137 @@
+"""One budget of records and bytes for everything that has been read and not yet handed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from kinesis_publishers.errors import ClosedError
+
+__all__ = ["PendingPool", "Reservation"]
+
+
+class Reservation:
+    """A share of the pool; release it exactly when the records have been handed on.
+
+    Releasing twice does nothing, so that a ``finally`` may release what was handed over already.
+    """
+
+    __slots__ = ("_pool", "payload_bytes", "records")
+
+    def __init__(self, pool: PendingPool, records: int, payload_bytes: int) -> None:
+        self._pool: PendingPool | None = pool
+        self.records = records
+        self.payload_bytes = payload_bytes
+
+    def resize(self, records: int, payload_bytes: int) -> None:
+        """Replace the estimate by what really came; never waits: it is in memory."""
+        if self._pool is not None:
+            self._pool._change(records - self.records, payload_bytes - self.payload_bytes)
+            self.records = records
+            self.payload_bytes = payload_bytes
+
+    def release(self) -> None:
+        """Give the share back."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool._change(-self.records, -self.payload_bytes)
+
+
+class PendingPool:
+    """Limits what all shards of a fetcher hold in memory together.
+
+    Space is taken before records are asked for and given back when they are handed on. Waiters are
+    served in the order in which they came, so that no shard starves. A request that is larger than
+    the whole pool is served when the pool is empty: it goes through alone.
+
+    One event loop only; not thread-safe.
+
+    Args:
+        max_records: the limit in records.
+        max_bytes: the limit in payload bytes.
+    """
+
+    def __init__(self, *, max_records: int, max_bytes: int) -> None:
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._records = 0
+        self._bytes = 0
+        self._waiters: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
+        self._is_closed = False
+
+    @property
+    def records(self) -> int:
+        """Records in the pool now, reserved ones included."""
+        return self._records
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes in the pool now, reserved ones included."""
+        return self._bytes
+
+    @property
+    def waiter_count(self) -> int:
+        """How many callers wait for space."""
+        return len(self._waiters)
+
+    async def acquire(self, records: int, payload_bytes: int) -> Reservation:
+        """Wait until there is room for so much, and take it.
+
+        Raises:
+            ClosedError: the pool was closed, before or while waiting.
+        """
+        if self._is_closed:
+            raise ClosedError("the pending pool is closed")
+        if not self._waiters and self._has_room(records, payload_bytes):
+            return self._take(records, payload_bytes)
+        future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
+        waiter = (records, payload_bytes, future)
+        self._waiters.append(waiter)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Served and cancelled in the same turn: nobody will release it but us.
+                future.result().release()
+            elif waiter in self._waiters:
+                self._waiters.remove(waiter)
+                # Whoever stood behind may fit where this one did not.
+                self._serve_waiters()
+            raise
+
+    def close(self) -> None:
+        """Refuse every further request and everybody who waits."""
+        self._is_closed = True
+        while self._waiters:
+            future = self._waiters.popleft()[2]
+            if not future.done():
+                future.set_exception(ClosedError("the pending pool is closed"))
+
+    def _has_room(self, records: int, payload_bytes: int) -> bool:
+        if self._records == 0 and self._bytes == 0:
+            return True
+        return (
+            self._records + records <= self._max_records
+            and self._bytes + payload_bytes <= self._max_bytes
+        )
+
+    def _take(self, records: int, payload_bytes: int) -> Reservation:
+        self._records += records
+        self._bytes += payload_bytes
+        return Reservation(self, records, payload_bytes)
+
+    def _change(self, records: int, payload_bytes: int) -> None:
+        self._records += records
+        self._bytes += payload_bytes
+        self._serve_waiters()
+
+    def _serve_waiters(self) -> None:
+        while self._waiters:
+            records, payload_bytes, future = self._waiters[0]
+            if future.done():  # cancelled, and its task has not run yet
+                self._waiters.popleft()
+                continue
+            if not self._has_room(records, payload_bytes):
+                return
+            self._waiters.popleft()
+            future.set_result(self._take(records, payload_bytes))

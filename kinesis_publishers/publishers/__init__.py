@@ -1,0 +1,1 @@
+"""The record publishers, one package each; they never import one another."""

@@ -1,0 +1,189 @@
+"""Reads a shard with GetRecords."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.errors import (
+    InvalidArgumentError,
+    IteratorExpiredError,
+    PositionTrimmedError,
+    ServiceError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.events import IteratorReplaced, RecordsFetched, Throttled
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    RecordPage,
+    RunResult,
+    Shard,
+    StartingPosition,
+    continue_from,
+)
+from kinesis_publishers.publishers.polling.pacing import (
+    adapted_limit,
+    delay_before_next_call,
+    expected_page,
+)
+from kinesis_publishers.retry import RetryPolicy, call_with_retries
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.config.polling import PollingConfig
+
+__all__ = ["PollingRecordPublisher"]
+
+_T = TypeVar("_T")
+
+# After AFTER_SEQUENCE_NUMBER with a trimmed number GetRecords may answer nothing for ever, its lag
+# stuck at the retention, which is 24 hours at least. Answers may be empty with data ahead as well,
+# but then the lag shrinks from call to call.
+_STUCK_ANSWERS = 10
+_STUCK_LAG_MILLIS = 23 * 3600 * 1000
+
+
+class PollingRecordPublisher(RecordPublisher):
+    """Publishes the records of one shard by polling; one :meth:`run` is one GetRecords.
+
+    Args:
+        shard: what to read.
+        starting_position: where to begin; not LATEST.
+        config: limits, period and retry policies.
+        context: client, clock and event sink.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        starting_position: StartingPosition,
+        config: PollingConfig,
+        context: PublisherContext,
+    ) -> None:
+        if starting_position.type is PositionType.LATEST:
+            raise ValueError("LATEST must be pinned to an instant before it is read from")
+        self._shard = shard
+        self._position = starting_position
+        self._config = config
+        self._context = context
+        self._limit = config.max_records
+        self._iterator: str | None = None
+        self._last_call: float | None = None
+        self._last_size: tuple[int | None, int | None] = (None, None)
+        self._last_lag: int | None = None
+        self._stuck_answers = 0
+
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        clock = self._context.clock
+        await consumer.wait_for_space(*expected_page(*self._last_size, self._limit))
+        loop_seconds = await self._keep_pace()
+        requested_at = clock.now()
+        page = await self._get_records()
+        self._check_progress(page)
+        batch = RecordBatch.from_page(page, shard=self._shard, requested_at=requested_at)
+        self._last_size = len(batch), batch.payload_bytes
+        self._context.events(
+            RecordsFetched(
+                shard=self._shard.key,
+                records=len(batch),
+                payload_bytes=batch.payload_bytes,
+                millis_behind_latest=page.millis_behind_latest,
+                limit=self._limit,
+                loop_seconds=loop_seconds,
+            )
+        )
+        if self._config.adaptive_reads and loop_seconds is not None:
+            self._limit = adapted_limit(
+                self._limit,
+                records=len(batch),
+                payload_bytes=batch.payload_bytes,
+                loop_seconds=loop_seconds,
+                maximum=self._config.max_records,
+            )
+        self._position = continue_from(self._position, await consumer(batch))
+        self._iterator = page.next_shard_iterator
+        return RunResult.INCOMPLETE if page.next_shard_iterator else RunResult.COMPLETE
+
+    async def _keep_pace(self) -> float | None:
+        """Wait for the next call's turn; return the time since the last call began."""
+        clock = self._context.clock
+        previous, loop_seconds = self._last_call, None
+        if previous is not None:
+            elapsed = clock.monotonic() - previous
+            delay = delay_before_next_call(self._config.interval_seconds, elapsed)
+            if delay > 0:
+                await clock.sleep(delay)
+            loop_seconds = clock.monotonic() - previous
+        self._last_call = clock.monotonic()
+        return loop_seconds
+
+    async def _get_records(self) -> RecordPage:
+        async def attempt() -> RecordPage:
+            if self._iterator is None:
+                self._iterator = await self._get_shard_iterator()
+            plane = self._context.data_plane
+            # Every call counts against the shard's five a second, a repeated one too.
+            self._last_call = self._context.clock.monotonic()
+            return await plane.get_records(self._shard, self._iterator, self._limit)
+
+        while True:
+            try:
+                return await self._with_retries(attempt, self._config.get_records_retry)
+            except IteratorExpiredError:
+                self._iterator = None
+                self._context.events(
+                    IteratorReplaced(shard=self._shard.key, position=self._position)
+                )
+
+    async def _get_shard_iterator(self) -> str:
+        async def attempt() -> str:
+            plane = self._context.data_plane
+            return await plane.get_shard_iterator(self._shard, self._position)
+
+        try:
+            return await self._with_retries(attempt, self._config.get_iterator_retry)
+        except InvalidArgumentError as error:
+            if self._position.sequence_number is None:
+                raise
+            raise self._trimmed(
+                f"the service does not know the sequence number ({error})"
+            ) from error
+
+    async def _with_retries(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
+        return await call_with_retries(
+            attempt, policy=policy, clock=self._context.clock, is_endless=self._is_throttle
+        )
+
+    def _is_throttle(self, error: ServiceError) -> bool:
+        # The quota is shared with every other reader of the shard: being refused says "later", and
+        # however often it is said, it is no failure.
+        if not isinstance(error, ThroughputExceededError):
+            return False
+        self._context.events(Throttled(shard=self._shard.key, operation=error.operation))
+        return True
+
+    def _check_progress(self, page: RecordPage) -> None:
+        lag, last_lag = page.millis_behind_latest, self._last_lag
+        self._last_lag = lag
+        is_stuck = (
+            self._position.type is PositionType.AFTER_SEQUENCE_NUMBER
+            and not page.payloads
+            and page.next_shard_iterator is not None
+            and lag is not None
+            and last_lag is not None
+            and _STUCK_LAG_MILLIS < last_lag <= lag
+        )
+        self._stuck_answers = self._stuck_answers + 1 if is_stuck else 0
+        if self._stuck_answers >= _STUCK_ANSWERS:
+            raise self._trimmed(
+                f"{self._stuck_answers} answers were empty with the lag stuck at {lag} ms"
+            )
+
+    def _trimmed(self, evidence: str) -> PositionTrimmedError:
+        return PositionTrimmedError(
+            f"{self._shard}: the position {self._position} is older than what the stream still "
+            f"holds: {evidence}."
+        )

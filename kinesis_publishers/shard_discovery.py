@@ -1,0 +1,78 @@
+"""Finds out which streams and shards there are, with retries; which to read is lineage.py's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
+from kinesis_publishers.retry import call_with_retries
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kinesis_publishers.abc.control_plane import ControlPlane
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config.discovery import DiscoveryConfig
+    from kinesis_publishers.model import Shard, StreamSummary
+
+__all__ = ["ShardDiscovery"]
+
+
+class ShardDiscovery:
+    """Describes streams and lists shards, as often as the retry options allow."""
+
+    def __init__(self, control_plane: ControlPlane, config: DiscoveryConfig, clock: Clock) -> None:
+        self._control_plane = control_plane
+        self._config = config
+        self._clock = clock
+
+    @property
+    def interval_seconds(self) -> float:
+        """How often shards are listed."""
+        return self._config.interval_seconds
+
+    @property
+    def parents_first(self) -> bool:
+        """Whether a shard waits for the end of its parents."""
+        return self._config.parents_first
+
+    async def describe(self, stream: str) -> StreamSummary:
+        """Describe ``stream`` (a name or an ARN); wait while it is being created.
+
+        Raises:
+            StreamNotFoundError: it does not exist, or is being deleted.
+        """
+
+        async def attempt() -> StreamSummary:
+            summary = await self._control_plane.describe_stream(stream)
+            if summary.status == "CREATING":
+                raise ResourceInUseError(
+                    f"The stream {stream} is still being created.",
+                    operation="DescribeStreamSummary",
+                    code="CREATING",
+                )
+            if summary.status == "DELETING":
+                raise StreamNotFoundError(
+                    f"The stream {stream} is being deleted.",
+                    operation="DescribeStreamSummary",
+                    code="DELETING",
+                )
+            return summary
+
+        return await call_with_retries(
+            attempt, policy=self._config.describe_retry, clock=self._clock
+        )
+
+    async def retention_seconds(self, stream: str) -> float:
+        """Return for how long ``stream`` keeps its records, in seconds."""
+        return (await self.describe(stream)).retention_seconds
+
+    async def list_shards(
+        self, stream_arn: str, *, since: datetime | None = None
+    ) -> tuple[Shard, ...]:
+        """List the shards of a stream: all of them, or those not closed before ``since``."""
+        return await call_with_retries(
+            lambda: self._control_plane.list_shards(stream_arn, since=since),
+            policy=self._config.list_shards_retry,
+            clock=self._clock,
+        )

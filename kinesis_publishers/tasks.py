@@ -1,0 +1,77 @@
+"""Owns asyncio tasks: whoever starts one waits for it, and the first failure stops its siblings."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import TracebackType
+
+    from kinesis_publishers.clock import Clock
+
+__all__ = ["TaskScope", "wait_for_event"]
+
+
+class TaskScope:
+    """An ``asyncio.TaskGroup`` that raises the first failure itself, not a group of one.
+
+    Leaving the scope waits for every task. When one fails the others are cancelled, and the
+    exception that was raised first is raised here; the rest are attached as notes.
+    """
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self._group.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            first, *rest = _leaves(group)
+            for other in rest:
+                first.add_note(f"also failed: {other!r}")
+            raise first from first.__cause__
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """Run ``work`` as a task of this scope."""
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Ask every task of the scope to stop; leaving the scope waits until they have."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:
+    """Wait until ``event`` is set or the time is over; say whether it is set."""
+    if not event.is_set():
+        async with TaskScope() as scope:
+
+            async def end_with(waiting: Coroutine[Any, Any, object]) -> None:
+                await waiting
+                scope.cancel()
+
+            scope.spawn(end_with(event.wait()), name="event")
+            scope.spawn(end_with(clock.sleep(timeout_seconds)), name="timeout")
+    return event.is_set()

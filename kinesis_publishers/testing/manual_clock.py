@@ -1,0 +1,73 @@
+"""A clock that moves only when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from datetime import UTC, datetime, timedelta
+
+from kinesis_publishers.clock import Clock
+
+__all__ = ["ManualClock"]
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+# Enough turns for a woken task to run through the awaits of one iteration and to park again.
+_SETTLE_TURNS = 50
+
+
+class ManualClock(Clock):
+    """A :class:`~kinesis_publishers.clock.Clock` whose time a test advances.
+
+    Sleepers wake in the order of their deadlines, each at exactly its deadline: ``advance(10)``
+    over a loop that sleeps 2 s runs five iterations, not one.
+
+    Args:
+        start: the first wall-clock time, aware; 2026-01-01T00:00Z unless given.
+    """
+
+    def __init__(self, start: datetime = _EPOCH) -> None:
+        self._start = start
+        self._elapsed_seconds = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._count = 0
+        #: Every delay that was asked for, in order, in seconds.
+        self.sleeps: list[float] = []
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed_seconds)
+
+    def monotonic(self) -> float:
+        return self._elapsed_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._sleepers, (self._elapsed_seconds + seconds, self._count, future))
+        await future
+
+    @property
+    def sleeper_count(self) -> int:
+        """How many tasks are asleep now."""
+        return sum(1 for _, _, future in self._sleepers if not future.done())
+
+    async def advance(self, seconds: float) -> None:
+        """Move time on by ``seconds`` and let every task that is due run until it parks again."""
+        target = self._elapsed_seconds + seconds
+        await self.settle()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            deadline, _, future = heapq.heappop(self._sleepers)
+            self._elapsed_seconds = max(self._elapsed_seconds, deadline)
+            if not future.done():
+                future.set_result(None)
+                await self.settle()
+        self._elapsed_seconds = target
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let ready tasks run without moving time."""
+        for _ in range(_SETTLE_TURNS):
+            await asyncio.sleep(0)

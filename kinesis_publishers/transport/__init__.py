@@ -1,0 +1,7 @@
+"""Talks to AWS: clients, error mapping and decoding. Retries nothing."""
+
+from kinesis_publishers.transport.control_plane import Boto3ControlPlane
+from kinesis_publishers.transport.data_plane import AioDataPlane
+from kinesis_publishers.transport.decoding import decode_get_records
+
+__all__ = ["AioDataPlane", "Boto3ControlPlane", "decode_get_records"]

@@ -1,0 +1,146 @@
+"""The control plane over boto3, in threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.session import get_session
+
+from kinesis_publishers.abc.control_plane import ControlPlane
+from kinesis_publishers.config.sessions import build_session
+from kinesis_publishers.errors import ClosedError, InvalidArgumentError
+from kinesis_publishers.model import Shard, StreamIdentity, StreamSummary
+from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from types import TracebackType
+
+    from kinesis_publishers.config.aws import AwsConfig
+
+__all__ = ["Boto3ControlPlane"]
+
+_T = TypeVar("_T")
+_CONNECT_TIMEOUT_SECONDS = 10.0
+_READ_TIMEOUT_SECONDS = 30.0
+_THREADS = 4
+
+
+class Boto3ControlPlane(ControlPlane):
+    """Calls Kinesis through boto3, on a client that the data plane's connections cannot block.
+
+    Use it as ``async with Boto3ControlPlane(config) as control_plane``.
+    """
+
+    def __init__(self, config: AwsConfig) -> None:
+        self._config = config
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="kinesis-control-plane")
+        self._client: Any = None
+
+    async def __aenter__(self) -> Self:
+        # Building a client reads files and parses the service model: not on the event loop.
+        self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # A call in flight is bounded by its read timeout; nobody waits for its answer any more.
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    async def describe_stream(self, stream: str) -> StreamSummary:
+        request = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
+        answer = await self._call(
+            "DescribeStreamSummary", stream, lambda c: c.describe_stream_summary(**request)
+        )
+        summary = answer["StreamDescriptionSummary"]
+        return StreamSummary(
+            identity=StreamIdentity(
+                name=summary["StreamName"],
+                arn=summary["StreamARN"],
+                created_at=summary["StreamCreationTimestamp"],
+            ),
+            status=summary["StreamStatus"],
+            retention_seconds=summary["RetentionPeriodHours"] * 3600.0,
+        )
+
+    async def list_shards(
+        self, stream_arn: str, *, since: datetime | None = None
+    ) -> tuple[Shard, ...]:
+        if since is None:
+            return await self._list_shards(stream_arn, {})
+        try:
+            return await self._list_shards(
+                stream_arn, {"ShardFilter": {"Type": "FROM_TIMESTAMP", "Timestamp": since}}
+            )
+        except InvalidArgumentError:
+            # The service refuses an instant beyond the retention: everything is newer than that.
+            return await self._list_shards(stream_arn, {})
+
+    async def _list_shards(self, stream_arn: str, extra: dict[str, Any]) -> tuple[Shard, ...]:
+        def all_pages(client: Any) -> list[dict[str, Any]]:
+            shards: list[dict[str, Any]] = []
+            answer = client.list_shards(StreamARN=stream_arn, **extra)
+            shards.extend(answer["Shards"])
+            while token := answer.get("NextToken"):
+                # A token excludes the stream's name and ARN, and every other parameter.
+                answer = client.list_shards(NextToken=token)
+                shards.extend(answer["Shards"])
+            return shards
+
+        found = await self._call("ListShards", stream_arn, all_pages)
+        return tuple(_shard(stream_arn, description) for description in found)
+
+    async def _call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
+        client = self._client
+        if client is None:
+            raise ClosedError(f"{operation} of {where}: the control plane is closed")
+        return await self._in_thread(operation, where, lambda: call(client))
+
+    async def _in_thread(self, operation: str, where: str, call: Callable[[], _T]) -> _T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except BOTOCORE_EXCEPTIONS as error:
+            raise map_error(error, operation=operation, where=where) from error
+
+    def _create_client(self) -> Any:
+        session = get_session()
+        build_session(session, self._config)
+        return boto3.Session(botocore_session=session, region_name=self._config.region).client(
+            "kinesis",
+            endpoint_url=self._config.endpoint_url,
+            config=Config(
+                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+                read_timeout=_READ_TIMEOUT_SECONDS,
+                max_pool_connections=_THREADS,
+                # The one layer that retries is kinesis_publishers.retry.
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                user_agent_extra="kinesis-publishers",
+            ),
+        )
+
+
+def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
+    hash_range = description["HashKeyRange"]
+    numbers = description["SequenceNumberRange"]
+    return Shard(
+        stream_arn=stream_arn,
+        shard_id=description["ShardId"],
+        parent_shard_id=description.get("ParentShardId"),
+        adjacent_parent_shard_id=description.get("AdjacentParentShardId"),
+        starting_hash_key=hash_range["StartingHashKey"],
+        ending_hash_key=hash_range["EndingHashKey"],
+        starting_sequence_number=numbers["StartingSequenceNumber"],
+        ending_sequence_number=numbers.get("EndingSequenceNumber"),
+    )

@@ -1,0 +1,126 @@
+"""The data plane over aiobotocore: one client, and with it one connection pool, per fetcher."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession, get_session
+
+from kinesis_publishers.abc.data_plane import DataPlane
+from kinesis_publishers.config.sessions import build_session
+from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
+from kinesis_publishers.transport.decoding import decode_get_records
+from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kinesis_publishers.config.aws import AwsConfig
+
+__all__ = ["AioDataPlane"]
+
+_CONNECT_TIMEOUT_SECONDS = 10.0
+# A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
+_READ_TIMEOUT_SECONDS = 60.0
+_RAW_BODY = "RawBody"
+
+
+class AioDataPlane(DataPlane):
+    """Calls Kinesis through aiobotocore, which signs, resolves endpoints and pools connections.
+
+    The records of GetRecords do not go through botocore's parser but through
+    :mod:`kinesis_publishers.transport.decoding`.
+
+    Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
+
+    Args:
+        config: region, endpoint and credentials.
+        max_connections: the limit of the pool; a shard needs at most one connection at a time.
+    """
+
+    def __init__(self, config: AwsConfig, *, max_connections: int) -> None:
+        self._config = config
+        self._max_connections = max_connections
+        self._stack = AsyncExitStack()
+        self._client: Any = None
+
+    async def __aenter__(self) -> Self:
+        session = get_session()
+        build_session(session, self._config)
+        try:
+            self._client = await self._stack.enter_async_context(self._create_client(session))
+        except BOTOCORE_EXCEPTIONS as error:
+            raise map_error(error, operation="CreateClient", where="Kinesis") from error
+        # botocore offers this hook to customise parsing. The body is taken away before its own
+        # parser sees it, and comes back as an extra key of the answer.
+        self._client.meta.events.register("before-parse.kinesis.GetRecords", _divert_body)
+        return self
+
+    def _create_client(self, session: AioSession) -> Any:
+        return session.create_client(
+            "kinesis",
+            region_name=self._config.region,
+            endpoint_url=self._config.endpoint_url,
+            config=AioConfig(
+                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+                read_timeout=_READ_TIMEOUT_SECONDS,
+                max_pool_connections=self._max_connections,
+                # The one layer that retries is kinesis_publishers.retry.
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                parameter_validation=False,
+                user_agent_extra="kinesis-publishers",
+            ),
+        )
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client = None
+        await self._stack.aclose()
+
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        request: dict[str, Any] = {
+            "StreamARN": shard.stream_arn,
+            "ShardId": shard.shard_id,
+            "ShardIteratorType": position.type.value,
+        }
+        if position.sequence_number is not None:
+            request["StartingSequenceNumber"] = position.sequence_number.sequence_number
+        if position.type is PositionType.AT_TIMESTAMP:
+            request["Timestamp"] = position.timestamp
+        answer = await self._call("get_shard_iterator", "GetShardIterator", shard, request)
+        return str(answer["ShardIterator"])
+
+    async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
+        answer = await self._call(
+            "get_records",
+            "GetRecords",
+            shard,
+            {"StreamARN": shard.stream_arn, "ShardIterator": shard_iterator, "Limit": limit},
+        )
+        return decode_get_records(answer[_RAW_BODY])
+
+    async def _call(
+        self, method: str, operation: str, shard: Shard, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        if self._client is None:
+            raise ClosedError(f"{operation} of {shard}: the data plane is closed")
+        try:
+            answer: dict[str, Any] = await getattr(self._client, method)(**request)
+        except BOTOCORE_EXCEPTIONS as error:
+            raise map_error(error, operation=operation, where=str(shard)) from error
+        return answer
+
+
+def _divert_body(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    if response_dict["status_code"] == 200:
+        customized_response_dict[_RAW_BODY] = response_dict["body"]
+        response_dict["body"] = b"{}"
