@@ -1,0 +1,62 @@
+"""The only bridge from Spark's synchronous calls to asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from concurrent.futures import Future
+
+__all__ = ["EventLoopThread", "iterate"]
+
+_T = TypeVar("_T")
+
+
+class EventLoopThread:
+    """An event loop that runs in a thread of its own, beside Spark's blocking calls.
+
+    The thread is a daemon: Spark ends the process of a stopped query with SIGKILL or by exiting,
+    and neither may wait for a subscription.
+    """
+
+    def __init__(self, *, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run ``work`` as a task; its result or error is the future's."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Run ``callback`` on the loop."""
+        self._loop.call_soon_threadsafe(callback)
+
+    def close(self) -> None:
+        """Stop the loop and wait for the thread; the tasks must have ended before."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def iterate(items: AsyncIterator[_T]) -> Iterator[_T]:
+    """Yield what an async iterator yields, running its loop only while a value is asked for."""
+
+    async def advance() -> _T:
+        return await anext(items)
+
+    with asyncio.Runner() as runner:
+        while True:
+            try:
+                yield runner.run(advance())
+            except StopAsyncIteration:
+                return

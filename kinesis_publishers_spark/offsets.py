@@ -1,0 +1,217 @@
+"""Offsets: how far every shard of every stream is read, as text in Spark's own offset log. Pure.
+
+An offset is the only thing that is stored: it alone resumes a query, and two of them say exactly
+which records a micro-batch has.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import evolve, field, frozen
+
+from kinesis_publishers import (
+    SequenceNumber,
+    ShardKey,
+    ShardProgress,
+    ShardRange,
+    StartingPosition,
+    StreamIdentity,
+    StreamProgress,
+)
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.model import PositionType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OFFSET_VERSION", "Offset", "OffsetJson", "ShardOffset"]
+
+OFFSET_VERSION = 1
+OffsetJson: TypeAlias = dict[str, Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@frozen(kw_only=True)
+class ShardOffset:
+    """How far one shard is read.
+
+    Attributes:
+        progress: where reading goes on.
+        first: the first record of the micro-batch that this offset ends, if it had any of this
+            shard: a replay begins with exactly this record, or says that it is gone.
+    """
+
+    progress: ShardProgress
+    first: SequenceNumber | None = None
+
+
+@frozen(kw_only=True)
+class Offset:
+    """How far the streams are read.
+
+    Attributes:
+        streams: the identity of each stream, by ARN.
+        shards: how far each shard is read.
+    """
+
+    streams: Mapping[str, StreamIdentity] = field(factory=dict)
+    shards: Mapping[ShardKey, ShardOffset] = field(factory=dict)
+
+    @classmethod
+    def of(cls, progress: Mapping[str, StreamProgress]) -> Offset:
+        """Return the offset of a fetcher's progress."""
+        return cls(
+            streams={arn: stream.identity for arn, stream in progress.items()},
+            shards={
+                ShardKey(arn, shard_id): ShardOffset(progress=one)
+                for arn, stream in progress.items()
+                for shard_id, one in stream.shards.items()
+            },
+        )
+
+    @property
+    def progress(self) -> dict[str, StreamProgress]:
+        """The same as a fetcher's progress: what it resumes from."""
+        return {
+            arn: StreamProgress(
+                identity=identity,
+                shards={
+                    key.shard_id: one.progress
+                    for key, one in self.shards.items()
+                    if key.stream_arn == arn
+                },
+            )
+            for arn, identity in self.streams.items()
+        }
+
+    def without_first(self) -> Offset:
+        """Return the same places without the mark of where the last micro-batch began."""
+        return evolve(
+            self,
+            shards={key: evolve(one, first=None) for key, one in self.shards.items()},
+        )
+
+    def ranges_since(self, start: Offset) -> list[ShardRange]:
+        """Return the records between two offsets, shards without any left out, in a fixed order."""
+        ranges = []
+        for key, end in sorted(self.shards.items(), key=lambda item: str(item[0])):
+            last = end.progress.processed
+            begin = start.shards.get(key)
+            if last is None or (begin is not None and begin.progress.processed == last):
+                continue
+            if end.first is not None:
+                position = StartingPosition.at(end.first)
+            elif begin is not None:
+                position = begin.progress.position
+            else:
+                position = StartingPosition.trim_horizon()
+            ranges.append(ShardRange(shard=key, start=position, end=last))
+        return ranges
+
+    def to_json(self) -> OffsetJson:
+        """Return the offset as Spark stores it.
+
+        Spark compares offsets as text, so that equal offsets give the same keys in the same order.
+        """
+        return {
+            "version": OFFSET_VERSION,
+            "streams": {
+                arn: {
+                    "created": _to_micros(self.streams[arn].created_at),
+                    "shards": {
+                        key.shard_id: _shard_to_json(self.shards[key])
+                        for key in sorted(self.shards, key=str)
+                        if key.stream_arn == arn
+                    },
+                }
+                for arn in sorted(self.streams)
+            },
+        }
+
+    @classmethod
+    def from_json(cls, text: object) -> Offset:
+        """Return the offset that :meth:`to_json` wrote.
+
+        Raises:
+            CheckpointError: it was written by a newer version, or by hand.
+        """
+        version = text.get("version") if isinstance(text, dict) else None
+        if not isinstance(text, dict) or version != OFFSET_VERSION:
+            raise CheckpointError(
+                f"The checkpoint holds a Kinesis offset of version {version!r}, but this version "
+                f"of kinesis-publishers reads version {OFFSET_VERSION}: install the version that "
+                "wrote it (or a newer one), or start with a new checkpoint location."
+            )
+        try:
+            return _from_json(text)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CheckpointError(
+                f"The checkpoint holds a Kinesis offset that is damaged ({error!r}) or was not "
+                f"written by this source: {text!r:.500}. Restore the offset log, or start with a "
+                "new checkpoint location."
+            ) from error
+
+
+def _from_json(text: OffsetJson) -> Offset:
+    streams, shards = {}, {}
+    for arn, stream in text["streams"].items():
+        streams[arn] = StreamIdentity(
+            name=arn.rpartition("/")[2], arn=arn, created_at=_from_micros(stream["created"])
+        )
+        for shard_id, shard in stream["shards"].items():
+            shards[ShardKey(arn, shard_id)] = _shard_from_json(shard)
+    return Offset(streams=streams, shards=shards)
+
+
+def _shard_to_json(offset: ShardOffset) -> dict[str, Any]:
+    progress = offset.progress
+    position, number = progress.position, progress.position.sequence_number
+    text: dict[str, Any] = {}
+    if number is not None:
+        is_after = position.type is PositionType.AFTER_SEQUENCE_NUMBER
+        text["after" if is_after else "at"] = number.sequence_number
+        if number.sub_sequence_number is not None:
+            text["sub"] = number.sub_sequence_number
+    elif position.timestamp is not None:
+        text["from"] = _to_micros(position.timestamp)
+    else:
+        text["from"] = position.type.value
+    if offset.first is not None:
+        text["first"] = offset.first.sequence_number
+    if progress.as_of is not None:
+        text["asOf"] = _to_micros(progress.as_of)
+    if progress.is_ended:
+        text["ended"] = True
+    return text
+
+
+def _shard_from_json(text: Mapping[str, Any]) -> ShardOffset:
+    sub = text.get("sub")
+    if "after" in text:
+        position = StartingPosition.after(SequenceNumber(text["after"], sub))
+    elif "at" in text:
+        position = StartingPosition.at(SequenceNumber(text["at"], sub))
+    elif isinstance(text["from"], int):
+        position = StartingPosition.at_timestamp(_from_micros(text["from"]))
+    else:
+        position = StartingPosition(PositionType(text["from"]))
+    return ShardOffset(
+        progress=ShardProgress(
+            position=position,
+            as_of=_from_micros(text["asOf"]) if "asOf" in text else None,
+            is_ended=bool(text.get("ended", False)),
+        ),
+        first=SequenceNumber(text["first"]) if "first" in text else None,
+    )
+
+
+def _to_micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _from_micros(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND

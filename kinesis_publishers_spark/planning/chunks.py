@@ -1,0 +1,225 @@
+"""Fetched records that wait for their micro-batch: pure rules for taking, splitting and packing."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
+
+from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "BatchLimit",
+    "Chunk",
+    "needs_refresh",
+    "next_offset",
+    "pack",
+    "take",
+]
+
+# Spark passes partitions of 32 MB and fails on 90 MB; below the lower size another Python task
+# costs more than it gains.
+_MAX_PARTITION_BYTES = 16 * 1024 * 1024
+_MIN_PARTITION_BYTES = 2 * 1024 * 1024
+# The pieces in which chunks are spread over partitions.
+_PIECE_BYTES = 2 * 1024 * 1024
+# A quarter of the shortest retention: an idle shard's progress is renewed well before its age could
+# be taken for lost data.
+_REFRESH_AFTER = timedelta(hours=6)
+
+
+@frozen(kw_only=True, eq=False)
+class Chunk:
+    """Records of one shard, as Spark rows, in their order.
+
+    Attributes:
+        shard: where they come from.
+        rows: at least one row of the source's schema.
+        progress: how far the shard is read with these rows included.
+        payload_bytes: the payloads' lengths together.
+    """
+
+    shard: ShardKey
+    rows: pa.RecordBatch
+    progress: ShardProgress
+    payload_bytes: int
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def first(self) -> SequenceNumber:
+        return SequenceNumber(self.rows.column("sequenceNumber")[0].as_py())
+
+    def split(self, count: int) -> tuple[Chunk, Chunk]:
+        """Return the first ``count`` rows and the rest; both must have some."""
+        head = self.rows.slice(0, count)
+        head_bytes = _payload_bytes(head)
+        last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
+        arrival = pc.max(head.column("approximateArrivalTimestamp")).as_py()
+        return (
+            evolve(
+                self,
+                rows=head,
+                progress=ShardProgress(position=StartingPosition.after(last), as_of=arrival),
+                payload_bytes=head_bytes,
+            ),
+            evolve(
+                self,
+                rows=self.rows.slice(count),
+                payload_bytes=self.payload_bytes - head_bytes,
+            ),
+        )
+
+
+@frozen(kw_only=True)
+class BatchLimit:
+    """The most that one micro-batch may have; ``None`` is no limit."""
+
+    records: int | None = None
+    payload_bytes: int | None = None
+
+    def tightened(self, other: BatchLimit) -> BatchLimit:
+        """Return the limit that keeps both."""
+        return BatchLimit(
+            records=_least(self.records, other.records),
+            payload_bytes=_least(self.payload_bytes, other.payload_bytes),
+        )
+
+
+def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list[Chunk]]:
+    """Return what the next micro-batch has, and what stays, in the order of arrival.
+
+    The limits hold to the record, except that a first record which alone exceeds the limit in bytes
+    goes through: otherwise nothing ever would.
+    """
+    taken: list[Chunk] = []
+    records = payload_bytes = 0
+    for index, chunk in enumerate(waiting):
+        fitting = _fitting_rows(chunk, limit, records, payload_bytes)
+        if fitting == 0 and not taken:
+            fitting = 1
+        if fitting == len(chunk):
+            taken.append(chunk)
+            records += len(chunk)
+            payload_bytes += chunk.payload_bytes
+            continue
+        rest = list(waiting[index + 1 :])
+        if fitting == 0:
+            return taken, [chunk, *rest]
+        head, tail = chunk.split(fitting)
+        return [*taken, head], [tail, *rest]
+    return taken, []
+
+
+def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: int) -> int:
+    rows = len(chunk)
+    if limit.records is not None:
+        rows = min(rows, limit.records - records)
+    if (
+        limit.payload_bytes is not None
+        and payload_bytes + chunk.payload_bytes > limit.payload_bytes
+    ):
+        room = limit.payload_bytes - payload_bytes
+        sizes = pc.cumulative_sum(_payload_lengths(chunk.rows))
+        rows = min(rows, pc.sum(pc.less_equal(sizes, max(0, room))).as_py() or 0)
+    return max(0, rows)
+
+
+def next_offset(
+    start: Offset,
+    taken: Iterable[Chunk],
+    waiting: Iterable[Chunk],
+    known: Offset,
+) -> Offset:
+    """Return where a micro-batch ends that begins at ``start`` and has the records ``taken``.
+
+    Args:
+        start: the end of the micro-batch before.
+        taken: the records of this one.
+        waiting: records that were fetched and are left for a later one.
+        known: how far the fetcher has read, fetched records included.
+    """
+    firsts: dict[ShardKey, SequenceNumber] = {}
+    reached: dict[ShardKey, ShardProgress] = {}
+    for chunk in taken:
+        firsts.setdefault(chunk.shard, chunk.first)
+        reached[chunk.shard] = chunk.progress
+    behind = {chunk.shard for chunk in waiting}
+    shards: dict[ShardKey, ShardOffset] = {}
+    for key, one in known.shards.items():
+        if key not in behind:
+            shards[key] = ShardOffset(progress=one.progress, first=firsts.get(key))
+        elif key in reached:
+            shards[key] = ShardOffset(progress=reached[key], first=firsts[key])
+        elif key in start.shards:
+            shards[key] = evolve(start.shards[key], first=None)
+        # Else: found since, and none of its records is in this micro-batch. Leaving it out is safe,
+        # a restart finds it again.
+    return Offset(streams=known.streams, shards=shards)
+
+
+def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
+    """Say whether ``start`` should be written anew although there are no records.
+
+    That is so when a shard has ended since, which its children and a restart rely on, and every few
+    hours for idle shards: the instant up to which they are known to be read must not grow so old
+    that a restart takes it for lost data.
+    """
+    for key, one in known.shards.items():
+        before = start.shards.get(key)
+        if one.progress.is_ended and (before is None or not before.progress.is_ended):
+            return True
+        if before is None or before.progress.is_ended or one.progress.as_of is None:
+            continue
+        written = before.progress.as_of
+        if written is None or (now - written > _REFRESH_AFTER and one.progress.as_of > written):
+            return True
+    return False
+
+
+def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]]:
+    """Spread rows over partitions: about as many as there are cores, none too small or too large.
+
+    The rows of a shard stay in their order, within a partition and from one to the next.
+    """
+    ordered = sorted(chunks, key=lambda chunk: str(chunk.shard))
+    total = sum(chunk.rows.nbytes for chunk in ordered)
+    target = max(_MIN_PARTITION_BYTES, -(-total // max(1, parallelism)))
+    target = min(target, _MAX_PARTITION_BYTES)
+    partitions: list[list[pa.RecordBatch]] = []
+    size = target
+    for chunk in ordered:
+        for piece in _pieces(chunk.rows):
+            if size + piece.nbytes > target and size > 0:
+                partitions.append([])
+                size = 0
+            partitions[-1].append(piece)
+            size += piece.nbytes
+    return partitions
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    count = min(rows.num_rows, max(1, -(-rows.nbytes // _PIECE_BYTES)))
+    step = -(-rows.num_rows // count)
+    return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
+
+
+def _payload_lengths(rows: pa.RecordBatch) -> pa.Array:
+    return pc.cast(pc.binary_length(rows.column("data")), pa.int64())
+
+
+def _payload_bytes(rows: pa.RecordBatch) -> int:
+    return int(pc.sum(_payload_lengths(rows)).as_py() or 0)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    limits = [limit for limit in (one, other) if limit is not None]
+    return min(limits) if limits else None

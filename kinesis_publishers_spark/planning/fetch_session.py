@@ -1,0 +1,227 @@
+"""One uninterrupted stretch of fetching in the driver, from a given place, into a buffer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import frozen
+
+from kinesis_publishers import (
+    Clock,
+    Delivery,
+    DeliverySink,
+    KinesisDataFetcher,
+    Properties,
+    ShardStatus,
+    StreamProgress,
+)
+from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.planning.chunks import (
+    BatchLimit,
+    Chunk,
+    needs_refresh,
+    next_offset,
+    take,
+)
+from kinesis_publishers_spark.schema import to_spark_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from datetime import datetime
+
+__all__ = ["FetchSession", "Lag"]
+
+_T = TypeVar("_T")
+
+# How often an idle source looks whether its offset has become too old.
+_REFRESH_CHECK_SECONDS = 60.0
+# How long a batch of AvailableNow may gather before it is handed out smaller than allowed.
+_GATHER_SECONDS = 1.0
+
+
+@frozen(kw_only=True)
+class Lag:
+    """How far the source is behind.
+
+    Attributes:
+        millis_behind_latest: per shard (``stream/shard``), ``None`` until an answer says.
+        buffered_records: fetched and not yet in a micro-batch.
+        buffered_bytes: the same, in payload bytes.
+    """
+
+    millis_behind_latest: Mapping[str, int | None]
+    buffered_records: int
+    buffered_bytes: int
+
+
+class FetchSession(DeliverySink):
+    """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and keeps what it fetches.
+
+    Everything but the constructor, :meth:`close` and the calls that wait for an answer runs on the
+    session's event loop, so that there is nothing to lock. What is in the buffer holds its share of
+    the pending pool: fetching pauses when Spark does not keep up.
+
+    Args:
+        properties: the configuration.
+        resume: how far the streams have been read; empty for a new query.
+        clock: the source of time.
+        catch_up_to: read each shard only until everything that arrived before this instant has been
+            read (Trigger.AvailableNow).
+    """
+
+    def __init__(
+        self,
+        properties: Properties,
+        resume: Mapping[str, StreamProgress],
+        *,
+        clock: Clock,
+        catch_up_to: datetime | None = None,
+    ) -> None:
+        self._properties = properties
+        self._resume = dict(resume)
+        self._clock = clock
+        self._catch_up_to = catch_up_to
+        self._waiting: list[Chunk] = []
+        self._deliveries: list[Delivery] = []
+        self._is_dirty = False
+        self._next_refresh_check = 0.0
+        self._fetcher: KinesisDataFetcher | None = None
+        self._loop = EventLoopThread(name="kinesis-fetch")
+        self._activity = asyncio.Event()
+        self._result = self._loop.start(self._run())
+
+    async def _run(self) -> None:
+        try:
+            async with KinesisDataFetcher.from_properties(
+                self._properties, self, resume=self._resume
+            ) as fetcher:
+                await fetcher.prepare()
+                self._fetcher = fetcher
+                self._activity.set()
+                await fetcher.run()
+        finally:
+            self._activity.set()
+
+    async def deliver(self, delivery: Delivery) -> None:
+        self._waiting.append(
+            Chunk(
+                shard=delivery.shard.key,
+                rows=to_spark_arrow(delivery.batch),
+                progress=delivery.progress,
+                payload_bytes=delivery.batch.payload_bytes,
+            )
+        )
+        self._deliveries.append(delivery)
+        self._mark_dirty()
+
+    def observe(self, status: ShardStatus) -> None:
+        progress = status.progress
+        if progress.is_ended:
+            self._mark_dirty()
+        if self._catch_up_to is not None and self._fetcher is not None:
+            if progress.as_of is not None and progress.as_of >= self._catch_up_to:
+                self._fetcher.finish_shard(status.shard.key)
+            self._activity.set()
+
+    def observe_discovery(self) -> None:
+        self._activity.set()
+
+    def _mark_dirty(self) -> None:
+        self._is_dirty = True
+        self._activity.set()
+
+    def wait_until_prepared(self) -> Offset:
+        """Wait until the shards are listed; return where each of them begins."""
+        return self._ask(self._prepared())
+
+    async def _prepared(self) -> Offset:
+        while self._fetcher is None and not self._result.done():
+            await self._wait_for_activity()
+        return Offset() if self._fetcher is None else Offset.of(self._fetcher.progress)
+
+    def plan(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
+        """Take what the next micro-batch has; return its end and its records.
+
+        An end equal to ``start`` says that there is nothing new. It never waits for records, except
+        under AvailableNow, where it returns ``start`` only once everything has been read.
+        """
+        if self._catch_up_to is not None:
+            return self._ask(self._plan_catching_up(start, limit))
+        if not self._is_dirty and self._clock.monotonic() < self._next_refresh_check:
+            self._raise_if_failed()
+            return start, []
+        return self._ask(self._plan(start, limit))
+
+    async def _plan_catching_up(
+        self, start: Offset, limit: BatchLimit
+    ) -> tuple[Offset, list[Chunk]]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GATHER_SECONDS):
+                while not (self._is_caught_up() or self._fills(limit)):
+                    await self._wait_for_activity()
+        while not (self._waiting or self._is_caught_up()):
+            await self._wait_for_activity()
+        return await self._plan(start, limit)
+
+    def _is_caught_up(self) -> bool:
+        return self._result.done() or (self._fetcher is not None and self._fetcher.is_finished)
+
+    def _fills(self, limit: BatchLimit) -> bool:
+        _, rest = take(self._waiting, limit)
+        return bool(rest)
+
+    async def _wait_for_activity(self) -> None:
+        self._activity.clear()
+        await self._activity.wait()
+
+    async def _plan(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
+        if self._fetcher is None:
+            return start, []
+        self._is_dirty = False
+        self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
+        known = Offset.of(self._fetcher.progress)
+        taken, rest = take(self._waiting, limit)
+        if not taken and not needs_refresh(start, known, self._clock.now()):
+            return start, []
+        end = next_offset(start, taken, rest, known)
+        whole = len(self._waiting) - len(rest)
+        for delivery in self._deliveries[:whole]:
+            delivery.release()
+        del self._deliveries[:whole]
+        self._waiting = rest
+        self._is_dirty = bool(rest)
+        return end, taken
+
+    def lag(self) -> Lag:
+        """Return how far the source is behind."""
+        return self._ask(self._lag())
+
+    async def _lag(self) -> Lag:
+        statuses = [] if self._fetcher is None else self._fetcher.statuses
+        return Lag(
+            millis_behind_latest={
+                str(status.shard): status.millis_behind_latest for status in statuses
+            },
+            buffered_records=sum(map(len, self._waiting)),
+            buffered_bytes=sum(chunk.payload_bytes for chunk in self._waiting),
+        )
+
+    def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
+        answer = self._loop.start(question).result()
+        self._raise_if_failed()
+        return answer
+
+    def _raise_if_failed(self) -> None:
+        # A source that swallows its errors looks idle.
+        if self._result.done():
+            self._result.result()
+
+    def close(self) -> None:
+        """Stop fetching and drop what was not handed out."""
+        self._result.cancel()
+        with suppress(BaseException):  # its error was raised when it happened, or nobody asked
+            self._result.result()
+        self._loop.close()

@@ -1,0 +1,127 @@
+"""The prefetch planner: a micro-batch is what has been fetched and not yet handed out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from kinesis_publishers import Clock, Properties, ShardRange, SystemClock
+from kinesis_publishers.config import PendingConfig
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
+from kinesis_publishers_spark.planning.fetch_session import FetchSession, Lag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+__all__ = ["PrefetchPlanner"]
+
+
+@frozen(kw_only=True, eq=False)
+class _PlannedBatch:
+    start: Offset
+    end: Offset
+    chunks: Sequence[Chunk]
+
+
+class PrefetchPlanner:
+    """Plans micro-batches from what a fetcher in this process has read already.
+
+    The records of the last micro-batch are kept until it is committed, because Spark may plan it
+    again (two actions over one DataFrame). Any other micro-batch, as after a restart, is read again
+    by range on the executors.
+
+    Args:
+        properties: the configuration.
+        parallelism: the most partitions that a micro-batch is spread over.
+        clock: the source of time.
+    """
+
+    def __init__(
+        self, properties: Properties, *, parallelism: int, clock: Clock | None = None
+    ) -> None:
+        self._properties = properties
+        self._parallelism = parallelism
+        self._clock = clock or SystemClock()
+        pending = PendingConfig.from_properties(properties)
+        # Half of the pool: the other half fills up while Spark works on this micro-batch.
+        self._most = BatchLimit(
+            records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
+        )
+        self._session: FetchSession | None = None
+        self._reached: Offset | None = None
+        self._batch: _PlannedBatch | None = None
+        self._catch_up_to: datetime | None = None
+
+    def prepare_for_available_now(self) -> None:
+        """Read what there is at this instant and no further."""
+        self._catch_up_to = self._clock.now()
+
+    def initial_offset(self) -> Offset:
+        """Fix where a new query begins: LATEST is one instant from here on."""
+        return self._start(Offset())
+
+    def latest_offset(self, start: Offset | None, limit: BatchLimit) -> Offset:
+        """Return the end of the next micro-batch, ``start`` itself if there is nothing new.
+
+        Args:
+            start: the end of the micro-batch before; ``None`` (Spark before 4.2) means the last one
+                that this planner has seen.
+            limit: the most that it may have.
+        """
+        start = start or self._reached or self.initial_offset()
+        batch = self._batch
+        if batch is not None and start == batch.start and start != batch.end:
+            # Asked again for a micro-batch that has been planned: it must not change any more.
+            return batch.end
+        if self._session is None or start != self._reached:
+            self._start(start)
+            self._reached = start
+        assert self._session is not None
+        end, chunks = self._session.plan(start, limit.tightened(self._most))
+        if end != start:
+            self._batch = _PlannedBatch(start=start, end=end, chunks=chunks)
+            self._reached = end
+        return end
+
+    def _start(self, offset: Offset) -> Offset:
+        self.close()
+        self._session = FetchSession(
+            self._properties, offset.progress, clock=self._clock, catch_up_to=self._catch_up_to
+        )
+        self._reached = self._session.wait_until_prepared()
+        return self._reached
+
+    def partitions(
+        self, start: Offset, end: Offset
+    ) -> list[PrefetchedPartition] | list[RangePartition]:
+        """Return the partitions of a micro-batch; the same each time for the same offsets."""
+        if self._reached is None:
+            self._reached = end
+        batch = self._batch
+        if batch is not None and batch.start == start and batch.end == end:
+            return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
+        ranges = end.ranges_since(start)
+        groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
+        return [self._range_partition(group) for group in groups if group]
+
+    def _range_partition(self, ranges: tuple[ShardRange, ...]) -> RangePartition:
+        return RangePartition(self._properties, ranges)
+
+    def commit(self, end: Offset) -> None:
+        """Drop the records of the micro-batch that ends at ``end``: Spark is done with it."""
+        if self._batch is not None and self._batch.end == end:
+            self._batch = None
+
+    def lag(self) -> Lag | None:
+        """Return how far the source is behind, ``None`` before it reads."""
+        return None if self._session is None else self._session.lag()
+
+    def close(self) -> None:
+        """Stop fetching."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
