@@ -1,0 +1,130 @@
+"""The named behaviours of polling: each returns a data plane (or a stream) that shows one."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from kinesis_publishers.testing.fakes.control_plane import FakeControlPlane, FakeStream
+from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
+from kinesis_publishers.testing.fakes.failing_shards import ExpiringIterators, ThrottledCalls
+from kinesis_publishers.testing.fakes.samples import sample_records
+from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from kinesis_publishers.model import Record, StartingPosition
+
+__all__ = [
+    "FeedItem",
+    "empty_shard",
+    "expired_iterator_after",
+    "live_feed",
+    "no_shards",
+    "records_in_calls",
+    "throttled",
+]
+
+#: What :func:`live_feed` takes: records, an error to raise, or ``None`` for the end of the shard.
+FeedItem: TypeAlias = "Sequence[Record] | Exception | None"
+
+
+def no_shards() -> FakeControlPlane:
+    """A stream ``orders`` without any shard."""
+    return FakeControlPlane(FakeStream())
+
+
+def empty_shard(answers: int) -> FakeDataPlane:
+    """A shard without records that ends with its ``answers``-th answer."""
+    return FakeDataPlane(_EmptyShard(answers))
+
+
+def records_in_calls(
+    records: int | Sequence[Record], calls: int, millis_behind: int = 0
+) -> FakeDataPlane:
+    """A shard that hands out ``records`` over ``calls`` GetRecords and has then ended.
+
+    The answers are as equal in size as they can be. Reading may begin at any position.
+
+    Args:
+        records: how many of :func:`~kinesis_publishers.testing.fakes.sample_records`, or these.
+        calls: how many answers they come in, at least one record each.
+        millis_behind: the lag of every answer but the last, which is at the tip.
+    """
+    return FakeDataPlane(_shard_in_calls(records, calls, millis_behind))
+
+
+def expired_iterator_after(answers: int, *, records: int | Sequence[Record] = 100) -> FakeDataPlane:
+    """A shard whose iterator expires, once, after so many answers.
+
+    It holds ``records``, in two answers more than that, and has then ended. The test fails if
+    GetRecords is called again without a new iterator.
+    """
+    shard = _shard_in_calls(records, answers + 2, 0)
+    return FakeDataPlane(ExpiringIterators(shard, after=answers))
+
+
+def throttled(times: int, *, records: int | Sequence[Record] = 10) -> FakeDataPlane:
+    """A shard that refuses ``times`` GetRecords, then hands out ``records`` and has ended."""
+    return FakeDataPlane(ThrottledCalls(_shard_in_calls(records, 1, 0), times=times))
+
+
+def live_feed(queue: asyncio.Queue[FeedItem]) -> FakeDataPlane:
+    """A shard into which the test writes while it is read.
+
+    GetRecords never waits: it returns what has been put into ``queue`` by then, and may be empty.
+
+    Args:
+        queue: records to hand out, an error to raise instead of one answer, or ``None`` to end the
+            shard after what came before.
+    """
+    return FakeDataPlane(_LiveFeed(queue))
+
+
+def _shard_in_calls(records: int | Sequence[Record], calls: int, millis_behind: int) -> StoredShard:
+    held = sample_records(records) if isinstance(records, int) else list(records)
+    if len(held) < calls:
+        raise ValueError(f"{len(held)} records cannot come in {calls} answers of at least one each")
+    return StoredShard(
+        held,
+        page_ends=[len(held) * number // calls for number in range(1, calls + 1)],
+        is_closed=True,
+        millis_behind_latest=millis_behind,
+    )
+
+
+class _EmptyShard(ShardBehaviour):
+    def __init__(self, answers: int) -> None:
+        self._answers_left = answers
+
+    async def locate(self, position: StartingPosition) -> int:
+        return 0
+
+    async def read(self, index: int, limit: int) -> Answer:
+        self._answers_left -= 1
+        return Answer(next_index=0 if self._answers_left > 0 else None)
+
+
+class _LiveFeed(ShardBehaviour):
+    def __init__(self, queue: asyncio.Queue[FeedItem]) -> None:
+        self._queue = queue
+        self._items: deque[FeedItem] = deque()
+        self._shard = StoredShard()
+
+    async def locate(self, position: StartingPosition) -> int:
+        return await self._shard.locate(position)
+
+    async def read(self, index: int, limit: int) -> Answer:
+        while not self._queue.empty():
+            self._items.append(self._queue.get_nowait())
+        while self._items:
+            item = self._items.popleft()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                self._shard.close()
+            else:
+                self._shard.extend(item)
+        return await self._shard.read(index, limit)

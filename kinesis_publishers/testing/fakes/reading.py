@@ -1,0 +1,155 @@
+"""Reads one shard with any publisher, without waiting for real time, and checks what came."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import field, frozen
+
+from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.model import ShardProgress, StartingPosition
+from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.shard_consumer import ConsumerContext, ShardConsumer
+from kinesis_publishers.testing.fakes.recording import RecordingSink
+from kinesis_publishers.testing.fakes.samples import sample_shard
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from kinesis_publishers.abc import RecordPublisherFactory
+    from kinesis_publishers.events import Event
+    from kinesis_publishers.model import Record, SequenceNumber, Shard
+
+__all__ = ["ShardReader", "assert_shard_is_read", "finish"]
+
+_T = TypeVar("_T")
+_STEP_SECONDS = 1.0
+_DAY_SECONDS = 86_400.0
+
+
+async def finish(work: Awaitable[_T], clock: ManualClock, *, within: float = 600.0) -> _T:
+    """Run ``work`` to its end while ``clock`` moves on; return what it returns.
+
+    Args:
+        work: what to run.
+        clock: the clock that it sleeps on.
+        within: how many seconds of that clock it may take; the test fails if it takes longer.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await clock.settle()
+        deadline = clock.monotonic() + within
+        while not task.done() and clock.monotonic() < deadline:
+            await clock.advance(_STEP_SECONDS)
+        assert task.done(), f"not finished after {within:g} s"
+        return await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@frozen(kw_only=True)
+class ShardReader:
+    """Everything that a :class:`~kinesis_publishers.shard_consumer.ShardConsumer` needs in a test.
+
+    Attributes:
+        factory: makes the publisher.
+        clock: the clock that the factory uses too.
+        sink: what the records are handed to.
+        pool: the budget.
+        events: what was reported by the consumer.
+        fails_on_data_loss: as ``kinesis.failondataloss``.
+        retention_seconds: what the service answers when it is asked for the retention.
+        retention_questions: the streams for which it was asked.
+    """
+
+    factory: RecordPublisherFactory
+    clock: ManualClock = field(factory=ManualClock)
+    sink: RecordingSink = field(factory=RecordingSink)
+    pool: PendingPool = field(
+        factory=lambda: PendingPool(max_records=50_000, max_bytes=64 * 1024 * 1024)
+    )
+    events: list[Event] = field(factory=list)
+    fails_on_data_loss: bool = True
+    retention_seconds: float = _DAY_SECONDS
+    retention_questions: list[str] = field(factory=list)
+
+    def consumer(
+        self,
+        progress: ShardProgress | None = None,
+        *,
+        shard: Shard | None = None,
+        end: SequenceNumber | None = None,
+    ) -> ShardConsumer:
+        """Return a consumer that begins at ``progress``, at TRIM_HORIZON unless it is given."""
+        context = ConsumerContext(
+            create_publisher=self.factory.create,
+            pool=self.pool,
+            sink=self.sink,
+            data_loss=DataLossGuard(
+                fail=self.fails_on_data_loss,
+                events=self.events.append,
+                retention_seconds=self._answer_retention,
+            ),
+            clock=self.clock,
+            events=self.events.append,
+        )
+        start = progress or ShardProgress(position=StartingPosition.trim_horizon())
+        return ShardConsumer(shard or sample_shard(), start, context, end)
+
+    async def read(
+        self,
+        progress: ShardProgress | None = None,
+        *,
+        shard: Shard | None = None,
+        end: SequenceNumber | None = None,
+    ) -> ShardProgress:
+        """Read to the end of the shard, or of a range; return how far it has been read."""
+        consumer = self.consumer(progress, shard=shard, end=end)
+        await finish(consumer.run(), self.clock)
+        return consumer.progress
+
+    async def _answer_retention(self, stream_arn: str) -> float:
+        self.retention_questions.append(stream_arn)
+        return self.retention_seconds
+
+
+async def assert_shard_is_read(
+    factory: RecordPublisherFactory,
+    expected: Sequence[Record],
+    *,
+    clock: ManualClock,
+    start: StartingPosition | None = None,
+    shard: Shard | None = None,
+) -> ShardReader:
+    """Read a shard to its end with the publisher of ``factory``, and check what every one owes.
+
+    Each record of ``expected`` is delivered once, in order; the progress follows every delivery and
+    ends durable; the pool is empty again. The same call serves every kind of publisher.
+
+    Args:
+        factory: what is tested; its context uses ``clock``.
+        expected: what the shard holds from ``start`` on.
+        clock: moves on by itself until the shard has ended.
+        start: where to begin, TRIM_HORIZON unless it is given.
+        shard: which shard.
+
+    Returns:
+        What took part, for further checks.
+    """
+    reader = ShardReader(factory=factory, clock=clock)
+    begin = ShardProgress(position=start or StartingPosition.trim_horizon())
+    progress = await reader.read(begin, shard=shard)
+    delivered = [(one.sequence_number, one.data, one.partition_key) for one in reader.sink.records]
+    assert delivered == [(one.sequence_number, one.data, one.partition_key) for one in expected]
+    assert progress.is_ended, f"the shard was left at {progress.position} and not marked as ended"
+    for delivery in reader.sink.deliveries:
+        assert delivery.progress.processed == delivery.batch.last_sequence_number
+    if expected:
+        last = progress.processed
+        assert last is not None
+        assert last.sequence_number == expected[-1].sequence_number
+    assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0), "the pool is not empty"
+    return reader

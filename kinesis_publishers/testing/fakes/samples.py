@@ -1,0 +1,122 @@
+"""Shards, records and batches to test with: plain values, the same each time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "STREAM_ARN",
+    "batch_of",
+    "child_of",
+    "sample_records",
+    "sample_shard",
+    "shard_name",
+]
+
+STREAM_ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ARRIVAL = datetime(2026, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+# AWS's numbers have 56 digits; these differ in length below and above 1000, like real ones may.
+_FIRST_SEQUENCE_NUMBER = 991
+
+
+def shard_name(number: int) -> str:
+    """Return the id that AWS gives the shard ``number``."""
+    return f"shardId-{number:012d}"
+
+
+def sample_shard(
+    number: int = 0,
+    *,
+    parent: int | None = None,
+    adjacent_parent: int | None = None,
+    is_closed: bool = False,
+    stream_arn: str = STREAM_ARN,
+) -> Shard:
+    """Return a shard of the stream ``orders``.
+
+    Args:
+        number: which one.
+        parent: the number of the shard that it continues.
+        adjacent_parent: the number of the second one, after a merge.
+        is_closed: whether it takes no more records.
+        stream_arn: another stream.
+    """
+    return Shard(
+        stream_arn=stream_arn,
+        shard_id=shard_name(number),
+        parent_shard_id=None if parent is None else shard_name(parent),
+        adjacent_parent_shard_id=None if adjacent_parent is None else shard_name(adjacent_parent),
+        ending_sequence_number="9" * 30 if is_closed else None,
+    )
+
+
+def child_of(*parents: int, number: int) -> ChildShard:
+    """Return the shard ``number`` as the last answer of its ``parents`` announces it."""
+    return ChildShard(
+        shard_id=shard_name(number),
+        parent_shard_ids=tuple(map(shard_name, parents)),
+        starting_hash_key="0",
+        ending_hash_key=str(2**128 - 1),
+    )
+
+
+def sample_records(
+    count: int,
+    *,
+    first: int = 0,
+    shard: Shard | None = None,
+    size: int = 10,
+    arrival: datetime = _ARRIVAL,
+) -> list[Record]:
+    """Return ``count`` records of one shard that arrived one second apart.
+
+    Args:
+        count: how many.
+        first: the index of the first one: ``sample_records(2, first=3)`` continues
+            ``sample_records(3)``.
+        shard: the shard that holds them.
+        size: the length of each payload, in bytes.
+        arrival: when the record of index 0 arrived (aware).
+    """
+    shard = shard or sample_shard()
+    start = (arrival - _EPOCH) / _SECOND
+    return [
+        Record(
+            data=str(index).encode().rjust(size, b".")[-size:] if size else b"",
+            partition_key=f"key-{index}",
+            sequence_number=str(_FIRST_SEQUENCE_NUMBER + index),
+            arrival_epoch_seconds=start + index,
+            encryption_type=None,
+            shard_id=shard.shard_id,
+            stream_name=shard.stream_name,
+        )
+        for index in range(first, first + count)
+    ]
+
+
+def batch_of(
+    records: Sequence[Record],
+    *,
+    shard: Shard | None = None,
+    requested_at: datetime = _ARRIVAL,
+    millis_behind_latest: int | None = 0,
+) -> RecordBatch:
+    """Return ``records`` as one delivery of a publisher."""
+    return RecordBatch(
+        shard=shard or sample_shard(),
+        requested_at=requested_at,
+        payloads=[record.data for record in records],
+        partition_keys=[record.partition_key for record in records],
+        sequence_numbers=[record.sequence_number for record in records],
+        arrival_epoch_seconds=[record.arrival_epoch_seconds for record in records],
+        millis_behind_latest=millis_behind_latest,
+    )

@@ -1,0 +1,117 @@
+"""How one shard answers: what a fake data plane asks, and what it is told."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.model import PositionType, RecordPage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kinesis_publishers.model import ChildShard, Record, StartingPosition
+
+__all__ = ["Answer", "ShardBehaviour", "StoredShard"]
+
+
+@frozen(kw_only=True)
+class Answer:
+    """What one GetRecords returns.
+
+    Attributes:
+        records: the records, in order.
+        next_index: where the next iterator stands; ``None`` when the shard has ended.
+        millis_behind_latest: how far the answer is from the tip.
+        child_shards: the shards that continue this one, once it has ended.
+    """
+
+    records: Sequence[Record] = ()
+    next_index: int | None
+    millis_behind_latest: int | None = 0
+    child_shards: tuple[ChildShard, ...] = ()
+
+    def as_page(self, next_shard_iterator: str | None) -> RecordPage:
+        """Return the answer as the data plane hands it over."""
+        return RecordPage(
+            payloads=[record.data for record in self.records],
+            partition_keys=[record.partition_key for record in self.records],
+            sequence_numbers=[record.sequence_number for record in self.records],
+            arrival_epoch_seconds=[record.arrival_epoch_seconds for record in self.records],
+            next_shard_iterator=next_shard_iterator,
+            millis_behind_latest=self.millis_behind_latest,
+            child_shards=self.child_shards,
+        )
+
+
+class ShardBehaviour(ABC):
+    """Decides what a shard answers; raise from either method to make the call fail."""
+
+    @abstractmethod
+    async def locate(self, position: StartingPosition) -> int:
+        """Answer GetShardIterator: return the index of the record at ``position``."""
+
+    @abstractmethod
+    async def read(self, index: int, limit: int) -> Answer:
+        """Answer GetRecords from the record ``index`` on."""
+
+
+@define(eq=False)
+class StoredShard(ShardBehaviour):
+    """A shard as the service keeps it: positions are honoured, its end can be reached.
+
+    Attributes:
+        records: what it holds; a test may append while it is read.
+        page_ends: the indices at which an answer stops, besides its Limit; without them an answer
+            is as large as its Limit allows.
+        is_closed: whether its end can be reached.
+        child_shards: what its last answer announces.
+        millis_behind_latest: the lag of every answer that does not reach the tip.
+    """
+
+    records: list[Record] = field(factory=list)
+    page_ends: Sequence[int] = field(factory=tuple, kw_only=True)
+    is_closed: bool = field(default=False, kw_only=True)
+    child_shards: tuple[ChildShard, ...] = field(default=(), kw_only=True)
+    millis_behind_latest: int = field(default=1000, kw_only=True)
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Add ``records`` at the tip."""
+        self.records.extend(records)
+
+    def close(self, *child_shards: ChildShard) -> None:
+        """Let the shard end after what it holds now."""
+        self.is_closed = True
+        self.child_shards = child_shards
+
+    async def locate(self, position: StartingPosition) -> int:
+        if position.sequence_number is not None:
+            number = int(position.sequence_number.sequence_number)
+            found = bisect_left(self.records, number, key=lambda one: int(one.sequence_number))
+            is_there = found < len(self.records) and number == int(
+                self.records[found].sequence_number
+            )
+            if position.type is PositionType.AFTER_SEQUENCE_NUMBER and is_there:
+                return found + 1
+            return found
+        instant = position.timestamp
+        if instant is not None:
+            arrivals = enumerate(one.approximate_arrival_timestamp for one in self.records)
+            return next((at for at, then in arrivals if then >= instant), len(self.records))
+        return 0 if position.type is PositionType.TRIM_HORIZON else len(self.records)
+
+    async def read(self, index: int, limit: int) -> Answer:
+        stop = min([index + limit, *(end for end in self.page_ends if end > index)])
+        found = self.records[index:stop]
+        reached = index + len(found)
+        is_at_tip = reached >= len(self.records)
+        has_ended = self.is_closed and is_at_tip
+        return Answer(
+            records=found,
+            next_index=None if has_ended else reached,
+            millis_behind_latest=0 if is_at_tip else self.millis_behind_latest,
+            child_shards=self.child_shards if has_ended else (),
+        )

@@ -1,0 +1,143 @@
+"""The streams of one account in one region, and the time they live in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from kinesis_publishers.testing.local_kinesis.errors import (
+    resource_in_use,
+    resource_not_found,
+)
+from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds
+from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.testing.local_kinesis.errors import ApiError
+    from kinesis_publishers.testing.local_kinesis.limits import Behaviour
+
+__all__ = ["Account"]
+
+
+@define(eq=False)
+class Account:
+    """Creates, finds, changes and deletes streams.
+
+    Every stream that is handed out has been settled: what was due by now has happened.
+    """
+
+    clock: Clock
+    behaviour: Behaviour
+    _streams: dict[str, Stream] = field(factory=dict)
+    _creation_seconds: CreationSeconds = field(factory=CreationSeconds)
+    _last_creation_ms: int = 0
+
+    def now_ms(self) -> int:
+        return round(self.clock.now().timestamp() * 1000)
+
+    def arn_of(self, name: str) -> str:
+        return f"arn:aws:kinesis:{self.behaviour.region}:{self.behaviour.account_id}:stream/{name}"
+
+    def create(
+        self, name: str, mode: StreamMode, shard_count: int, max_record_kib: int | None = None
+    ) -> Stream:
+        """Create a stream.
+
+        Raises:
+            ApiError: ResourceInUseException if there is one of that name, even a DELETING one.
+        """
+        if self.get(name) is not None:
+            raise resource_in_use(
+                f"Stream {name} under account {self.behaviour.account_id} already exists."
+            )
+        now_ms = self.now_ms()
+        # A stream that is created again must differ in its creation time, however fast a test is.
+        self._last_creation_ms = created_ms = max(now_ms, self._last_creation_ms + 1)
+        stream = Stream(
+            name=name,
+            arn=self.arn_of(name),
+            account_id=self.behaviour.account_id,
+            mode=mode,
+            created_ms=created_ms,
+            creation_seconds=self._creation_seconds,
+            active_ms=now_ms + _milliseconds(self.behaviour.creating_seconds),
+            max_record_kib=max_record_kib,
+        )
+        stream.add_initial_shards(shard_count, now_ms)
+        self._streams[name] = stream
+        return stream
+
+    def delete(self, stream: Stream) -> None:
+        stream.deleted_ms = self.now_ms() + _milliseconds(self.behaviour.deleting_seconds)
+
+    def change(self, stream: Stream, change: Callable[[int], object]) -> None:
+        """Apply ``change`` to a stream, which stays UPDATING for the configured time before."""
+        now_ms = self.now_ms()
+        stream.change_later(now_ms + _milliseconds(self.behaviour.updating_seconds), change)
+        stream.settle(now_ms)
+
+    def get(self, name: str) -> Stream | None:
+        """Return a stream in whatever state, or None."""
+        stream = self._streams.get(name)
+        if stream is None:
+            return None
+        now_ms = self.now_ms()
+        if stream.deleted_ms is not None and stream.deleted_ms <= now_ms:
+            del self._streams[name]
+            return None
+        stream.settle(now_ms)
+        return stream
+
+    def find(self, name: str) -> Stream:
+        """Return a stream in whatever state.
+
+        Raises:
+            ApiError: ResourceNotFoundException.
+        """
+        stream = self.get(name)
+        if stream is None:
+            raise self.not_found(name)
+        return stream
+
+    def find_readable(self, name: str) -> Stream:
+        """Return a stream that takes data calls; to them one in creation is not there yet."""
+        stream = self.find(name)
+        if stream.status(self.now_ms()) not in ("ACTIVE", "UPDATING"):
+            raise self.not_found(name)
+        return stream
+
+    def find_active(self, name: str) -> Stream:
+        """Return a stream that may be changed.
+
+        Raises:
+            ApiError: ResourceInUseException while it is CREATING, UPDATING or DELETING.
+        """
+        stream = self.find(name)
+        status = stream.status(self.now_ms())
+        if status != "ACTIVE":
+            raise resource_in_use(
+                f"Stream {name} under account {self.behaviour.account_id} not ACTIVE, instead in "
+                f"state {status}"
+            )
+        return stream
+
+    def all_streams(self) -> list[Stream]:
+        """Return all streams by name."""
+        found = (self.get(name) for name in sorted(self._streams))
+        return [stream for stream in found if stream is not None]
+
+    def clear(self) -> None:
+        self._streams.clear()
+
+    def not_found(self, name: str) -> ApiError:
+        return resource_not_found(
+            f"Stream {name} under account {self.behaviour.account_id} not found."
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,102 @@
+"""What the local service refuses and how long its state changes take, as values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import evolve, frozen
+
+__all__ = ["Behaviour", "Limits", "TrimmedIterator"]
+
+_MIB = 1024 * 1024
+
+TrimmedIterator = Literal["stuck", "invalid_argument", "trim_horizon"]
+
+
+@frozen(kw_only=True)
+class Limits:
+    """The quotas of Kinesis Data Streams; ``None`` switches one off.
+
+    Source: "Quotas and limits" and the API reference of Amazon Kinesis Data Streams. Rates are per
+    shard, except those of the control plane, which are per account.
+    """
+
+    get_records_calls_per_second: int | None = 5
+    get_records_bytes_per_second: int | None = 2 * _MIB
+    get_records_max_bytes: int | None = 10 * _MIB
+    get_records_max_records: int | None = 10_000
+    get_shard_iterator_calls_per_second: int | None = 5
+    iterator_lifetime_seconds: float | None = 300.0
+    list_shards_max_results: int | None = 1000
+    list_shards_token_lifetime_seconds: float | None = 300.0
+    record_max_bytes: int | None = _MIB
+    put_records_max_entries: int | None = 500
+    put_records_max_bytes: int | None = 10 * _MIB
+    write_bytes_per_second: int | None = None
+    write_records_per_second: int | None = None
+    update_shard_count_factor: int | None = 2
+    describe_stream_calls_per_second: int | None = None
+    describe_stream_summary_calls_per_second: int | None = None
+    list_shards_calls_per_second: int | None = None
+    list_streams_calls_per_second: int | None = None
+
+    @classmethod
+    def aws(cls, *, writes: bool = False, control_plane: bool = False) -> Limits:
+        """Return AWS's limits on reading and sizes.
+
+        Args:
+            writes: also 1 MiB/s and 1,000 records/s per shard.
+            control_plane: also the call rates of Describe and List.
+        """
+        limits = cls()
+        if writes:
+            limits = evolve(limits, write_bytes_per_second=_MIB, write_records_per_second=1000)
+        if control_plane:
+            limits = evolve(
+                limits,
+                describe_stream_calls_per_second=10,
+                describe_stream_summary_calls_per_second=20,
+                list_shards_calls_per_second=1000,
+                list_streams_calls_per_second=5,
+            )
+        return limits
+
+    @classmethod
+    def off(cls) -> Limits:
+        """Return no rates, no expiry and no limits on what is put.
+
+        The size of one answer stays limited (10 MiB, 10,000 records, 1,000 shards): without pages
+        a client would not meet the service it is written for. Set those to ``None`` one by one.
+        """
+        return cls(
+            get_records_calls_per_second=None,
+            get_records_bytes_per_second=None,
+            get_shard_iterator_calls_per_second=None,
+            iterator_lifetime_seconds=None,
+            list_shards_token_lifetime_seconds=None,
+            record_max_bytes=None,
+            put_records_max_entries=None,
+            put_records_max_bytes=None,
+            update_shard_count_factor=None,
+        )
+
+
+@frozen(kw_only=True)
+class Behaviour:
+    """How the service behaves where AWS takes its time or where its answer is a trap.
+
+    Attributes:
+        creating_seconds: how long a new stream is CREATING.
+        deleting_seconds: how long a deleted stream stays visible as DELETING.
+        updating_seconds: how long a reshard or a change of the retention keeps a stream UPDATING;
+            shards change when it ends.
+        trimmed_iterator: what AFTER_SEQUENCE_NUMBER of a trimmed record leads to. AWS answers
+            nothing for ever, with ``MillisBehindLatest`` stuck at the retention period.
+    """
+
+    creating_seconds: float = 0.0
+    deleting_seconds: float = 0.0
+    updating_seconds: float = 0.0
+    trimmed_iterator: TrimmedIterator = "stuck"
+    region: str = "us-east-1"
+    account_id: str = "123456789012"

@@ -1,0 +1,178 @@
+"""Creating, describing, listing and deleting streams, and their retention."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+from kinesis_publishers.testing.local_kinesis.errors import invalid_argument, validation
+from kinesis_publishers.testing.local_kinesis.operations.shapes import shard_shape
+from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
+from kinesis_publishers.testing.local_kinesis.requests import Request, missing, violation
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
+    from kinesis_publishers.testing.local_kinesis.state import ServiceState
+    from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode
+
+__all__ = ["OPERATIONS"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_ON_DEMAND_SHARDS = 4
+_MAX_SHARDS = 100_000
+_RETENTION_HOURS = (24, 8760)
+
+
+def create_stream(state: ServiceState, request: Request) -> Members:
+    name = request.required_text("StreamName")
+    if _NAME.fullmatch(name) is None:
+        raise violation(
+            "StreamName", name, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+        )
+    mode = _mode_in(request)
+    count = request.integer("ShardCount", 1, _MAX_SHARDS)
+    if mode == "ON_DEMAND":
+        if count is not None:
+            raise validation("ShardCount must not be set for an ON_DEMAND stream.")
+        count = _ON_DEMAND_SHARDS
+    if count is None:
+        raise missing("ShardCount")
+    tags = tags_in(request)
+    max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, 10_240)
+    stream = state.account.create(name, mode, count, max_record_kib)
+    stream.tags.update(tags)
+    return None
+
+
+def delete_stream(state: ServiceState, request: Request) -> Members:
+    state.account.delete(state.active_stream_in(request))
+    return None
+
+
+def describe_stream(state: ServiceState, request: Request) -> Members:
+    state.take_control_call("DescribeStream", state.limits.describe_stream_calls_per_second)
+    stream = state.stream_in(request)
+    limit = request.integer("Limit", 1, 10_000) or 100
+    after = request.text("ExclusiveStartShardId") or ""
+    status = stream.status(state.now_ms())
+    retained = [] if status == "CREATING" else stream.retained_shards(state.now_ms())
+    shards = [shard for shard in retained if shard.shard_id > after]
+    description = _description(state, stream) | {
+        "Shards": [shard_shape(shard) for shard in shards[:limit]],
+        "HasMoreShards": len(shards) > limit,
+    }
+    return {"StreamDescription": description}
+
+
+def describe_stream_summary(state: ServiceState, request: Request) -> Members:
+    state.take_control_call(
+        "DescribeStreamSummary", state.limits.describe_stream_summary_calls_per_second
+    )
+    stream = state.stream_in(request)
+    summary = _description(state, stream) | {
+        "OpenShardCount": len(stream.open_shards),
+        "ConsumerCount": 0,
+    }
+    return {"StreamDescriptionSummary": summary}
+
+
+def list_streams(state: ServiceState, request: Request) -> Members:
+    state.take_control_call("ListStreams", state.limits.list_streams_calls_per_second)
+    limit = request.integer("Limit", 1, 10_000) or 100
+    # The token is the last name of the page: ListStreams has always been pageable by that alone.
+    after = request.text("NextToken") or request.text("ExclusiveStartStreamName") or ""
+    matching = (stream for stream in state.account.all_streams() if stream.name > after)
+    page = list(islice(matching, limit + 1))
+    has_more = len(page) > limit
+    page = page[:limit]
+    answer: dict[str, object] = {
+        "StreamNames": [stream.name for stream in page],
+        "HasMoreStreams": has_more,
+        "StreamSummaries": [
+            {
+                "StreamName": stream.name,
+                "StreamARN": stream.arn,
+                "StreamStatus": stream.status(state.now_ms()),
+                "StreamModeDetails": {"StreamMode": stream.mode},
+                "StreamCreationTimestamp": stream.created_ms / 1000,
+            }
+            for stream in page
+        ],
+    }
+    if has_more:
+        answer["NextToken"] = page[-1].name
+    return answer
+
+
+def increase_retention(state: ServiceState, request: Request) -> Members:
+    stream, hours = _retention_change(state, request)
+    if hours < stream.retention_hours:
+        raise invalid_argument(
+            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
+            f"shorter than existing retention period ({stream.retention_hours} hours). Use "
+            "DecreaseRetentionPeriod API."
+        )
+    _change_retention(state, stream, hours)
+    return None
+
+
+def decrease_retention(state: ServiceState, request: Request) -> Members:
+    stream, hours = _retention_change(state, request)
+    if hours > stream.retention_hours:
+        raise invalid_argument(
+            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
+            f"longer than existing retention period ({stream.retention_hours} hours). Use "
+            "IncreaseRetentionPeriod API."
+        )
+    _change_retention(state, stream, hours)
+    return None
+
+
+def _mode_in(request: Request) -> StreamMode:
+    details = request.section("StreamModeDetails")
+    if details is None:
+        return "PROVISIONED"
+    return cast("StreamMode", details.choice("StreamMode", ("PROVISIONED", "ON_DEMAND")))
+
+
+def _description(state: ServiceState, stream: Stream) -> dict[str, object]:
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "StreamStatus": stream.status(state.now_ms()),
+        "StreamModeDetails": {"StreamMode": stream.mode},
+        "RetentionPeriodHours": stream.retention_hours,
+        "StreamCreationTimestamp": stream.created_ms / 1000,
+        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
+        "EncryptionType": "NONE",
+    }
+
+
+def _retention_change(state: ServiceState, request: Request) -> tuple[Stream, int]:
+    hours = request.required_integer("RetentionPeriodHours", 1, 1 << 31)
+    shortest, longest = _RETENTION_HOURS
+    if not shortest <= hours <= longest:
+        raise invalid_argument(
+            f"The retention period must be between {shortest} and {longest} hours. Requested "
+            f"retention period ({hours} hours)."
+        )
+    return state.active_stream_in(request), hours
+
+
+def _change_retention(state: ServiceState, stream: Stream, hours: int) -> None:
+    def apply(_: int) -> None:
+        stream.retention_hours = hours
+
+    state.account.change(stream, apply)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "CreateStream": create_stream,
+    "DeleteStream": delete_stream,
+    "DescribeStream": describe_stream,
+    "DescribeStreamSummary": describe_stream_summary,
+    "ListStreams": list_streams,
+    "IncreaseStreamRetentionPeriod": increase_retention,
+    "DecreaseStreamRetentionPeriod": decrease_retention,
+}

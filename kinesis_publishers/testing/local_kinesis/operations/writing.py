@@ -1,0 +1,193 @@
+"""PutRecord and PutRecords."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+import pybase64
+from attrs import define, field, frozen
+
+from kinesis_publishers.testing.local_kinesis.errors import (
+    ApiError,
+    invalid_argument,
+    serialization,
+    throughput_exceeded,
+    validation,
+)
+from kinesis_publishers.testing.local_kinesis.faults import Scope
+from kinesis_publishers.testing.local_kinesis.hash_keys import (
+    HASH_KEY_COUNT,
+    hash_of_partition_key,
+)
+from kinesis_publishers.testing.local_kinesis.requests import parse_decimal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
+    from kinesis_publishers.testing.local_kinesis.requests import Request
+    from kinesis_publishers.testing.local_kinesis.shard import Shard
+    from kinesis_publishers.testing.local_kinesis.state import ServiceState
+    from kinesis_publishers.testing.local_kinesis.stream import Stream
+
+__all__ = ["OPERATIONS"]
+
+_LONGEST_KEY = 256
+
+
+@frozen
+class _Entry:
+    """A record that may be stored: checked, its key hashed."""
+
+    data_base64: str
+    key_json: str
+    size_bytes: int
+    hash_key: int
+
+
+def put_record(state: ServiceState, request: Request) -> Members:
+    stream = state.readable_stream_in(request)
+    entry = _entry_of(request.fields, _record_limit(state, stream))
+    if request.has("SequenceNumberForOrdering"):
+        request.decimal("SequenceNumberForOrdering")
+    shard, number = _Writer(state, stream, "PutRecord").store(entry)
+    return {"ShardId": shard.shard_id, "SequenceNumber": str(number)}
+
+
+def put_records(state: ServiceState, request: Request) -> Members:
+    """Store what can be stored: each entry succeeds or fails for itself, in the order given."""
+    stream = state.readable_stream_in(request)
+    entries = _entries_in(state, stream, request)
+    writer = _Writer(state, stream, "PutRecords")
+    results: list[dict[str, str]] = []
+    failed = 0
+    for entry in entries:
+        try:
+            shard, number = writer.store(entry)
+        except ApiError as error:
+            failed += 1
+            results.append({"ErrorCode": error.code, "ErrorMessage": error.message})
+        else:
+            results.append({"SequenceNumber": str(number), "ShardId": shard.shard_id})
+    return {"FailedRecordCount": failed, "Records": results}
+
+
+@define
+class _Writer:
+    """Stores the records of one call; a scripted fault is taken once per shard and call."""
+
+    _state: ServiceState
+    _stream: Stream
+    _operation: str
+    _now_ms: int = field(init=False)
+    _errors: dict[str, ApiError | None] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self._now_ms = self._state.now_ms()
+
+    def store(self, entry: _Entry) -> tuple[Shard, int]:
+        shard = self._stream.route(entry.hash_key)
+        error = self._fault_of(shard) or self._rate_error(shard, entry.size_bytes)
+        if error is not None:
+            raise error
+        number = shard.append(entry.data_base64, entry.key_json, entry.size_bytes, self._now_ms)
+        return shard, number
+
+    def _fault_of(self, shard: Shard) -> ApiError | None:
+        shard_id = shard.shard_id
+        if shard_id not in self._errors:
+            scope = Scope(self._operation, self._stream.name, shard_id)
+            fault = self._state.faults.take_inside(scope)
+            self._errors[shard_id] = fault.to_error(self._operation) if fault else None
+        return self._errors[shard_id]
+
+    def _rate_error(self, shard: Shard, size_bytes: int) -> ApiError | None:
+        limits, rates = self._state.limits, self._state.rates
+        most_bytes, most_records = limits.write_bytes_per_second, limits.write_records_per_second
+        if most_bytes is None and most_records is None:
+            return None
+        now = self._state.monotonic()
+        written_bytes = rates.window("write bytes", self._stream.name, shard.shard_id)
+        written_records = rates.window("write records", self._stream.name, shard.shard_id)
+        if (most_bytes is not None and written_bytes.total(now) + size_bytes > most_bytes) or (
+            most_records is not None and written_records.total(now) >= most_records
+        ):
+            return throughput_exceeded(
+                f"Rate exceeded for shard {shard.shard_id} in stream {self._stream.name} under "
+                f"account {self._stream.account_id}."
+            )
+        written_bytes.take(now, size_bytes)
+        written_records.take(now)
+        return None
+
+
+def _entries_in(state: ServiceState, stream: Stream, request: Request) -> list[_Entry]:
+    """Return the entries; one that is malformed or too large fails the whole call."""
+    items = request.items("Records")
+    most = state.limits.put_records_max_entries
+    if not items or (most is not None and len(items) > most):
+        raise validation(
+            "1 validation error detected: Value at 'records' failed to satisfy constraint: Member "
+            f"must have length between 1 and {most}"
+        )
+    record_limit = _record_limit(state, stream)
+    entries = [_entry_of(item, record_limit) for item in items]
+    most_bytes = state.limits.put_records_max_bytes
+    if most_bytes is not None and sum(entry.size_bytes for entry in entries) > most_bytes:
+        raise invalid_argument(f"Records size exceeds {most_bytes} bytes")
+    return entries
+
+
+def _record_limit(state: ServiceState, stream: Stream) -> int | None:
+    most = state.limits.record_max_bytes
+    if most is None or stream.max_record_kib is None:
+        return most
+    return stream.max_record_kib * 1024
+
+
+def _entry_of(item: object, record_limit: int | None) -> _Entry:
+    if not isinstance(item, dict):
+        raise serialization("An entry of Records is not an object.")
+    fields: Mapping[str, object] = item
+    data, key = fields.get("Data"), fields.get("PartitionKey")
+    if not isinstance(data, str) or not isinstance(key, str):
+        raise validation(
+            "1 validation error detected: Value null at 'data' or 'partitionKey' failed to satisfy "
+            "constraint: Member must not be null"
+        )
+    if not 1 <= len(key) <= _LONGEST_KEY:
+        raise validation(
+            f"1 validation error detected: Value '{key}' at 'partitionKey' failed to satisfy "
+            f"constraint: Member must have length between 1 and {_LONGEST_KEY}"
+        )
+    size_bytes = _decoded_length(data) + len(key.encode())
+    if record_limit is not None and size_bytes > record_limit:
+        raise validation(
+            "1 validation error detected: Value at 'data' failed to satisfy constraint: Member "
+            f"must have length less than or equal to {record_limit}"
+        )
+    return _Entry(data, orjson.dumps(key).decode(), size_bytes, _hash_key_of(fields, key))
+
+
+def _decoded_length(data: str) -> int:
+    try:
+        return len(pybase64.b64decode(data, validate=True))
+    except ValueError as error:
+        raise serialization(f"Data is not base64: {error}") from error
+
+
+def _hash_key_of(fields: Mapping[str, object], key: str) -> int:
+    explicit = fields.get("ExplicitHashKey")
+    if explicit is None:
+        return hash_of_partition_key(key)
+    hash_key = parse_decimal("ExplicitHashKey", str(explicit))
+    if hash_key >= HASH_KEY_COUNT:
+        raise invalid_argument(
+            f"Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. "
+            f"Specified value was {hash_key}"
+        )
+    return hash_key
+
+
+OPERATIONS: dict[str, Operation] = {"PutRecord": put_record, "PutRecords": put_records}

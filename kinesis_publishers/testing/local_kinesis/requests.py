@@ -1,0 +1,159 @@
+"""Typed access to the fields of a request, refused in AWS's words when they are not as modelled."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import orjson
+from attrs import frozen
+
+from kinesis_publishers.testing.local_kinesis.errors import (
+    ApiError,
+    invalid_argument,
+    serialization,
+    validation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Request", "missing", "parse_decimal", "stream_name_of", "violation"]
+
+_DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
+
+
+@frozen
+class Request:
+    """The JSON object that a client sent."""
+
+    fields: Mapping[str, object]
+
+    @classmethod
+    def parse(cls, body: bytes) -> Request:
+        """Read a request body.
+
+        Raises:
+            ApiError: SerializationException unless it is a JSON object.
+        """
+        try:
+            fields = orjson.loads(body or b"{}")
+        except orjson.JSONDecodeError as error:
+            raise serialization(f"The request is not JSON: {error}") from error
+        if not isinstance(fields, dict):
+            raise serialization("The request is not a JSON object.")
+        return cls(fields)
+
+    def has(self, name: str) -> bool:
+        return self.fields.get(name) is not None
+
+    def text(self, name: str) -> str | None:
+        value = self.fields.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        raise serialization(f"{name} is not a string.")
+
+    def required_text(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise missing(name)
+        return value
+
+    def decimal(self, name: str) -> int:
+        """Return a required number that travels as a string of digits."""
+        return parse_decimal(name, self.required_text(name))
+
+    def integer(self, name: str, minimum: int, maximum: int) -> int | None:
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise serialization(f"{name} is not an integer.")
+        if value < minimum:
+            raise violation(
+                name, value, f"Member must have value greater than or equal to {minimum}"
+            )
+        if value > maximum:
+            raise violation(name, value, f"Member must have value less than or equal to {maximum}")
+        return value
+
+    def required_integer(self, name: str, minimum: int, maximum: int) -> int:
+        value = self.integer(name, minimum, maximum)
+        if value is None:
+            raise missing(name)
+        return value
+
+    def instant_ms(self, name: str) -> float | None:
+        """Return a timestamp, which travels as seconds since the epoch, in milliseconds."""
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise serialization(f"{name} is not a number.")
+        # A float of this size resolves 0.24 us: anything below that is noise of the conversion.
+        return round(value * 1000, 3)
+
+    def section(self, name: str) -> Request | None:
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise serialization(f"{name} is not an object.")
+        return Request(value)
+
+    def items(self, name: str) -> list[object]:
+        value = self.fields.get(name)
+        if value is None:
+            raise missing(name)
+        if not isinstance(value, list):
+            raise serialization(f"{name} is not a list.")
+        return value
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        value = self.required_text(name)
+        if value not in allowed:
+            raise violation(
+                name, value, f"Member must satisfy enum value set: [{', '.join(allowed)}]"
+            )
+        return value
+
+
+def parse_decimal(name: str, text: str) -> int:
+    if _DECIMAL.fullmatch(text) is None:
+        raise violation(
+            name, text, r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,128})"
+        )
+    return int(text)
+
+
+def missing(name: str) -> ApiError:
+    return validation(
+        f"1 validation error detected: Value null at '{_member(name)}' failed to satisfy "
+        "constraint: Member must not be null"
+    )
+
+
+def violation(name: str, value: object, constraint: str) -> ApiError:
+    return validation(
+        f"1 validation error detected: Value '{value}' at '{_member(name)}' failed to satisfy "
+        f"constraint: {constraint}"
+    )
+
+
+def stream_name_of(request: Request, own_arn_prefix: str) -> str:
+    """Return the name of the stream that a request means by StreamName or StreamARN."""
+    name, arn = request.text("StreamName"), request.text("StreamARN")
+    if arn is None:
+        if name is None:
+            raise invalid_argument("Either StreamName or StreamARN must be provided.")
+        return name
+    if not arn.startswith(own_arn_prefix):
+        raise ApiError("ResourceNotFoundException", f"Stream {arn} not found.")
+    named = arn.removeprefix(own_arn_prefix)
+    if name is not None and name != named:
+        raise invalid_argument("StreamName and StreamARN name different streams.")
+    return named
+
+
+def _member(name: str) -> str:
+    return name[0].lower() + name[1:]

@@ -1,0 +1,249 @@
+"""``LocalKinesis``: the service behind a port of the loopback interface, and its helpers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.testing.local_kinesis.admin import Admin
+from kinesis_publishers.testing.local_kinesis.calls import Call, busiest_second
+from kinesis_publishers.testing.local_kinesis.contents import (
+    StoredRecord,
+    read_records,
+    write_records,
+)
+from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
+from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
+from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
+from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
+from kinesis_publishers.testing.local_kinesis.service import KinesisService
+from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from types import TracebackType
+
+    from kinesis_publishers.testing.local_kinesis.faults import Fault
+
+__all__ = ["LocalKinesis", "run_server"]
+
+_T = TypeVar("_T")
+_LOOPBACK = "127.0.0.1"
+_CREDENTIAL = "local"
+
+
+class LocalKinesis:
+    """A Kinesis Data Streams service on the loopback interface.
+
+    Two ways to run it: ``async with LocalKinesis() as server`` serves in the running loop;
+    ``with LocalKinesis.in_thread() as server`` serves in a thread with a loop of its own, for
+    tests that are not asynchronous. The helper methods may be called from any thread.
+
+    Args:
+        limits: what it refuses; AWS's limits on reading unless given.
+        clock: the time it lives in.
+        behaviour: how long changes take and what traps it sets.
+        host: the address to listen on.
+        port: 0 takes any free port.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        behaviour: Behaviour | None = None,
+        *,
+        host: str = _LOOPBACK,
+        port: int = 0,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.behaviour = behaviour or Behaviour()
+        self._service = KinesisService(limits or Limits.aws(), self.clock, self.behaviour)
+        self._host = host
+        self._port = port
+        self._front: HttpFront | None = None
+        self._thread: LoopThread | None = None
+
+    @classmethod
+    @contextmanager
+    def in_thread(
+        cls,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        behaviour: Behaviour | None = None,
+        *,
+        host: str = _LOOPBACK,
+        port: int = 0,
+    ) -> Iterator[Self]:
+        """Serve in a thread of its own while the context lasts."""
+        server = cls(limits, clock, behaviour, host=host, port=port)
+        with LoopThread("local-kinesis") as thread:
+            thread.run(server._open())
+            server._thread = thread
+            try:
+                yield server
+            finally:
+                server._thread = None
+                thread.run(server._close())
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    @property
+    def endpoint_url(self) -> str:
+        """The URL to give to a client."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def limits(self) -> Limits:
+        return self._service.state.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        with self._service.lock:
+            self._service.state.limits = limits
+
+    def client(self) -> Any:
+        """Return a boto3 client of this server that does not retry; the caller closes it."""
+        import boto3  # boto3 takes 100 ms to import, which a server alone has no use for.
+        from botocore.config import Config
+
+        return boto3.client(
+            "kinesis",
+            endpoint_url=self.endpoint_url,
+            region_name=self.behaviour.region,
+            aws_access_key_id=_CREDENTIAL,
+            aws_secret_access_key=_CREDENTIAL,
+            config=Config(retries={"total_max_attempts": 1}, max_pool_connections=50),
+        )
+
+    def properties(self, stream: str) -> dict[str, str]:
+        """Return the properties with which the framework reads ``stream`` from this server."""
+        return {
+            "aws.region": self.behaviour.region,
+            "aws.endpoint": self.endpoint_url,
+            "aws.credentials.provider": "BASIC",
+            "aws.credentials.provider.basic.accesskeyid": _CREDENTIAL,
+            "aws.credentials.provider.basic.secretkey": _CREDENTIAL,
+            "kinesis.streams": stream,
+        }
+
+    def create_stream(self, stream: str, shard_count: int = 1) -> None:
+        """Create a provisioned stream in this process."""
+        with self._service.lock:
+            self._service.state.account.create(stream, "PROVISIONED", shard_count)
+
+    def reshard(self, stream: str, shard_count: int) -> None:
+        """Scale a stream of either mode to ``shard_count`` equal shards, at once, by any factor."""
+        with self._service.lock:
+            account = self._service.state.account
+            scale_shards(account.find_active(stream), shard_count, account.now_ms())
+
+    def put_many(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
+        """Store (partition key, data) pairs, without limits, faults or HTTP.
+
+        Returns:
+            The shard id and the sequence number of each record, in the order given.
+        """
+        with self._service.lock:
+            return write_records(self._service.state.account, stream, records)
+
+    def records(self, stream: str) -> dict[str, list[StoredRecord]]:
+        """Return what is stored in each shard, oldest first."""
+        with self._service.lock:
+            return read_records(self._service.state.account, stream)
+
+    def trim(
+        self,
+        stream: str,
+        *,
+        shard_id: str | None = None,
+        through: str | None = None,
+        drop_closed_shards: bool = True,
+    ) -> int:
+        """Remove records as if they had left the retention; see :func:`trim_stream`."""
+        with self._service.lock:
+            return trim_stream(
+                self._service.state.account,
+                stream,
+                shard_id=shard_id,
+                through=through,
+                drop_closed_shards=drop_closed_shards,
+            )
+
+    def add_fault(self, fault: Fault) -> None:
+        """Plan a fault; it comes after those planned before."""
+        with self._service.lock:
+            self._service.state.faults.add(fault)
+
+    def clear_faults(self) -> None:
+        with self._service.lock:
+            self._service.state.faults.clear()
+
+    def calls(
+        self, operation: str | None = None, stream: str | None = None, shard_id: str | None = None
+    ) -> list[Call]:
+        """Return the calls that came over the wire and match, oldest first."""
+        with self._service.lock:
+            return self._service.calls.find(operation, stream, shard_id)
+
+    def busiest_second(
+        self, operation: str, stream: str | None = None, shard_id: str | None = None
+    ) -> int:
+        """Return the largest number of such calls within any one second."""
+        return busiest_second(self.calls(operation, stream, shard_id))
+
+    def reset(self) -> None:
+        """Forget streams, faults, calls and rates."""
+        self._service.clear()
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine in the server's own loop (``in_thread`` only) and wait for its result.
+
+        A :class:`ManualClock` whose sleepers are the server's is advanced by this.
+        """
+        if self._thread is None:
+            coroutine.close()
+            raise RuntimeError("run() needs a server that was started by in_thread()")
+        return self._thread.run(coroutine)
+
+    async def _open(self) -> None:
+        self._front = HttpFront(self._service, Admin(self._service))
+        self._port = await self._front.open(self._host, self._port)
+
+    async def _close(self) -> None:
+        if self._front is not None:
+            front, self._front = self._front, None
+            await front.close()
+
+
+def run_server(
+    host: str = _LOOPBACK,
+    port: int = 0,
+    limits: Limits | None = None,
+    on_ready: Callable[[LocalKinesis], None] | None = None,
+) -> None:
+    """Serve until the process is interrupted (Ctrl-C); ``on_ready`` is called once it listens."""
+
+    async def serve() -> None:
+        async with LocalKinesis(limits, host=host, port=port) as server:
+            if on_ready is not None:
+                on_ready(server)
+            await asyncio.Event().wait()
+
+    try:
+        asyncio.run(serve())
+    except KeyboardInterrupt:
+        # asyncio.run has cancelled serve(), which closed the server: an orderly end.
+        return

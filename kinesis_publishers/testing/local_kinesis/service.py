@@ -1,0 +1,137 @@
+"""The service without its transport: a target and a body in, an answer and its fate out.
+
+A front (HTTP/1.1 here) carries answers and breaks connections; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from threading import RLock
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+from attrs import frozen
+
+from kinesis_publishers.testing.local_kinesis.account import Account
+from kinesis_publishers.testing.local_kinesis.calls import CallLog
+from kinesis_publishers.testing.local_kinesis.errors import ApiError, unknown_operation
+from kinesis_publishers.testing.local_kinesis.faults import Fault, Scope
+from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
+from kinesis_publishers.testing.local_kinesis.requests import Request
+from kinesis_publishers.testing.local_kinesis.state import ServiceState
+from kinesis_publishers.testing.local_kinesis.tokens import ListToken, ShardIterator
+
+if TYPE_CHECKING:
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
+
+__all__ = ["Answer", "KinesisService"]
+
+_TARGET_PREFIX = "Kinesis_20131202."
+_SHARD_MEMBERS = ("ShardId", "ShardToSplit", "ShardToMerge")
+
+
+@frozen
+class Answer:
+    """What goes back to the client.
+
+    Attributes:
+        delivery: "truncate" sends the body's Content-Length but only half of the body, "reset"
+            breaks the connection without a word.
+    """
+
+    status: int
+    body: bytes
+    error_code: str = ""
+    delivery: Literal["whole", "truncate", "reset"] = "whole"
+    content_type: str = "application/x-amz-json-1.1"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Content-Type": self.content_type, "x-amzn-RequestId": str(uuid.uuid4())}
+
+
+class KinesisService:
+    """One account's Kinesis.
+
+    ``lock`` guards everything: a server may answer in one thread while a test looks in from
+    another. It is never held across an ``await``.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock, behaviour: Behaviour) -> None:
+        self.state = ServiceState(Account(clock, behaviour), limits)
+        self.calls = CallLog()
+        self.lock = RLock()
+        self._clock = clock
+
+    async def handle(self, target: str, body: bytes) -> Answer:
+        """Answer one call; ``target`` is the X-Amz-Target header."""
+        operation = target.removeprefix(_TARGET_PREFIX)
+        at_seconds = self._clock.monotonic()
+        try:
+            request = Request.parse(body)
+        except ApiError as error:
+            return _error_answer(error)
+        with self.lock:
+            scope = self._scope_of(operation, request)
+            faults = self.state.faults.take_before(scope)
+        for fault in faults:
+            if fault.delay_seconds > 0:
+                await self._clock.sleep(fault.delay_seconds)
+        with self.lock:
+            answer = self._answer(operation, request, faults[-1] if faults else None)
+            code = answer.error_code if answer.delivery == "whole" else answer.delivery
+            self.calls.add(scope, at_seconds, code)
+        return answer
+
+    def clear(self) -> None:
+        """Forget streams, faults, calls and rates."""
+        with self.lock:
+            self.state.account.clear()
+            self.state.faults.clear()
+            self.state.rates.clear()
+            self.calls.clear()
+
+    def _answer(self, operation: str, request: Request, fault: Fault | None) -> Answer:
+        if fault is not None and fault.kind == "reset":
+            return Answer(200, b"", delivery="reset")
+        try:
+            error = fault.to_error(operation) if fault is not None else None
+            if error is not None:
+                raise error
+            body = self._run(operation, request)
+        except ApiError as refused:
+            return _error_answer(refused)
+        is_truncated = fault is not None and fault.kind == "truncate"
+        return Answer(200, body, delivery="truncate" if is_truncated else "whole")
+
+    def _run(self, operation: str, request: Request) -> bytes:
+        run = OPERATIONS.get(operation)
+        if run is None:
+            raise unknown_operation(f"The local service has no operation {operation}.")
+        members = run(self.state, request)
+        if isinstance(members, bytes):
+            return members
+        return b"" if members is None else orjson.dumps(members)
+
+    def _scope_of(self, operation: str, request: Request) -> Scope:
+        """Return what a call is about; a malformed one is about nothing, it is refused later."""
+        try:
+            if operation == "GetRecords":
+                iterator = ShardIterator.decode(request.required_text("ShardIterator"))
+                return Scope(operation, iterator.stream_name, iterator.shard_id)
+            if request.has("StreamName") or request.has("StreamARN"):
+                shard_ids = (request.text(member) for member in _SHARD_MEMBERS)
+                shard_id = next((found for found in shard_ids if found), None)
+                return Scope(operation, self.state.name_in(request), shard_id)
+            if operation == "ListShards" and request.has("NextToken"):
+                token = ListToken.decode(request.required_text("NextToken"))
+                return Scope(operation, token.stream_name)
+        except ApiError:
+            pass
+        return Scope(operation)
+
+
+def _error_answer(error: ApiError) -> Answer:
+    body = orjson.dumps({"__type": error.code, "message": error.message})
+    return Answer(error.status, body, error_code=error.code)

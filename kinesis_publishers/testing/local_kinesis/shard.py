@@ -1,0 +1,161 @@
+"""One shard: its place in the lineage and its records, kept as ready-made JSON."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
+    SequenceSpace,
+    shard_id_of_index,
+)
+
+__all__ = ["Page", "Shard"]
+
+
+@frozen
+class Page:
+    """What one GetRecords takes from a shard.
+
+    Attributes:
+        fragments: the records, each as the JSON object that goes into the answer.
+        next_number: where the next page begins (the first record at or above it).
+        next_arrival_ms: the arrival of the first record that was left over, if there is one.
+        payload_bytes: data and partition keys, which is what AWS meters.
+    """
+
+    fragments: list[bytes]
+    next_number: int
+    next_arrival_ms: int | None
+    payload_bytes: int
+
+
+@define
+class Shard:
+    """A shard and its records.
+
+    The lists run in parallel, one entry per record, oldest first. ``_ends`` holds running totals
+    of bytes, so that the end of a page of at most n bytes is found by bisection.
+    """
+
+    space: SequenceSpace
+    first_hash_key: int
+    last_hash_key: int
+    opened_ms: int
+    parent_ids: tuple[str, ...] = ()
+    child_ids: tuple[str, ...] = ()
+    closed_ms: int | None = None
+    ending_number: int | None = None
+    trimmed_number: int = 0
+    _next_position: int = 1
+    _last_number: int = field(init=False)
+    _numbers: list[int] = field(factory=list)
+    _fragments: list[bytes] = field(factory=list)
+    _arrivals_ms: list[int] = field(factory=list)
+    _ends: list[int] = field(factory=list)
+    _trimmed_bytes: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._last_number = self.space.starting()
+
+    @property
+    def shard_id(self) -> str:
+        return shard_id_of_index(self.space.shard_index)
+
+    @property
+    def is_open(self) -> bool:
+        return self.closed_ms is None
+
+    @property
+    def last_number(self) -> int:
+        """The number given out last; the starting number as long as there is none."""
+        return self._last_number
+
+    @property
+    def record_count(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def fragments(self) -> list[bytes]:
+        """A copy of all stored records, oldest first."""
+        return list(self._fragments)
+
+    def append(self, data_base64: str, key_json: str, size_bytes: int, now_ms: int) -> int:
+        """Store a record and return its sequence number.
+
+        Args:
+            data_base64: the payload as it goes into the answer.
+            key_json: the partition key as a JSON string, with its quotes.
+            size_bytes: payload and key, decoded.
+            now_ms: the arrival time.
+        """
+        number = self.space.number(self._next_position, now_ms // 1000)
+        self._next_position += 1
+        self._last_number = number
+        arrival = f"{now_ms // 1000}.{now_ms % 1000:03d}"
+        self._fragments.append(
+            f'{{"SequenceNumber":"{number}","ApproximateArrivalTimestamp":{arrival},'
+            f'"Data":"{data_base64}","PartitionKey":{key_json}}}'.encode()
+        )
+        self._numbers.append(number)
+        # The wall clock may step back; what is bisected and trimmed must not.
+        self._arrivals_ms.append(
+            max(now_ms, self._arrivals_ms[-1]) if self._arrivals_ms else now_ms
+        )
+        self._ends.append((self._ends[-1] if self._ends else self._trimmed_bytes) + size_bytes)
+        return number
+
+    def close(self, now_ms: int, child_ids: tuple[str, ...]) -> None:
+        self.closed_ms = now_ms
+        self.child_ids = child_ids
+        self.ending_number = self.space.ending(now_ms // 1000)
+
+    def page(self, number: int, max_records: int | None, max_bytes: int | None) -> Page:
+        """Return the records from ``number`` on; one record always fits, whatever its size."""
+        start = bisect_left(self._numbers, number)
+        stop = len(self._numbers)
+        if max_records is not None:
+            stop = min(stop, start + max_records)
+        before = self._ends[start - 1] if start else self._trimmed_bytes
+        if max_bytes is not None and stop > start:
+            fitting = bisect_right(self._ends, before + max_bytes, start, stop)
+            stop = max(start + 1, fitting)
+        if stop == start:
+            return Page([], number, self._arrival_at(start), 0)
+        return Page(
+            self._fragments[start:stop],
+            self._numbers[stop - 1] + 1,
+            self._arrival_at(stop),
+            self._ends[stop - 1] - before,
+        )
+
+    def first_number_since(self, instant_ms: float) -> int:
+        """Return where reading begins for AT_TIMESTAMP; behind the tip if nothing is that new."""
+        index = bisect_left(self._arrivals_ms, instant_ms)
+        return self._numbers[index] if index < len(self._numbers) else self._last_number + 1
+
+    def trim_arrived_before(self, instant_ms: int) -> None:
+        if self._arrivals_ms and self._arrivals_ms[0] < instant_ms:
+            self._trim(bisect_left(self._arrivals_ms, instant_ms))
+
+    def trim_through(self, number: int) -> None:
+        """Drop the records up to and including ``number``."""
+        self._trim(bisect_right(self._numbers, number))
+
+    def has_ended_at(self, number: int) -> bool:
+        """Tell whether the shard is closed and nothing is left at or above ``number``."""
+        return not self.is_open and (not self._numbers or self._numbers[-1] < number)
+
+    def _trim(self, count: int) -> None:
+        if count == 0:
+            return
+        self.trimmed_number = self._numbers[count - 1]
+        self._trimmed_bytes = self._ends[count - 1]
+        del self._numbers[:count]
+        del self._fragments[:count]
+        del self._arrivals_ms[:count]
+        del self._ends[:count]
+
+    def _arrival_at(self, index: int) -> int | None:
+        return self._arrivals_ms[index] if index < len(self._arrivals_ms) else None

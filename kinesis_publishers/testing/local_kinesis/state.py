@@ -1,0 +1,61 @@
+"""Everything that the operations of the service act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from kinesis_publishers.testing.local_kinesis.errors import limit_exceeded
+from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
+from kinesis_publishers.testing.local_kinesis.rates import Rates
+from kinesis_publishers.testing.local_kinesis.requests import Request, stream_name_of
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis.account import Account
+    from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
+    from kinesis_publishers.testing.local_kinesis.stream import Stream
+
+__all__ = ["ServiceState"]
+
+
+@define(eq=False)
+class ServiceState:
+    """One account, the limits that hold for it, and the faults that are planned."""
+
+    account: Account
+    limits: Limits
+    rates: Rates = field(factory=Rates)
+    faults: FaultPlan = field(factory=FaultPlan)
+
+    @property
+    def behaviour(self) -> Behaviour:
+        return self.account.behaviour
+
+    def now_ms(self) -> int:
+        return self.account.now_ms()
+
+    def monotonic(self) -> float:
+        return self.account.clock.monotonic()
+
+    def name_in(self, request: Request) -> str:
+        """Return the name of the stream that a request is about."""
+        return stream_name_of(request, self.account.arn_of(""))
+
+    def stream_in(self, request: Request) -> Stream:
+        return self.account.find(self.name_in(request))
+
+    def readable_stream_in(self, request: Request) -> Stream:
+        return self.account.find_readable(self.name_in(request))
+
+    def active_stream_in(self, request: Request) -> Stream:
+        return self.account.find_active(self.name_in(request))
+
+    def take_control_call(self, operation: str, per_second: int | None) -> None:
+        """Count a call of the control plane.
+
+        Raises:
+            ApiError: LimitExceededException above the rate.
+        """
+        if not self.rates.take_call((operation,), per_second, self.monotonic()):
+            raise limit_exceeded(f"Rate exceeded for {operation}.")

@@ -1,0 +1,146 @@
+"""Each kind of fault as a client meets it over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import aiohttp
+import orjson
+import pytest
+
+from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+THROTTLED = "ProvisionedThroughputExceededException"
+
+
+class Client:
+    """Reads the one shard of ``orders`` from its beginning."""
+
+    def __init__(self, server: LocalKinesis, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self._session = session
+        self._iterator = ""
+
+    async def call(self, operation: str, **fields: str) -> tuple[int, dict[str, object]]:
+        response = await self._session.post(
+            self.server.endpoint_url,
+            data=orjson.dumps(fields),
+            headers={"X-Amz-Target": f"Kinesis_20131202.{operation}"},
+        )
+        async with response:
+            return response.status, orjson.loads(await response.read() or b"{}")
+
+    async def read(self) -> tuple[int, dict[str, object]]:
+        if not self._iterator:
+            _, answer = await self.call(
+                "GetShardIterator",
+                StreamName="orders",
+                ShardId="shardId-000000000000",
+                ShardIteratorType="TRIM_HORIZON",
+            )
+            self._iterator = str(answer["ShardIterator"])
+        return await self.call("GetRecords", ShardIterator=self._iterator)
+
+    async def outcome(self) -> str:
+        """Return the error code of one read, or the number of its records."""
+        status, answer = await self.read()
+        records = answer.get("Records")
+        return f"{status} {answer['__type']}" if records is None else str(len(records))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with (
+        LocalKinesis(Limits.off(), ManualClock()) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        server.create_stream("orders")
+        server.put_many("orders", [("k", b"x" * 100)] * 10)
+        yield Client(server, session)
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault("GetRecords", "throttle"), f"400 {THROTTLED}"),
+        (Fault("GetRecords", "internal_failure"), "500 InternalFailure"),
+        (
+            Fault("GetRecords", "error", code="KMSAccessDeniedException"),
+            "400 KMSAccessDeniedException",
+        ),
+        (
+            Fault("GetRecords", "error", code="ServiceUnavailable", status=503),
+            "503 ServiceUnavailable",
+        ),
+        (Fault("GetRecords", "empty"), "0"),
+    ],
+)
+async def test_an_answer_is_replaced_once(client: Client, fault: Fault, expected: str) -> None:
+    client.server.add_fault(fault)
+    assert [await client.outcome() for _ in range(2)] == [expected, "10"]
+
+
+async def test_a_reset_breaks_the_connection(client: Client) -> None:
+    client.server.add_fault(Fault("GetRecords", "reset"))
+    with pytest.raises(
+        (ConnectionResetError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+    ):
+        await client.read()
+    assert await client.outcome() == "10"
+
+
+async def test_a_truncated_body_ends_before_its_length(client: Client) -> None:
+    client.server.add_fault(Fault("GetRecords", "truncate"))
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await client.read()
+    assert await client.outcome() == "10"
+
+
+async def test_an_empty_body_can_be_truncated_too(client: Client) -> None:
+    client.server.add_fault(Fault("DeleteStream", "truncate"))
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await client.call("DeleteStream", StreamName="orders")
+
+
+async def test_a_delay_holds_the_answer_back_by_the_clock(client: Client) -> None:
+    clock = client.server.clock
+    assert isinstance(clock, ManualClock)
+    await client.outcome()
+    client.server.add_fault(Fault("GetRecords", "delay", delay_seconds=30))
+    reading = asyncio.create_task(client.outcome())
+    await asyncio.wait([reading], timeout=0.1)
+    await clock.advance(29)
+    assert not reading.done()
+    await clock.advance(1)
+    assert await reading == "10"
+
+
+async def test_every_third_call_for_ever(client: Client) -> None:
+    client.server.add_fault(Fault("GetRecords", "throttle", times=None, every=3))
+    outcomes = [await client.outcome() for _ in range(6)]
+    assert outcomes == ["10", "10", f"400 {THROTTLED}"] * 2
+    client.server.clear_faults()
+    assert [await client.outcome() for _ in range(3)] == ["10"] * 3
+
+
+async def test_a_fault_of_another_shard_hits_nothing(client: Client) -> None:
+    client.server.add_fault(Fault("GetRecords", "throttle", shard_id="shardId-000000000001"))
+    client.server.add_fault(Fault("GetRecords", "throttle", stream="others"))
+    assert await client.outcome() == "10"
+
+
+async def test_the_log_names_what_went_wrong(client: Client) -> None:
+    await client.outcome()
+    client.server.add_fault(Fault("GetRecords", "throttle"))
+    client.server.add_fault(Fault("GetRecords", "truncate"))
+    await client.outcome()
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await client.read()
+    calls = client.server.calls("GetRecords", "orders", "shardId-000000000000")
+    assert [call.code for call in calls] == ["", THROTTLED, "truncate"]
+    assert client.server.busiest_second("GetRecords") == 3

@@ -1,0 +1,181 @@
+"""GetShardIterator and GetRecords: where reading begins, goes on and ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinesis_publishers.testing.local_kinesis import Fault, Limits
+from kinesis_publishers.testing.local_kinesis.errors import ApiError
+
+HALF = str(2**127)
+
+
+@pytest.fixture
+async def filled(kinesis: Any) -> Any:
+    """Records a, b, c at seconds 0, 10, 20; it is second 20."""
+    kinesis.numbers = {}
+    for second, text in ((0, "a"), (10, "b"), (10, "c")):
+        await kinesis.clock.advance(second)
+        kinesis.numbers[text] = kinesis.put(text)["SequenceNumber"]
+    return kinesis
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("TRIM_HORIZON", ["a", "b", "c"]),
+        ("LATEST", []),
+        ("AT_SEQUENCE_NUMBER", ["b", "c"]),
+        ("AFTER_SEQUENCE_NUMBER", ["c"]),
+    ],
+)
+def test_an_iterator_begins_where_its_type_says(
+    filled: Any, kind: str, expected: list[str]
+) -> None:
+    fields = {"StartingSequenceNumber": filled.numbers["b"]} if "NUMBER" in kind else {}
+    assert filled.texts(filled.iterator(kind, **fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [(-5, ["a", "b", "c"]), (0, ["a", "b", "c"]), (10, ["b", "c"]), (10.001, ["c"]), (20, ["c"])],
+)
+def test_a_timestamp_begins_with_the_first_record_that_is_not_older(
+    filled: Any, second: float, expected: list[str]
+) -> None:
+    start = filled.clock.now().timestamp() - 20
+    assert filled.texts(filled.iterator("AT_TIMESTAMP", Timestamp=start + second)) == expected
+
+
+async def test_a_timestamp_behind_the_tip_begins_with_what_comes(filled: Any) -> None:
+    await filled.clock.advance(10)
+    iterator = filled.iterator("AT_TIMESTAMP", Timestamp=filled.clock.now().timestamp() - 5)
+    assert filled.texts(iterator) == []
+    filled.put("d")
+    assert filled.texts(iterator) == ["d"]
+
+
+def test_a_timestamp_in_the_future_is_refused(filled: Any) -> None:
+    with pytest.raises(ApiError, match="InvalidArgumentException: The timestampInMillis"):
+        filled.iterator("AT_TIMESTAMP", Timestamp=filled.clock.now().timestamp() + 1)
+
+
+def test_the_latest_of_an_instant_sees_what_is_put_in_the_same_instant(kinesis: Any) -> None:
+    iterator = kinesis.iterator("LATEST")
+    kinesis.put("a")
+    assert kinesis.texts(iterator) == ["a"]
+
+
+def test_the_starting_number_of_a_shard_is_a_position(filled: Any) -> None:
+    (shard,) = filled.shards()
+    number = shard["SequenceNumberRange"]["StartingSequenceNumber"]
+    for kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
+        assert filled.texts(filled.iterator(kind, StartingSequenceNumber=number)) == ["a", "b", "c"]
+
+
+def test_the_ending_number_of_a_shard_is_its_end(filled: Any) -> None:
+    filled("SplitShard", ShardToSplit="shardId-000000000000", NewStartingHashKey=HALF)
+    number = filled.shards()[0]["SequenceNumberRange"]["EndingSequenceNumber"]
+    assert int(number) > int(filled.numbers["c"])
+    answer = filled.read(filled.iterator("AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=number))
+    assert (answer["Records"], answer["NextShardIterator"]) == ([], None)
+
+
+def test_a_number_that_was_never_given_out_is_refused(filled: Any) -> None:
+    last = int(filled.numbers["c"])
+    for number in (0, 12345, last + 1, last + (1 << 80), last + (1 << 150)):
+        with pytest.raises(ApiError, match=r"InvalidArgumentException.*did not come from"):
+            filled.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=str(number))
+
+
+def test_a_number_of_another_shard_is_refused(make_kinesis: Any) -> None:
+    kinesis = make_kinesis()
+    kinesis.create(2)
+    number = kinesis.put("x", ExplicitHashKey="0")["SequenceNumber"]
+    with pytest.raises(ApiError, match="encodes shardId-000000000000"):
+        kinesis.iterator("AT_SEQUENCE_NUMBER", shard=1, StartingSequenceNumber=number)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"ShardIteratorType": "NOW"}, "ValidationException"),
+        ({"ShardIteratorType": "AT_TIMESTAMP"}, "ValidationException"),
+        ({"ShardIteratorType": "AT_SEQUENCE_NUMBER"}, "ValidationException"),
+        ({"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": "now"}, "SerializationException"),
+        ({"ShardId": "shardId-000000000009"}, "ResourceNotFoundException"),
+        ({"StreamName": "unknown"}, "ResourceNotFoundException"),
+    ],
+)
+def test_a_malformed_position_is_refused(kinesis: Any, fields: dict[str, Any], code: str) -> None:
+    valid = {"ShardId": "shardId-000000000000", "ShardIteratorType": "LATEST"}
+    with pytest.raises(ApiError, match=code):
+        kinesis("GetShardIterator", **(valid | fields))
+
+
+@pytest.mark.parametrize("iterator", ["x", "AAAA", "e30=", "WzFd", "é"])
+def test_an_iterator_of_somebody_else_is_refused(kinesis: Any, iterator: str) -> None:
+    with pytest.raises(ApiError, match="InvalidArgumentException: Invalid ShardIterator"):
+        kinesis.read(iterator)
+
+
+def test_an_iterator_fits_its_arn_and_its_512_characters(make_kinesis: Any) -> None:
+    kinesis = make_kinesis()
+    arn = kinesis.state.account.arn_of("n" * 128)
+    kinesis("CreateStream", StreamName="n" * 128, ShardCount=1)
+    kinesis("CreateStream", StreamName="other", ShardCount=1)
+    iterator = kinesis.iterator(StreamARN=arn)
+    assert len(iterator) <= 512
+    assert kinesis.read(iterator, StreamARN=arn)["Records"] == []
+    with pytest.raises(ApiError, match="InvalidArgumentException"):
+        kinesis.read(iterator, StreamARN=kinesis.state.account.arn_of("other"))
+
+
+def test_the_chain_of_iterators_reads_each_record_once(kinesis: Any) -> None:
+    for number in range(7):
+        kinesis.put(str(number))
+    iterator, seen = kinesis.iterator(), []
+    for _ in range(4):
+        answer = kinesis.read(iterator, Limit=2)
+        seen += [record["SequenceNumber"] for record in answer["Records"]]
+        iterator = answer["NextShardIterator"]
+    assert seen == [record["SequenceNumber"] for record in kinesis.read()["Records"]]
+
+
+async def test_millis_behind_latest_is_the_age_of_what_is_left(filled: Any) -> None:
+    behind = [filled.read(Limit=limit)["MillisBehindLatest"] for limit in (1, 2, 3)]
+    # c has just arrived: still not zero, which would say that nothing is left.
+    assert behind == [10_000, 1, 0]
+    await filled.clock.advance(1)
+    assert filled.read(Limit=2)["MillisBehindLatest"] == 1000
+
+
+def test_an_answer_may_be_empty_with_data_ahead(filled: Any) -> None:
+    filled.state.faults.add(Fault("GetRecords", "empty"))
+    answer = filled.read()
+    assert (answer["Records"], answer["MillisBehindLatest"]) == ([], 20_000)
+    assert filled.texts(answer["NextShardIterator"]) == ["a", "b", "c"]
+
+
+def test_an_answer_ends_at_10_mib_but_holds_one_record(make_kinesis: Any) -> None:
+    kinesis = make_kinesis(Limits(get_records_max_bytes=10, get_records_calls_per_second=None))
+    kinesis.create()
+    for data in ("x" * 20, "1234", "5678", "9"):
+        kinesis.put(data, "k")
+    sizes, iterator = [], kinesis.iterator()
+    for _ in range(4):
+        answer = kinesis.read(iterator)
+        sizes.append(len(answer["Records"]))
+        iterator = answer["NextShardIterator"]
+    assert sizes == [1, 2, 1, 0]
+
+
+async def test_a_clock_that_steps_back_breaks_no_order(kinesis: Any) -> None:
+    await kinesis.clock.advance(100)
+    kinesis.put("a")
+    await kinesis.clock.advance(-50)
+    kinesis.put("b")
+    start = kinesis.clock.now().timestamp()
+    assert kinesis.texts(kinesis.iterator("AT_TIMESTAMP", Timestamp=start)) == ["a", "b"]

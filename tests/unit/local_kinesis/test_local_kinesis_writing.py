@@ -1,0 +1,128 @@
+"""PutRecord and PutRecords: routing, sizes and partial failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pybase64
+import pytest
+
+from kinesis_publishers.testing.local_kinesis import Fault, Limits
+from kinesis_publishers.testing.local_kinesis.errors import ApiError
+
+MIB = 1024 * 1024
+LOW, HIGH = "0", str(2**128 - 1)
+
+
+def entry(data: bytes = b"x", key: str = "key", **fields: str) -> dict[str, str]:
+    return {"Data": pybase64.b64encode(data).decode(), "PartitionKey": key, **fields}
+
+
+@pytest.fixture
+def two_shards(make_kinesis: Any) -> Any:
+    kinesis = make_kinesis(Limits.aws())
+    kinesis.create(2)
+    return kinesis
+
+
+def test_an_explicit_hash_key_decides_over_the_partition_key(two_shards: Any) -> None:
+    for hash_key, shard_id in ((LOW, "shardId-000000000000"), (HIGH, "shardId-000000000001")):
+        assert two_shards.put("x", ExplicitHashKey=hash_key)["ShardId"] == shard_id
+
+
+def test_a_partition_key_is_routed_by_its_md5(two_shards: Any) -> None:
+    # md5("a") begins with 0c, md5("b") with 92.
+    assert two_shards.put("x", "a")["ShardId"] == "shardId-000000000000"
+    assert two_shards.put("x", "b")["ShardId"] == "shardId-000000000001"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff", "grüß".encode()])
+@pytest.mark.parametrize("key", ['"', "\\", "\u00e9\u4e16", "\U0001f600", "a\nb"])
+def test_any_bytes_and_any_key_come_back_as_they_went_in(
+    kinesis: Any, data: bytes, key: str
+) -> None:
+    kinesis.put(data, key)
+    (record,) = kinesis.read()["Records"]
+    assert (pybase64.b64decode(record["Data"]), record["PartitionKey"]) == (data, key)
+
+
+def test_the_entries_of_a_call_keep_their_order(two_shards: Any) -> None:
+    entries = [entry(str(number).encode(), ExplicitHashKey=LOW) for number in range(20)]
+    answer = two_shards("PutRecords", Records=entries)
+    numbers = [int(result["SequenceNumber"]) for result in answer["Records"]]
+    assert answer["FailedRecordCount"] == 0
+    assert numbers == sorted(set(numbers))
+    assert two_shards.texts() == [str(number) for number in range(20)]
+
+
+def test_only_the_entries_of_a_faulty_shard_fail(two_shards: Any) -> None:
+    two_shards.state.faults.add(
+        Fault("PutRecords", "throttle", shard_id="shardId-000000000001", times=1)
+    )
+    entries = [entry(ExplicitHashKey=key) for key in (LOW, HIGH, HIGH, LOW)]
+    answer = two_shards("PutRecords", Records=entries)
+    codes = [result.get("ErrorCode") for result in answer["Records"]]
+    throttled = "ProvisionedThroughputExceededException"
+    assert (answer["FailedRecordCount"], codes) == (2, [None, throttled, throttled, None])
+    assert two_shards("PutRecords", Records=entries)["FailedRecordCount"] == 0
+
+
+def test_a_rate_refuses_the_entries_beyond_it(make_kinesis: Any) -> None:
+    kinesis = make_kinesis(Limits(write_records_per_second=3, write_bytes_per_second=None))
+    kinesis.create()
+    answer = kinesis("PutRecords", Records=[entry()] * 5)
+    assert answer["FailedRecordCount"] == 2
+    assert [sorted(result) for result in answer["Records"]][2:4] == [
+        ["SequenceNumber", "ShardId"],
+        ["ErrorCode", "ErrorMessage"],
+    ]
+    assert len(kinesis.texts()) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"Data": "x"}, "SerializationException"),
+        ({"Data": 5}, "ValidationException"),
+        ({"PartitionKey": ""}, "ValidationException"),
+        ({"PartitionKey": "k" * 257}, "ValidationException"),
+        ({"ExplicitHashKey": "-1"}, "ValidationException"),
+        ({"ExplicitHashKey": "01"}, "ValidationException"),
+        ({"ExplicitHashKey": str(2**128)}, "InvalidArgumentException"),
+        ({"SequenceNumberForOrdering": "x"}, "ValidationException"),
+    ],
+)
+def test_a_malformed_record_is_refused(kinesis: Any, fields: dict[str, Any], code: str) -> None:
+    with pytest.raises(ApiError, match=code):
+        kinesis("PutRecord", **({"Data": "eA==", "PartitionKey": "k"} | fields))
+
+
+def test_one_malformed_entry_fails_the_whole_call(kinesis: Any) -> None:
+    with pytest.raises(ApiError, match="SerializationException"):
+        kinesis("PutRecords", Records=[entry(), {"Data": "?", "PartitionKey": "k"}])
+    with pytest.raises(ApiError, match="SerializationException"):
+        kinesis("PutRecords", Records=["?"])
+    assert kinesis.texts() == []
+
+
+def test_a_record_is_at_most_1_mib_with_its_key(two_shards: Any) -> None:
+    two_shards.put(b"x" * (MIB - 3), "key")
+    with pytest.raises(ApiError, match="ValidationException"):
+        two_shards.put(b"x" * (MIB - 2), "key")
+
+
+def test_a_stream_may_allow_records_of_10_mib(make_kinesis: Any) -> None:
+    kinesis = make_kinesis(Limits.aws())
+    kinesis("CreateStream", ShardCount=1, MaxRecordSizeInKiB=10_240)
+    kinesis.put(b"x" * (10 * MIB - 3), "key")
+    (record,) = kinesis.read()["Records"]
+    assert len(pybase64.b64decode(record["Data"])) == 10 * MIB - 3
+
+
+def test_a_call_holds_500_records_and_10_mib(two_shards: Any) -> None:
+    two_shards("PutRecords", Records=[entry()] * 500)
+    for count in (0, 501):
+        with pytest.raises(ApiError, match="ValidationException"):
+            two_shards("PutRecords", Records=[entry()] * count)
+    with pytest.raises(ApiError, match="InvalidArgumentException"):
+        two_shards("PutRecords", Records=[entry(b"x" * (MIB - 3))] * 10 + [entry()])
