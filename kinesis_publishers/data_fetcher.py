@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
 from kinesis_publishers.config import Properties
-from kinesis_publishers.errors import StreamRecreatedError
+from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, ShardsDiscovered, log_event
 from kinesis_publishers.lineage import missing_shards, startable, starting_progress
 from kinesis_publishers.model import (
@@ -151,14 +151,34 @@ class KinesisDataFetcher:
 
         Raises:
             StreamNotFoundError: a stream does not exist.
+            CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
         now = self._parts.clock.now()
         for selector in self._parts.streams:
             summary = await self._parts.discovery.describe(selector)
             self._identities[summary.identity.arn] = summary.identity
-            await self._prepare_stream(summary.identity, now)
+        self._check_resumed_streams()
+        for identity in self._identities.values():
+            await self._prepare_stream(identity, now)
         self._is_prepared = True
+
+    def _check_resumed_streams(self) -> None:
+        left_out = sorted(self._resume.keys() - self._identities.keys())
+        if not left_out:
+            return
+        names, configured = ", ".join(left_out), ", ".join(sorted(self._identities))
+        if len(left_out) == len(self._resume):
+            raise CheckpointError(
+                f"The stored progress belongs to other streams ({names}) than those that are "
+                f"configured ({configured}): use a checkpoint of its own for each set of streams."
+            )
+        for arn in left_out:
+            self._parts.data_loss.report(
+                ShardKey(arn, "*"),
+                f"the stream has been read before and is not configured any more ({configured}).",
+                kind=DataLossError,
+            )
 
     async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
         resume = self._resume.get(identity.arn)

@@ -123,6 +123,7 @@ class ShardConsumer(RecordBatchConsumer):
     _is_stopping: bool = field(default=False, init=False)
     _is_delivering: bool = field(default=False, init=False)
     _is_range_done: bool = field(default=False, init=False)
+    _delivery_error: BaseException | None = field(default=None, init=False)
 
     @property
     def status(self) -> ShardStatus:
@@ -156,10 +157,16 @@ class ShardConsumer(RecordBatchConsumer):
         try:
             while True:
                 publisher = await context.create_publisher(position, self.shard)
+                before = self.progress.position
                 try:
                     return await self._run_publisher(publisher)
                 except PositionTrimmedError as error:
-                    if position.type is PositionType.TRIM_HORIZON:
+                    is_stuck = (
+                        position.type is PositionType.TRIM_HORIZON
+                        and self.progress.position == before
+                    )
+                    # What a delivery failed with has been reported already.
+                    if is_stuck or error is self._delivery_error:
                         raise
                     await self._report_trimmed(error)
                     # Whatever is left comes after the position, or is dropped on arrival.
@@ -237,8 +244,9 @@ class ShardConsumer(RecordBatchConsumer):
         try:
             await self._check_gap(batch)
             await self.context.sink.deliver(Delivery(batch, progress, reservation))
-        except BaseException:
+        except BaseException as error:
             reservation.release()
+            self._delivery_error = error
             raise
         finally:
             self._is_delivering = False
@@ -264,7 +272,7 @@ class ShardConsumer(RecordBatchConsumer):
         if self.end is not None or not is_idle:
             guard.report(
                 self.shard.key,
-                f"records after {progress.position} are not available any more.",
+                f"the place where reading goes on, {progress.position}, is not available any more.",
                 cause=error,
             )
 

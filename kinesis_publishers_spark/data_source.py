@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from kinesis_publishers.config import Planner, Properties, SparkConfig
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.assembly import publisher_factory_class
+from kinesis_publishers.config import Planner, Properties, SourceConfig, SparkConfig
+from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
@@ -26,14 +27,7 @@ class KinesisDataSource(DataSource):
         # Checked here, so that a mistake shows at load() and not in the first micro-batch.
         self._properties = Properties.from_spark_options(dict(options))
         self._config = SparkConfig.from_properties(self._properties)
-        if self._config.planner is not Planner.PREFETCH:
-            raise InvalidOptionError(
-                "kinesis.spark.planner = ranges is not available in this version: use prefetch."
-            )
-        if self._config.include_metadata:
-            raise InvalidOptionError(
-                "kinesis.spark.includemetadata = true is not available in this version."
-            )
+        _refuse_unavailable(self._properties, self._config)
 
     @classmethod
     def name(cls) -> str:
@@ -47,6 +41,28 @@ class KinesisDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
         return KinesisStreamReader(self._properties, self._config)
+
+
+def _refuse_unavailable(properties: Properties, config: SparkConfig) -> None:
+    problems: list[ConfigError] = []
+    if config.planner is not Planner.PREFETCH:
+        problems.append(
+            InvalidOptionError(
+                "kinesis.spark.planner = ranges is not available in this version: use prefetch."
+            )
+        )
+    if config.include_metadata:
+        problems.append(
+            InvalidOptionError(
+                "kinesis.spark.includemetadata = true is not available in this version."
+            )
+        )
+    try:
+        publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
+    except ConfigError as problem:
+        problems.append(problem)
+    if problems:
+        raise ConfigErrors(problems)
 
 
 def register(spark: SparkSession) -> None:

@@ -31,6 +31,9 @@ class EventLoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(_cancel_other_tasks())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
 
@@ -43,9 +46,16 @@ class EventLoopThread:
         self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
-        """Stop the loop and wait for the thread; the tasks must have ended before."""
+        """Cancel what still runs, wait until it has cleaned up, and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+
+async def _cancel_other_tasks() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def iterate(items: AsyncIterator[_T]) -> Iterator[_T]:

@@ -190,7 +190,7 @@ def _shard_to_json(offset: ShardOffset) -> dict[str, Any]:
 
 
 def _shard_from_json(text: Mapping[str, Any]) -> ShardOffset:
-    sub = text.get("sub")
+    sub = None if "sub" not in text else _checked_int(text["sub"])
     if "after" in text:
         position = StartingPosition.after(SequenceNumber(text["after"], sub))
     elif "at" in text:
@@ -213,5 +213,12 @@ def _to_micros(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
-def _from_micros(micros: int) -> datetime:
-    return _EPOCH + micros * _MICROSECOND
+def _from_micros(micros: object) -> datetime:
+    return _EPOCH + _checked_int(micros) * _MICROSECOND
+
+
+def _checked_int(value: object) -> int:
+    # bool is an int to Python, and a float times a timedelta is one, too.
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not a whole number")
+    return value

@@ -12,7 +12,7 @@ from botocore.session import get_session
 
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.config.sessions import build_session
-from kinesis_publishers.errors import ClosedError, InvalidArgumentError
+from kinesis_publishers.errors import ClosedError, InvalidArgumentError, MalformedResponseError
 from kinesis_publishers.model import Shard, StreamIdentity, StreamSummary
 from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
 
@@ -61,18 +61,10 @@ class Boto3ControlPlane(ControlPlane):
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         request = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
-        answer = await self._call(
-            "DescribeStreamSummary", stream, lambda c: c.describe_stream_summary(**request)
-        )
-        summary = answer["StreamDescriptionSummary"]
-        return StreamSummary(
-            identity=StreamIdentity(
-                name=summary["StreamName"],
-                arn=summary["StreamARN"],
-                created_at=summary["StreamCreationTimestamp"],
-            ),
-            status=summary["StreamStatus"],
-            retention_seconds=summary["RetentionPeriodHours"] * 3600.0,
+        return await self._call(
+            "DescribeStreamSummary",
+            stream,
+            lambda client: _summary(client.describe_stream_summary(**request)),
         )
 
     async def list_shards(
@@ -89,7 +81,7 @@ class Boto3ControlPlane(ControlPlane):
             return await self._list_shards(stream_arn, {})
 
     async def _list_shards(self, stream_arn: str, extra: dict[str, Any]) -> tuple[Shard, ...]:
-        def all_pages(client: Any) -> list[dict[str, Any]]:
+        def all_pages(client: Any) -> tuple[Shard, ...]:
             shards: list[dict[str, Any]] = []
             answer = client.list_shards(StreamARN=stream_arn, **extra)
             shards.extend(answer["Shards"])
@@ -97,10 +89,9 @@ class Boto3ControlPlane(ControlPlane):
                 # A token excludes the stream's name and ARN, and every other parameter.
                 answer = client.list_shards(NextToken=token)
                 shards.extend(answer["Shards"])
-            return shards
+            return tuple(_shard(stream_arn, description) for description in shards)
 
-        found = await self._call("ListShards", stream_arn, all_pages)
-        return tuple(_shard(stream_arn, description) for description in found)
+        return await self._call("ListShards", stream_arn, all_pages)
 
     async def _call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
         client = self._client
@@ -113,6 +104,13 @@ class Boto3ControlPlane(ControlPlane):
             return await asyncio.get_running_loop().run_in_executor(self._executor, call)
         except BOTOCORE_EXCEPTIONS as error:
             raise map_error(error, operation=operation, where=where) from error
+        except KeyError as error:
+            # A body that is cut off comes back from botocore as an answer without its members.
+            raise MalformedResponseError(
+                f"{operation} of {where}: the answer has no {error}; it was cut off.",
+                operation=operation,
+                code="MalformedResponse",
+            ) from error
 
     def _create_client(self) -> Any:
         session = get_session()
@@ -129,6 +127,19 @@ class Boto3ControlPlane(ControlPlane):
                 user_agent_extra="kinesis-publishers",
             ),
         )
+
+
+def _summary(answer: dict[str, Any]) -> StreamSummary:
+    summary = answer["StreamDescriptionSummary"]
+    return StreamSummary(
+        identity=StreamIdentity(
+            name=summary["StreamName"],
+            arn=summary["StreamARN"],
+            created_at=summary["StreamCreationTimestamp"],
+        ),
+        status=summary["StreamStatus"],
+        retention_seconds=summary["RetentionPeriodHours"] * 3600.0,
+    )
 
 
 def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:

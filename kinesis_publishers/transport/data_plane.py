@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
@@ -26,6 +27,7 @@ _CONNECT_TIMEOUT_SECONDS = 10.0
 # A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
 _READ_TIMEOUT_SECONDS = 60.0
 _RAW_BODY = "RawBody"
+_TIMESTAMP = "kinesis_publishers.timestamp"
 
 
 class AioDataPlane(DataPlane):
@@ -56,7 +58,10 @@ class AioDataPlane(DataPlane):
             raise map_error(error, operation="CreateClient", where="Kinesis") from error
         # botocore offers this hook to customise parsing. The body is taken away before its own
         # parser sees it, and comes back as an extra key of the answer.
-        self._client.meta.events.register("before-parse.kinesis.GetRecords", _divert_body)
+        hooks = self._client.meta.events
+        hooks.register("before-parse.kinesis.GetRecords", _divert_body)
+        hooks.register("before-parameter-build.kinesis.GetShardIterator", _note_timestamp)
+        hooks.register("before-call.kinesis.GetShardIterator", _restore_timestamp)
         return self
 
     def _create_client(self, session: AioSession) -> Any:
@@ -104,7 +109,7 @@ class AioDataPlane(DataPlane):
             shard,
             {"StreamARN": shard.stream_arn, "ShardIterator": shard_iterator, "Limit": limit},
         )
-        return decode_get_records(answer[_RAW_BODY])
+        return decode_get_records(answer.pop(_RAW_BODY))
 
     async def _call(
         self, method: str, operation: str, shard: Shard, request: dict[str, Any]
@@ -116,6 +121,20 @@ class AioDataPlane(DataPlane):
         except BOTOCORE_EXCEPTIONS as error:
             raise map_error(error, operation=operation, where=str(shard)) from error
         return answer
+
+
+def _note_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    context[_TIMESTAMP] = params.get("Timestamp")
+
+
+def _restore_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    # botocore writes timestamps as whole seconds, which would begin up to a second too early, with
+    # records from before a pinned LATEST. The service takes milliseconds.
+    timestamp = context.get(_TIMESTAMP)
+    if timestamp is not None:
+        request = orjson.loads(params["body"])
+        request["Timestamp"] = int(timestamp.timestamp() * 1000) / 1000
+        params["body"] = orjson.dumps(request)
 
 
 def _divert_body(

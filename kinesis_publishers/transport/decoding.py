@@ -15,6 +15,7 @@ from botocore.utils import parse_timestamp
 
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, RecordPage
+from kinesis_publishers.transport.payload_cutting import has_large_payloads, parse_without_payloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_get_records"]
 
 _OPERATION = "GetRecords"
+_CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
 
 
 def decode_get_records(body: bytes) -> RecordPage:
@@ -34,31 +36,42 @@ def decode_get_records(body: bytes) -> RecordPage:
         MalformedResponseError: the body is not what the service model describes; nothing of it is
             returned.
     """
+    size = len(body)
     try:
-        return _decode(orjson.loads(body))
+        answer, payloads = _parse(body)
+        # What is decoded next takes its place: less memory to ask the system for, page by page.
+        del body
+        return _decode(answer, payloads)
     except (TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         # RuntimeError: what botocore's timestamp parser raises for a number beyond any calendar.
         raise MalformedResponseError(
-            f"The answer to {_OPERATION} ({len(body)} bytes) could not be decoded: {error!r}. "
+            f"The answer to {_OPERATION} ({size} bytes) could not be decoded: {error!r}. "
             "Nothing of it was delivered.",
             operation=_OPERATION,
             code="MalformedResponse",
         ) from error
 
 
-def _decode(answer: dict[str, Any]) -> RecordPage:
+def _parse(body: bytes) -> tuple[dict[str, Any], list[bytes] | None]:
+    cut = parse_without_payloads(body) if has_large_payloads(body) else None
+    return cut or (orjson.loads(body), None)
+
+
+def _decode(answer: dict[str, Any], payloads: list[bytes] | None) -> RecordPage:
     records = answer["Records"] or ()
-    decode = pybase64.b64decode
+    if payloads is None:
+        decode = pybase64.b64decode
+        payloads = [decode(record.pop("Data"), None, True) for record in records]
     return RecordPage(
-        payloads=[decode(record["Data"], None, True) for record in records],
+        payloads=payloads,
         partition_keys=_strings([record["PartitionKey"] for record in records]),
         sequence_numbers=_decimals([record["SequenceNumber"] for record in records]),
         arrival_epoch_seconds=_epoch_seconds(
             [record["ApproximateArrivalTimestamp"] for record in records]
         ),
         encryption_types=_optional([record.get("EncryptionType") for record in records]),
-        next_shard_iterator=answer.get("NextShardIterator"),
-        millis_behind_latest=answer.get("MillisBehindLatest"),
+        next_shard_iterator=_iterator(answer.get("NextShardIterator")),
+        millis_behind_latest=_millis(answer.get("MillisBehindLatest")),
         child_shards=tuple(_child_shard(child) for child in answer.get("ChildShards") or ()),
     )
 
@@ -71,31 +84,55 @@ def _strings(values: list[Any]) -> Sequence[str]:
 
 def _decimals(values: list[Any]) -> Sequence[str]:
     if values:
-        digits = "".join(values)
-        if not (digits.isascii() and digits.isdigit() and all(values)):
+        # bytes.isdigit() knows ASCII only, and takes a tenth of the time of str.isdigit().
+        digits = "".join(values).encode()
+        if not (digits.isdigit() and all(values)):
             raise ValueError("a record has a sequence number that is not a decimal number")
     return values
 
 
 def _epoch_seconds(values: list[Any]) -> Sequence[float]:
     kinds = set(map(type, values))
-    if kinds <= {float}:
-        return values
-    if kinds <= {float, int}:
-        return [float(value) for value in values]
-    # The protocol allows ISO 8601 and RFC 822 as well; Kinesis has never been seen to send them.
-    return [parse_timestamp(value).timestamp() for value in values]
+    if not kinds <= {float, int, str}:
+        raise TypeError("a record has an arrival time that is neither a number nor a string")
+    if str in kinds:
+        # The protocol allows ISO 8601 and RFC 822 as well; Kinesis was never seen to send them.
+        seconds = [parse_timestamp(value).timestamp() for value in values]
+    else:
+        seconds = values if kinds <= {float} else [float(value) for value in values]
+    if seconds and not (min(seconds) >= 0 and max(seconds) < _CALENDAR_END):
+        raise ValueError("a record has an arrival time beyond any calendar")
+    return seconds
 
 
-def _optional(values: list[str | None]) -> Sequence[str | None] | None:
-    return values if any(values) else None
+def _optional(values: list[Any]) -> Sequence[str | None] | None:
+    kinds = set(map(type, values))
+    if not kinds <= {str, type(None)}:
+        raise TypeError("a record has an encryption type that is not a string")
+    return values if str in kinds else None
+
+
+def _iterator(value: Any) -> str | None:
+    # An empty one must not be taken for the end of the shard: that would lose what follows.
+    if value is not None and not (isinstance(value, str) and value):
+        raise TypeError("the next shard iterator is not a string")
+    return value
+
+
+def _millis(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        raise TypeError("the lag is not a whole number")
+    return value
 
 
 def _child_shard(child: dict[str, Any]) -> ChildShard:
-    hash_range = child["HashKeyRange"]
+    parents, hash_range = child["ParentShards"], child["HashKeyRange"]
+    first, last = hash_range["StartingHashKey"], hash_range["EndingHashKey"]
+    if not all(isinstance(text, str) for text in (child["ShardId"], first, last, *parents)):
+        raise TypeError("a child shard has an id or a hash key that is not a string")
     return ChildShard(
         shard_id=child["ShardId"],
-        parent_shard_ids=tuple(child["ParentShards"]),
-        starting_hash_key=hash_range["StartingHashKey"],
-        ending_hash_key=hash_range["EndingHashKey"],
+        parent_shard_ids=tuple(parents),
+        starting_hash_key=first,
+        ending_hash_key=last,
     )

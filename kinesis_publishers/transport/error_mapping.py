@@ -82,6 +82,13 @@ _CREDENTIAL_EXCEPTIONS = (
     botocore_errors.CredentialRetrievalError,
     botocore_errors.TokenRetrievalError,
     botocore_errors.ProfileNotFound,
+    botocore_errors.SSOError,
+)
+
+_CALL_EXCEPTIONS = (
+    botocore_errors.ParamValidationError,
+    botocore_errors.ValidationError,
+    botocore_errors.NoRegionError,
 )
 
 
@@ -100,7 +107,7 @@ def map_error(error: BaseException, *, operation: str, where: str) -> ServiceErr
         return CredentialsError(
             f"{operation} of {where}: {error}. {_CREDENTIAL_ADVICE}", operation=operation, code=code
         )
-    if isinstance(error, (botocore_errors.ParamValidationError, botocore_errors.NoRegionError)):
+    if isinstance(error, _CALL_EXCEPTIONS):
         return InvalidArgumentError(
             f"{operation} of {where}: {error}", operation=operation, code=code
         )
@@ -124,9 +131,9 @@ def _map_client_error(
         kind = InternalServiceError if status >= 500 else ServiceError
     if kind is AccessDeniedError:
         advice = f"Allow kinesis:{operation} in the IAM policy."
-    message = f"{operation} of {where}: {code}: {details.get('Message', '')}".rstrip(": ")
+    message = f"{operation} of {where}: {code}: {details.get('Message', '')}".rstrip(": .")
     return kind(
-        f"{message}. {advice}".replace("..", ".").rstrip(),
+        f"{message}. {advice}".rstrip(),
         operation=operation,
         code=code,
         request_id=metadata.get("RequestId"),

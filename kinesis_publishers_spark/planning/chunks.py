@@ -129,7 +129,7 @@ def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: 
     ):
         room = limit.payload_bytes - payload_bytes
         sizes = pc.cumulative_sum(_payload_lengths(chunk.rows))
-        rows = min(rows, pc.sum(pc.less_equal(sizes, max(0, room))).as_py() or 0)
+        rows = min(rows, pc.sum(pc.less_equal(sizes, room)).as_py() or 0)
     return max(0, rows)
 
 
@@ -159,11 +159,20 @@ def next_offset(
             shards[key] = ShardOffset(progress=one.progress, first=firsts.get(key))
         elif key in reached:
             shards[key] = ShardOffset(progress=reached[key], first=firsts[key])
-        elif key in start.shards:
-            shards[key] = evolve(start.shards[key], first=None)
-        # Else: found since, and none of its records is in this micro-batch. Leaving it out is safe,
-        # a restart finds it again.
+        else:
+            shards[key] = ShardOffset(progress=_untouched(key, start, known))
     return Offset(streams=known.streams, shards=shards)
+
+
+def _untouched(key: ShardKey, start: Offset, known: Offset) -> ShardProgress:
+    """Return where a shard stands whose records all wait for a later micro-batch."""
+    before = start.shards.get(key)
+    is_same_stream = start.streams.get(key.stream_arn) == known.streams.get(key.stream_arn)
+    if before is not None and is_same_stream:
+        return before.progress
+    # Found since. It must not be left out: with a child of its own in the offset, a restart would
+    # take it for a shard that was read to its end.
+    return ShardProgress(position=StartingPosition.trim_horizon())
 
 
 def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
@@ -186,30 +195,40 @@ def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
 
 
 def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]]:
-    """Spread rows over partitions: about as many as there are cores, none too small or too large.
+    """Spread rows evenly over partitions: one per core, unless they become too small or too large.
 
     The rows of a shard stay in their order, within a partition and from one to the next.
     """
-    ordered = sorted(chunks, key=lambda chunk: str(chunk.shard))
-    total = sum(chunk.rows.nbytes for chunk in ordered)
-    target = max(_MIN_PARTITION_BYTES, -(-total // max(1, parallelism)))
-    target = min(target, _MAX_PARTITION_BYTES)
-    partitions: list[list[pa.RecordBatch]] = []
-    size = target
-    for chunk in ordered:
-        for piece in _pieces(chunk.rows):
-            if size + piece.nbytes > target and size > 0:
-                partitions.append([])
-                size = 0
-            partitions[-1].append(piece)
-            size += piece.nbytes
-    return partitions
+    pieces = [
+        piece
+        for chunk in sorted(chunks, key=lambda chunk: str(chunk.shard))
+        for piece in _pieces(chunk.rows)
+    ]
+    total = sum(piece.nbytes for piece in pieces)
+    count = max(
+        min(parallelism, -(-total // _MIN_PARTITION_BYTES)), -(-total // _MAX_PARTITION_BYTES)
+    )
+    partitions: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+    before = 0
+    for piece in pieces:
+        # A piece goes where its middle lies: no partition exceeds its share by more than a piece.
+        partitions[(2 * before + piece.nbytes) * count // (2 * total)].append(piece)
+        before += piece.nbytes
+    return [rows for rows in partitions if rows]
 
 
-def _pieces(rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    count = min(rows.num_rows, max(1, -(-rows.nbytes // _PIECE_BYTES)))
-    step = -(-rows.num_rows // count)
-    return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
+def _pieces(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Cut rows so that each piece has at most a certain size, or is a single row."""
+    if rows.nbytes <= _PIECE_BYTES:
+        return [rows]
+    other_bytes = (rows.nbytes - _payload_bytes(rows)) // rows.num_rows
+    pieces, start, size = [], 0, 0
+    for index, length in enumerate(_payload_lengths(rows).to_pylist()):
+        size += length + other_bytes
+        if size > _PIECE_BYTES and index > start:
+            pieces.append(rows.slice(start, index - start))
+            start, size = index, length + other_bytes
+    return [*pieces, rows.slice(start)]
 
 
 def _payload_lengths(rows: pa.RecordBatch) -> pa.Array:

@@ -14,6 +14,7 @@ from kinesis_publishers import (
     DeliverySink,
     KinesisDataFetcher,
     Properties,
+    ShardKey,
     ShardStatus,
     StreamProgress,
 )
@@ -89,6 +90,7 @@ class FetchSession(DeliverySink):
         self._is_dirty = False
         self._next_refresh_check = 0.0
         self._fetcher: KinesisDataFetcher | None = None
+        self._is_over = False
         self._loop = EventLoopThread(name="kinesis-fetch")
         self._activity = asyncio.Event()
         self._result = self._loop.start(self._run())
@@ -103,6 +105,8 @@ class FetchSession(DeliverySink):
                 self._activity.set()
                 await fetcher.run()
         finally:
+            # The result itself is set a moment later, when this task is done.
+            self._is_over = True
             self._activity.set()
 
     async def deliver(self, delivery: Delivery) -> None:
@@ -127,7 +131,17 @@ class FetchSession(DeliverySink):
             self._activity.set()
 
     def observe_discovery(self) -> None:
+        if self._catch_up_to is not None and self._fetcher is not None:
+            self._finish_blocked(self._fetcher)
         self._activity.set()
+
+    def _finish_blocked(self, fetcher: KinesisDataFetcher) -> None:
+        # What could start has been started. When nothing is being read, a shard that has not ended
+        # waits for a parent that is read no further: it came later, and is for the next run.
+        if not fetcher.statuses:
+            for arn, stream in fetcher.progress.items():
+                for shard_id in stream.shards:
+                    fetcher.finish_shard(ShardKey(arn, shard_id))
 
     def _mark_dirty(self) -> None:
         self._is_dirty = True
@@ -138,7 +152,7 @@ class FetchSession(DeliverySink):
         return self._ask(self._prepared())
 
     async def _prepared(self) -> Offset:
-        while self._fetcher is None and not self._result.done():
+        while self._fetcher is None and not self._is_over:
             await self._wait_for_activity()
         return Offset() if self._fetcher is None else Offset.of(self._fetcher.progress)
 
@@ -167,7 +181,7 @@ class FetchSession(DeliverySink):
         return await self._plan(start, limit)
 
     def _is_caught_up(self) -> bool:
-        return self._result.done() or (self._fetcher is not None and self._fetcher.is_finished)
+        return self._is_over or (self._fetcher is not None and self._fetcher.is_finished)
 
     def _fills(self, limit: BatchLimit) -> bool:
         _, rest = take(self._waiting, limit)
@@ -216,12 +230,10 @@ class FetchSession(DeliverySink):
 
     def _raise_if_failed(self) -> None:
         # A source that swallows its errors looks idle.
-        if self._result.done():
+        if self._is_over:
             self._result.result()
 
     def close(self) -> None:
-        """Stop fetching and drop what was not handed out."""
-        self._result.cancel()
-        with suppress(BaseException):  # its error was raised when it happened, or nobody asked
-            self._result.result()
+        """Stop fetching, close the connections, and drop what was not handed out."""
+        # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
         self._loop.close()

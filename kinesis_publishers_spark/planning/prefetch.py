@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from kinesis_publishers import Clock, Properties, ShardRange, SystemClock
-from kinesis_publishers.config import PendingConfig
+from kinesis_publishers.config import PendingConfig, StreamsConfig
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
@@ -52,27 +53,36 @@ class PrefetchPlanner:
             records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
         )
         self._session: FetchSession | None = None
+        # Where a new query begins, where the session stands, and what Spark has heard of last.
+        self._initial: Offset | None = None
         self._reached: Offset | None = None
+        self._told: Offset | None = None
         self._batch: _PlannedBatch | None = None
         self._catch_up_to: datetime | None = None
 
     def prepare_for_available_now(self) -> None:
         """Read what there is at this instant and no further."""
+        self.close()
         self._catch_up_to = self._clock.now()
 
     def initial_offset(self) -> Offset:
-        """Fix where a new query begins: LATEST is one instant from here on."""
-        return self._start(Offset())
+        """Fix where a new query begins: LATEST is one instant from here on.
+
+        Spark asks for it more than once (for the first end, and for the first partitions).
+        """
+        if self._initial is None:
+            self._initial = self._start(Offset())
+        return self._initial
 
     def latest_offset(self, start: Offset | None, limit: BatchLimit) -> Offset:
         """Return the end of the next micro-batch, ``start`` itself if there is nothing new.
 
         Args:
             start: the end of the micro-batch before; ``None`` (Spark before 4.2) means the last one
-                that this planner has seen.
+                that was planned or replayed.
             limit: the most that it may have.
         """
-        start = start or self._reached or self.initial_offset()
+        start = start or self._told or self.initial_offset()
         batch = self._batch
         if batch is not None and start == batch.start and start != batch.end:
             # Asked again for a micro-batch that has been planned: it must not change any more.
@@ -85,6 +95,7 @@ class PrefetchPlanner:
         if end != start:
             self._batch = _PlannedBatch(start=start, end=end, chunks=chunks)
             self._reached = end
+        self._told = end
         return end
 
     def _start(self, offset: Offset) -> Offset:
@@ -99,14 +110,24 @@ class PrefetchPlanner:
         self, start: Offset, end: Offset
     ) -> list[PrefetchedPartition] | list[RangePartition]:
         """Return the partitions of a micro-batch; the same each time for the same offsets."""
-        if self._reached is None:
-            self._reached = end
+        self._told = end
         batch = self._batch
         if batch is not None and batch.start == start and batch.end == end:
             return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
+        self._check_streams(end)
         ranges = end.ranges_since(start)
         groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
         return [self._range_partition(group) for group in groups if group]
+
+    def _check_streams(self, offset: Offset) -> None:
+        configured = {one.name for one in StreamsConfig.from_properties(self._properties).streams}
+        stored = {identity.name for identity in offset.streams.values()}
+        if stored and not stored & configured:
+            raise CheckpointError(
+                f"The checkpoint belongs to other streams ({', '.join(sorted(stored))}) than those "
+                f"that are configured ({', '.join(sorted(configured))}): use a checkpoint location "
+                "of its own for each set of streams."
+            )
 
     def _range_partition(self, ranges: tuple[ShardRange, ...]) -> RangePartition:
         return RangePartition(self._properties, ranges)

@@ -77,10 +77,11 @@ class PollingRecordPublisher(RecordPublisher):
         self._stuck_answers = 0
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        clock = self._context.clock
+        # The pause comes first: room that is held while waiting is missing to the other shards.
+        await self._keep_pace()
         await consumer.wait_for_space(*expected_page(*self._last_size, self._limit))
-        loop_seconds = await self._keep_pace()
-        requested_at = clock.now()
+        loop_seconds = self._seconds_since_last_call()
+        requested_at = self._context.clock.now()
         page = await self._get_records()
         self._check_progress(page)
         batch = RecordBatch.from_page(page, shard=self._shard, requested_at=requested_at)
@@ -103,30 +104,34 @@ class PollingRecordPublisher(RecordPublisher):
                 loop_seconds=loop_seconds,
                 maximum=self._config.max_records,
             )
-        self._position = continue_from(self._position, await consumer(batch))
+        processed = await consumer(batch)
+        # An empty answer must not lead from TRIM_HORIZON back to a position that is trimmed.
+        if len(batch):
+            self._position = continue_from(self._position, processed)
         self._iterator = page.next_shard_iterator
         return RunResult.INCOMPLETE if page.next_shard_iterator else RunResult.COMPLETE
 
-    async def _keep_pace(self) -> float | None:
-        """Wait for the next call's turn; return the time since the last call began."""
-        clock = self._context.clock
-        previous, loop_seconds = self._last_call, None
-        if previous is not None:
-            elapsed = clock.monotonic() - previous
-            delay = delay_before_next_call(self._config.interval_seconds, elapsed)
-            if delay > 0:
-                await clock.sleep(delay)
-            loop_seconds = clock.monotonic() - previous
-        self._last_call = clock.monotonic()
-        return loop_seconds
+    async def _keep_pace(self) -> None:
+        """Wait for the next call's turn."""
+        elapsed = self._seconds_since_last_call()
+        if elapsed is None:
+            return
+        delay = delay_before_next_call(self._config.interval_seconds, elapsed)
+        if delay > 0:
+            await self._context.clock.sleep(delay)
+
+    def _seconds_since_last_call(self) -> float | None:
+        previous = self._last_call
+        return None if previous is None else self._context.clock.monotonic() - previous
 
     async def _get_records(self) -> RecordPage:
         async def attempt() -> RecordPage:
             if self._iterator is None:
                 self._iterator = await self._get_shard_iterator()
-            plane = self._context.data_plane
             # Every call counts against the shard's five a second, a repeated one too.
+            await self._keep_pace()
             self._last_call = self._context.clock.monotonic()
+            plane = self._context.data_plane
             return await plane.get_records(self._shard, self._iterator, self._limit)
 
         while True:

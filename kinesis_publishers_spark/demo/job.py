@@ -1,0 +1,179 @@
+"""The course of the demo: server, Spark, loader and query, then the comparison."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, frozen
+from pyspark.errors import PySparkException
+
+from kinesis_publishers_spark.demo.flights import load_airlines, load_flights
+from kinesis_publishers_spark.demo.loader import start_loader
+from kinesis_publishers_spark.demo.query import (
+    ReadProgress,
+    compute_delays,
+    read_records,
+    read_result,
+    start_query,
+)
+from kinesis_publishers_spark.demo.report import ReadFigures
+from kinesis_publishers_spark.demo.server import serve_stream
+from kinesis_publishers_spark.demo.session import open_session
+from kinesis_publishers_spark.demo.verification import (
+    compare_delays,
+    compare_records,
+    summarize_flights,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers_spark.demo.flights import FlightRecord
+    from kinesis_publishers_spark.demo.loader import Loader
+    from kinesis_publishers_spark.demo.report import Report
+
+__all__ = ["DemoSettings", "QueryFailedError", "run_demo"]
+
+_STREAM: Final = "flights"
+_POLL_SECONDS: Final = 0.5
+# Starting Python workers takes seconds, tens of them on a busy machine.
+_START_SECONDS: Final = 60.0
+# Longer than anything waits in the query: a stream that is quiet for so long has no more records.
+_STALL_SECONDS: Final = 30.0
+_PREFIX: Final = "kinesis-publishers-demo-"
+
+
+class QueryFailedError(Exception):
+    """The query failed, or ended although nobody stopped it."""
+
+
+@frozen(kw_only=True)
+class DemoSettings:
+    """What the user can choose.
+
+    Attributes:
+        shards: how many shards the stream has.
+        flights: how many flights to put; ``None`` for all.
+    """
+
+    shards: int
+    flights: int | None
+
+
+def run_demo(settings: DemoSettings, report: Report, clock: Clock) -> bool:
+    """Run the demo and say whether what Spark read is exactly what was put.
+
+    Nothing is left behind, however it ends: no process and no file.
+
+    Raises:
+        QueryFailedError: the query failed, or Spark did.
+    """
+    with ExitStack() as stack:
+        # A worker that is being killed may still be writing.
+        temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+        directory = Path(stack.enter_context(temporary))
+        report.say("Reading the flights, starting a local Kinesis and Spark ...")
+        flights = load_flights(settings.flights)
+        properties = stack.enter_context(serve_stream(_STREAM, settings.shards))
+        spark = stack.enter_context(open_session(directory))
+        report.say(
+            f"Spark {spark.version} reads the stream {_STREAM!r} with {settings.shards} shards at "
+            f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it ..."
+        )
+        job = _Job(spark=spark, directory=directory, flights=flights, report=report, clock=clock)
+        try:
+            job.read(properties)
+            return job.verify()
+        except PySparkException as error:
+            # Spark's errors get their text from the JVM, which ends with this context.
+            raise QueryFailedError(str(error)) from None
+
+
+@frozen(kw_only=True, eq=False)
+class _Job:
+    """Reads the stream while it is filled, then compares."""
+
+    spark: SparkSession
+    directory: Path
+    flights: Sequence[FlightRecord]
+    report: Report
+    clock: Clock
+
+    def read(self, properties: Mapping[str, str]) -> None:
+        """Put all records and wait until the query has read them, or nothing more comes."""
+        query = start_query(self.spark, properties, self.directory)
+        try:
+            # Not before the query reads: otherwise everything would be there when it begins.
+            self._wait_for_first_trigger(query)
+            with start_loader(properties, _STREAM, self.flights) as (loader, loading):
+                self._say_rate(self._follow(query, loader, loading))
+            # What was fetched beyond the last record that was expected must be found as well.
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    def _wait_for_first_trigger(self, query: StreamingQuery) -> None:
+        deadline = self.clock.monotonic() + _START_SECONDS
+        while query.lastProgress is None:
+            if _has_ended(query) or self.clock.monotonic() > deadline:
+                raise QueryFailedError("The query did not begin to read.")
+
+    def _follow(self, query: StreamingQuery, loader: Loader, loading: Future[None]) -> ReadFigures:
+        progress = ReadProgress()
+        started = last_change = self.clock.monotonic()
+        figures = ReadFigures(total=len(self.flights))
+        with self.report:
+            while not (loading.done() and figures.is_complete):
+                if _has_ended(query):
+                    raise QueryFailedError("The query ended before it had read everything.")
+                if loading.done():
+                    loading.result()
+                progress.observe(query.recentProgress)
+                now = self.clock.monotonic()
+                if progress.rows != figures.read or not loading.done():
+                    last_change = now
+                elif now - last_change > _STALL_SECONDS:
+                    self.report.say(f"Nothing more came for {_STALL_SECONDS:.0f} s.")
+                    break
+                figures = evolve(
+                    figures,
+                    put=loader.put,
+                    read=progress.rows,
+                    elapsed_seconds=now - started,
+                    lag_ms=progress.lag_ms,
+                )
+                self.report.show_progress(figures)
+        return figures
+
+    def _say_rate(self, figures: ReadFigures) -> None:
+        megabytes = sum(len(flight.data) for flight in self.flights) / 1e6
+        self.report.say(
+            f"Read {figures.read:,} records in {figures.elapsed_seconds:.1f} s, counted from the "
+            f"first one put: {figures.records_per_second:,.0f} records/s, "
+            f"{megabytes / figures.elapsed_seconds:.1f} MB/s. "
+            "(AWS's limit on reading, 2 MiB/s for each shard, is kept.)"
+        )
+
+    def verify(self) -> bool:
+        """Compare every record, and the figures that Spark computes, with the CSV."""
+        result = read_result(self.spark, self.directory)
+        delays = compute_delays(result)
+        self.report.show_delays(delays, load_airlines())
+        comparison = compare_records(self.flights, read_records(result))
+        wrong_carriers = compare_delays(summarize_flights(self.flights), delays)
+        self.report.show_comparison(comparison, wrong_carriers)
+        return comparison.is_exact and not wrong_carriers
+
+
+def _has_ended(query: StreamingQuery) -> bool:
+    """Wait a moment; raise the error with which the query failed, if it did."""
+    # Fractions of a second work, the annotation does not say so.
+    return bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]

@@ -1,0 +1,119 @@
+"""A Spark of its own for the demo: quiet, in one temporary directory, gone when it is done."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from kinesis_publishers_spark.data_source import register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, MutableMapping
+    from pathlib import Path
+
+__all__ = ["isolate_environment", "open_session"]
+
+_CORES: Final = 2
+_EXIT_SECONDS: Final = 15.0
+# Another Spark's home, configuration or arguments would take the place of the installed PySpark.
+_FOREIGN: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS")
+
+
+def isolate_environment(environ: MutableMapping[str, str]) -> None:
+    """Make Spark use this interpreter and nothing of another installation; before it starts."""
+    for name in _FOREIGN:
+        environ.pop(name, None)
+    # Without it Spark runs the `python3` of the PATH, and a query that cannot import its source
+    # there may wait for ever.
+    environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    for name in ("no_proxy", "NO_PROXY"):
+        environ[name] = ",".join(filter(None, [environ.get(name), "127.0.0.1"]))
+
+
+@contextmanager
+def open_session(directory: Path) -> Iterator[SparkSession]:
+    """Start Spark, with the source registered, and end it and its JVM when the context ends.
+
+    Args:
+        directory: where all its files go; ``spark.log`` has what Spark says.
+    """
+    with ExitStack() as stack:
+        stack.callback(_end_jvm)
+        # The JVM and the workers keep the standard error that they are born with.
+        with _redirected_stderr(directory / "spark.log"), _kept_interrupt_handler():
+            spark = _start(directory)
+        stack.callback(spark.stop)
+        # py4j writes a traceback to the root logger when a call is interrupted.
+        logging.basicConfig(handlers=[logging.NullHandler()])
+        register(spark)
+        yield spark
+
+
+def _start(directory: Path) -> SparkSession:
+    return (
+        SparkSession.builder.appName("kinesis-publishers demo")
+        .master(f"local[{_CORES}]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={directory}")
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.sql.shuffle.partitions", _CORES)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.numRecentProgressUpdates", 20)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+
+
+def _end_jvm() -> None:
+    # SparkSession.stop() leaves the JVM running until this process ends; it would remove and
+    # create files after the temporary directory is gone.
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    process = gateway.proc
+    with suppress(OSError):
+        gateway.shutdown()
+    # Spark's JVM ends when its standard input does.
+    process.stdin.close()
+    try:
+        process.wait(_EXIT_SECONDS)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _kept_interrupt_handler() -> Iterator[None]:
+    # PySpark's own handler calls the JVM, out of the very call to the JVM that it interrupts.
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _redirected_stderr(path: Path) -> Iterator[None]:
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, 2)
+        os.close(ours)

@@ -1,0 +1,124 @@
+"""Exactly once although the driver is killed again and again, with a reshard going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import FROM_THE_START, numbered
+from processes import descendants, wait_until_gone
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+_DRIVER = Path(__file__).with_name("kill_driver.py")
+_KILLS = 10
+_PER_KILL = 4000
+_DEADLINE_SECONDS = 90.0
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class Driver:
+    """The driver program in a process group of its own, as a user's job would run."""
+
+    def __init__(self, properties: dict[str, str], checkpoint: Path, output: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(_DRIVER), json.dumps(properties), str(checkpoint), str(output)],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        self.errors = b""
+        self._drain = threading.Thread(target=self._read_errors, daemon=True)
+        self._drain.start()
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            for line in stream:
+                self.errors = (self.errors + line)[-20_000:]
+
+    def wait(self, seconds: float) -> None:
+        """Let it run; it must not end by itself."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+        raise AssertionError(f"the driver ended by itself:\n{self.errors.decode()}")
+
+    def kill(self) -> None:
+        """SIGKILL everything at once: the driver, the JVM and the Python workers."""
+        family = [self._process.pid, *descendants(self._process.pid)]
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        wait_until_gone(family)
+        self._drain.join()
+
+
+def read_files(output: Path) -> list[list[str]]:
+    files = sorted(output.glob("*.json"), key=lambda path: int(path.stem))
+    return [row for path in files for row in json.loads(path.read_text())]
+
+
+def test_each_record_is_there_once_and_in_order_after_ten_kills(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
+    chance = random.Random(seed)
+    output = tmp_path / "output"
+    output.mkdir()
+    local_kinesis.create_stream("payments", 4)
+    properties = {
+        **local_kinesis.properties("payments"),
+        **FROM_THE_START,
+        "kinesis.shard.discovery.intervalmillis": "500",
+        "maxRecordsPerTrigger": "700",
+    }
+    put = 0
+    for round_number in range(_KILLS):
+        files_before = len(list(output.glob("*.json")))
+        driver = Driver(properties, tmp_path / "checkpoint", output)
+        try:
+            # The moment of death is random, but every round gets to work: a driver that dies while
+            # Spark still starts proves nothing.
+            deadline = time.monotonic() + _DEADLINE_SECONDS
+            while len(list(output.glob("*.json"))) <= files_before:
+                driver.wait(0.05)
+                if put < (round_number + 1) * _PER_KILL:
+                    local_kinesis.put_many("payments", numbered(put, put + 100))
+                    put += 100
+                assert time.monotonic() < deadline, driver.errors.decode()
+            local_kinesis.put_many("payments", numbered(put, put + _PER_KILL))
+            put += _PER_KILL
+            if round_number % 3 == 1:
+                local_kinesis.reshard("payments", chance.choice([2, 3, 5, 8]))
+            driver.wait(chance.uniform(0.0, 2.0))
+        finally:
+            driver.kill()
+    driver = Driver(properties, tmp_path / "checkpoint", output)
+    try:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while len(read_files(output)) < put:
+            driver.wait(0.2)
+            assert time.monotonic() < deadline, f"{len(read_files(output))} of {put} came"
+    finally:
+        driver.kill()
+
+    rows = read_files(output)
+    assert sorted(int(data) for *_, data in rows) == list(range(put))
+    assert len({(shard, number) for shard, number, *_ in rows}) == put
+    last_of_key: dict[str, int] = {}
+    for _, _, key, data in rows:
+        assert int(data) > last_of_key.get(key, -1), f"seed {seed}: {key} out of order"
+        last_of_key[key] = int(data)

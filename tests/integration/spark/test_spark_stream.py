@@ -1,0 +1,200 @@
+"""A stream into Spark: rows, offsets, limits, errors."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import FROM_THE_START, numbered, numbers
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql.types import _parse_datatype_string
+
+from kinesis_publishers.testing.local_kinesis import Limits
+from kinesis_publishers_spark.schema import SPARK_SCHEMA
+
+if TYPE_CHECKING:
+    from conftest import QueryRunner, RunningQuery
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_every_column_has_what_the_server_stored(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 500))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(500)
+    stored = {
+        (shard_id, record.sequence_number): record
+        for shard_id, records in runner.server.records(flights).items()
+        for record in records
+    }
+    assert len(running.rows) == len(stored) == 500
+    for row in running.rows:
+        record = stored[row.shardId, row.sequenceNumber]
+        assert bytes(row.data) == record.data
+        assert row.partitionKey == record.partition_key
+        assert row.streamName == flights
+        # Spark hands out local time without a zone.
+        assert row.approximateArrivalTimestamp.timestamp() == record.arrival_time.timestamp()
+
+
+def test_schema_is_the_documented_one(spark: SparkSession, runner: QueryRunner) -> None:
+    frame = spark.readStream.format("kinesis").options(**runner.server.properties("any")).load()
+    assert frame.schema == _parse_datatype_string(SPARK_SCHEMA)
+
+
+def test_unusual_records_come_through(runner: QueryRunner, flights: str) -> None:
+    runner.server.limits = Limits.off()
+    unusual = [
+        ("empty", b""),
+        ("🛩 ключ", "données".encode()),
+        ("null", b"null"),
+        ("large", b"x" * (10 * 1024 * 1024 - 100)),
+    ]
+    runner.server.put_many(flights, unusual)
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(len(unusual))
+    assert {row.partitionKey: bytes(row.data) for row in running.rows} == dict(unusual)
+
+
+def test_latest_survives_a_restart_before_any_record_was_read(
+    runner: QueryRunner, flights: str
+) -> None:
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run() as running:
+        running.wait_until(lambda: 0 in running.batches)
+    runner.server.put_many(flights, numbered(10, 30))
+    with runner.run() as running:
+        running.wait_for_rows(20)
+    assert sorted(numbers(running.rows)) == list(range(10, 30))
+
+
+def test_no_micro_batch_starts_when_there_is_nothing_new(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(10)
+        asked = len(runner.server.calls("GetRecords"))
+        running.wait_until(lambda: len(runner.server.calls("GetRecords")) > asked + 40)
+        batches = sorted(running.batches)
+        runner.server.put_many(flights, numbered(10, 11))
+        running.wait_for_rows(11)
+    assert len(running.batches) == len(batches) + 1
+
+
+def test_polling_keeps_the_quota_of_every_shard(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 1000))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(1000)
+        running.wait_until(lambda: len(runner.server.calls("GetRecords")) > 60)
+    for shard_id in runner.server.records(flights):
+        assert runner.server.busiest_second("GetRecords", flights, shard_id) <= 5
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "most"),
+    [("maxRecordsPerTrigger", "70", 70), ("kinesis.spark.maxbytespertrigger", "140", 70)],
+)
+def test_admission_limits_hold_to_the_record(
+    runner: QueryRunner, flights: str, option: str, value: str, most: int
+) -> None:
+    runner.server.put_many(flights, [(f"key-{n}", b"%02d" % (n % 100)) for n in range(500)])
+    with runner.run(**FROM_THE_START, **{option: value}) as running:
+        running.wait_for_rows(500)
+    sizes = [len(rows) for rows in running.batches.values()]
+    assert sum(sizes) == 500
+    assert max(sizes) == most
+
+
+def test_two_actions_on_one_micro_batch_see_the_same_rows(
+    runner: QueryRunner, flights: str
+) -> None:
+    seen: list[tuple[list[Any], list[Any]]] = []
+
+    def two_actions(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
+        first = frame.collect()
+        # More arrives between the two: it must not show in this micro-batch.
+        runner.server.put_many(flights, numbered(1000 * (batch_id + 1), 1000 * (batch_id + 1) + 5))
+        seen.append((first, frame.collect()))
+        running.batches[batch_id] = first
+
+    runner.server.put_many(flights, numbered(0, 100))
+    with runner.run(sink=two_actions, **FROM_THE_START) as running:
+        running.wait_for_rows(105)
+    assert all(first == second for first, second in seen)
+
+
+def test_available_now_reads_what_there_is_and_ends(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 300))
+    runner.server.reshard(flights, 8)
+    runner.server.put_many(flights, numbered(300, 600))
+    with runner.run(
+        trigger={"availableNow": True}, maxRecordsPerTrigger="100", **FROM_THE_START
+    ) as running:
+        assert running.query.awaitTermination(60)
+    assert sorted(numbers(running.rows)) == list(range(600))
+    assert max(len(rows) for rows in running.batches.values()) <= 100
+    runner.server.put_many(flights, numbered(600, 700))
+    with runner.run(trigger={"availableNow": True}, **FROM_THE_START) as running:
+        assert running.query.awaitTermination(60)
+    assert sorted(numbers(running.rows)) == list(range(600, 700))
+
+
+def test_progress_shows_the_lag_beside_the_offset(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(10)
+        running.wait_until(
+            lambda: any(progress.numInputRows for progress in running.query.recentProgress)
+        )
+        source = running.query.lastProgress.sources[0]
+    lag = json.loads(source.latestOffset)
+    assert lag["shards"] == 4
+    assert lag["maxMillisBehindLatest"] >= 0
+    assert "millisBehindLatest" not in source.endOffset
+
+
+def test_a_stream_that_does_not_exist_fails_the_query_with_its_name(runner: QueryRunner) -> None:
+    with (
+        pytest.raises(StreamingQueryException, match="no-such-stream"),
+        runner.run("no-such-stream", **FROM_THE_START) as running,
+    ):
+        running.wait_for_rows(1)
+
+
+def test_an_error_while_reading_fails_the_query(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(10)
+        client = runner.server.client()
+        client.delete_stream(StreamName=flights)
+        client.close()
+        with pytest.raises(StreamingQueryException, match="ResourceNotFoundException"):
+            running.wait_for_rows(11)
+
+
+def test_all_bad_options_are_named_at_load(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        spark.readStream.format("kinesis").options(
+            **{
+                "kinesis.streams": "flights",
+                "kinesis.stream.initpos": "YESTERDAY",
+                "kinesis.shard.getrecords.maxrecordcuont": "5",
+                "aws.region": "us-east-1",
+            }
+        ).load()
+    message = str(raised.value)
+    assert "YESTERDAY" in message
+    assert "shard.getrecords.maxrecordcount" in message
+
+
+def test_a_checkpoint_of_another_stream_is_refused(runner: QueryRunner, flights: str) -> None:
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run(**FROM_THE_START) as running:
+        running.wait_for_rows(10)
+    runner.server.create_stream("other", 1)
+    with (
+        pytest.raises(StreamingQueryException, match="flights"),
+        runner.run("other", **FROM_THE_START) as running,
+    ):
+        running.wait_for_rows(1)
