@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from kinesis_publishers.config import (
     StreamsConfig,
     resolve_region,
 )
-from kinesis_publishers.config.options import fanout
 from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.errors import InvalidOptionError
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 __all__ = ["FetcherParts", "open_parts"]
+
+_LOGGER = logging.getLogger(__name__)
 
 _FACTORIES: dict[str, type[RecordPublisherFactory]] = {"POLLING": PollingRecordPublisherFactory}
 _NOT_BUILT_YET = ("EFO",)
@@ -81,14 +83,15 @@ async def open_parts(
         ConfigError: the properties cannot work; found out before any call to AWS.
     """
     clock = clock or SystemClock()
+    if idle := properties.unimplemented_keys():
+        _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(source.record_publisher)
     aws = with_region(AwsConfig.from_properties(properties), streams)
-    max_connections = properties.get(fanout.MAX_CONCURRENCY)
     async with (
         Boto3ControlPlane(aws) as control_plane,
-        AioDataPlane(aws, max_connections=max_connections) as data_plane,
+        AioDataPlane(aws) as data_plane,
     ):
         discovery = ShardDiscovery(
             control_plane, DiscoveryConfig.from_properties(properties), clock

@@ -86,6 +86,7 @@ class KinesisDataFetcher:
         self._listed: dict[ShardKey, Shard] = {}
         self._progress: dict[ShardKey, ShardProgress] = {}
         self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
+        self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
         self._wake = asyncio.Event()
         # Shards that have ended, and how many of them a discovery has looked for children of.
@@ -234,12 +235,15 @@ class KinesisDataFetcher:
     def _check_missing(self, stream_arn: str) -> None:
         of_stream = {k: p for k, p in self._progress.items() if k.stream_arn == stream_arn}
         for key in missing_shards(self._listed.values(), of_stream):
-            self._parts.data_loss.report(
-                key,
-                f"the shard was not read to its end (only to {of_stream[key].position}) and is not "
-                "listed any more.",
-            )
+            self._report_missing(key, of_stream[key])
             self._progress[key] = of_stream[key].ended()
+
+    def _report_missing(self, key: ShardKey, progress: ShardProgress) -> None:
+        self._parts.data_loss.report(
+            key,
+            f"the shard was not read to its end (only to {progress.position}) and is not listed "
+            "any more.",
+        )
 
     async def run(self) -> None:
         """Read until :meth:`stop` is called or something fails.
@@ -247,23 +251,26 @@ class KinesisDataFetcher:
         Raises:
             KinesisPublishersError: the first failure; every shard has been stopped then.
         """
+        async with TaskScope() as scope:
+            self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+
+    async def _coordinate(self, scope: TaskScope) -> None:
+        """Start shards as they are found and may be read; :meth:`stop` cancels it."""
         if not self._is_prepared:
             await self.prepare()
-        async with TaskScope() as scope:
+        self._start_consumers(scope)
+        while not self._is_stopping:
+            await wait_for_event(
+                self._wake,
+                timeout_seconds=self._parts.discovery.interval_seconds,
+                clock=self._parts.clock,
+            )
+            self._wake.clear()
+            endings = self._endings
+            await self._discover()
             self._start_consumers(scope)
-            while not self._is_stopping:
-                await wait_for_event(
-                    self._wake,
-                    timeout_seconds=self._parts.discovery.interval_seconds,
-                    clock=self._parts.clock,
-                )
-                self._wake.clear()
-                if not self._is_stopping:
-                    endings = self._endings
-                    await self._discover()
-                    self._start_consumers(scope)
-                    self._settled_endings = endings
-                    self._context.sink.observe_discovery()
+            self._settled_endings = endings
+            self._context.sink.observe_discovery()
 
     async def _discover(self) -> None:
         for arn in self._identities:
@@ -278,9 +285,13 @@ class KinesisDataFetcher:
         # A shard that is still being read stays known until its consumer has seen the end itself.
         for key in [key for key in gone if key not in self._consumers]:
             del self._listed[key]
-            self._progress.pop(key, None)
+            progress = self._progress.pop(key, None)
+            if progress is not None and not (progress.is_ended or key in self._finished):
+                self._report_missing(key, progress)
 
     def _start_consumers(self, scope: TaskScope) -> None:
+        if self._is_stopping:
+            return
         shards = startable(
             self._listed.values(), self._progress, parents_first=self._parts.discovery.parents_first
         )
@@ -323,7 +334,9 @@ class KinesisDataFetcher:
             consumer.stop()
             if not consumer.is_delivering:
                 task.cancel()
-        self._wake.set()
+        # Listing and describing have retries: waiting for them could take minutes.
+        if self._coordinator is not None:
+            self._coordinator.cancel()
 
 
 def _pinned(progress: ShardProgress, now: datetime) -> ShardProgress:

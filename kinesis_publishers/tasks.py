@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
 
     from kinesis_publishers.clock import Clock
@@ -67,11 +67,12 @@ async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock:
     """Wait until ``event`` is set or the time is over; say whether it is set."""
     if not event.is_set():
         async with TaskScope() as scope:
-
-            async def end_with(waiting: Coroutine[Any, Any, object]) -> None:
-                await waiting
+            # Takes what makes a coroutine, not a coroutine: a task that is cancelled before its
+            # first step would leave that behind unawaited.
+            async def end_with(wait: Callable[[], Coroutine[Any, Any, object]]) -> None:
+                await wait()
                 scope.cancel()
 
-            scope.spawn(end_with(event.wait()), name="event")
-            scope.spawn(end_with(clock.sleep(timeout_seconds)), name="timeout")
+            scope.spawn(end_with(event.wait), name="event")
+            scope.spawn(end_with(lambda: clock.sleep(timeout_seconds)), name="timeout")
     return event.is_set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from kinesis_publishers.config.credentials import CredentialsConfig
-from kinesis_publishers.config.options import aws
+from kinesis_publishers.config.options import aws, fanout
 from kinesis_publishers.errors import MissingOptionError
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ class AwsConfig:
         region: the configured region; None leaves it to :func:`resolve_region`.
         endpoint_url: the Kinesis endpoint, None for AWS's own.
         credentials: where the credentials come from.
+        max_connections: the connection limit of the data plane.
     """
 
     region: str | None = None
     endpoint_url: str | None = None
     credentials: CredentialsConfig = field(factory=CredentialsConfig)
+    max_connections: int = fanout.MAX_CONCURRENCY.default
 
     @classmethod
     def from_properties(cls, properties: Properties) -> AwsConfig:
@@ -38,6 +40,7 @@ class AwsConfig:
             region=properties.get(aws.REGION),
             endpoint_url=properties.get(aws.ENDPOINT),
             credentials=CredentialsConfig.from_properties(properties),
+            max_connections=properties.get(fanout.MAX_CONCURRENCY),
         )
 
 

@@ -39,13 +39,12 @@ class AioDataPlane(DataPlane):
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
     Args:
-        config: region, endpoint and credentials.
-        max_connections: the limit of the pool; a shard needs at most one connection at a time.
+        config: region, endpoint, credentials and the limit of connections, of which a shard needs
+            one at a time.
     """
 
-    def __init__(self, config: AwsConfig, *, max_connections: int) -> None:
+    def __init__(self, config: AwsConfig) -> None:
         self._config = config
-        self._max_connections = max_connections
         self._stack = AsyncExitStack()
         self._client: Any = None
 
@@ -72,7 +71,7 @@ class AioDataPlane(DataPlane):
             config=AioConfig(
                 connect_timeout=_CONNECT_TIMEOUT_SECONDS,
                 read_timeout=_READ_TIMEOUT_SECONDS,
-                max_pool_connections=self._max_connections,
+                max_pool_connections=self._config.max_connections,
                 # The one layer that retries is kinesis_publishers.retry.
                 retries={"total_max_attempts": 1, "mode": "standard"},
                 parameter_validation=False,

@@ -15,7 +15,6 @@ MAX_CONCURRENCY: Final = Option(
     parser=WholeNumber(minimum=1),
     default=10_000,
     section=_SECTION,
-    implemented=False,
     doc="The connection limit of the data plane.",
 )
 READ_TIMEOUT: Final = Option(

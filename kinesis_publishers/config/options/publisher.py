@@ -89,6 +89,7 @@ AGGREGATION: Final = Option(
     default=AggregationMode.AUTO,
     namespace=Namespace.OURS,
     section=_SECTION,
+    implemented=False,
     doc="Whether the KPL's aggregate records are taken apart.",
 )
 FAIL_ON_DATA_LOSS: Final = Option(

@@ -1,0 +1,92 @@
+"""No dead knobs: an option that nothing reads is listed here, and the list only gets shorter."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import attrs
+import pytest
+
+import kinesis_publishers
+from kinesis_publishers.config import (
+    AwsConfig,
+    DiscoveryConfig,
+    InitialPositionConfig,
+    PendingConfig,
+    PollingConfig,
+    SourceConfig,
+    SparkConfig,
+    StreamsConfig,
+)
+from kinesis_publishers.config.options import all_declarations
+
+# Declared for the parts that are still to come: enhanced fan-out, aggregation, watermarks.
+NOT_READ_YET = {
+    "aggregation",
+    "pending.waittimeoutmillis",
+    "shard.consumer.error.recoverable[i].exception",
+    "shard.idle.interval",
+    "stream.efo.consumerarn.<stream>",
+    "stream.efo.consumername",
+    "stream.efo.deregister",
+    "stream.efo.http-client.read-timeout",
+    "stream.efo.registration",
+    "watermark.lookahead.millis",
+    "watermark.sync.interval",
+    "watermark.sync.queue.capacity",
+    *(
+        f"{prefix}.{knob}"
+        for prefix in (
+            "shard.subscribetoshard",
+            "stream.deregisterstreamconsumer",
+            "stream.describestreamconsumer",
+            "stream.liststreamconsumers",
+            "stream.registerstreamconsumer",
+        )
+        for knob in ("maxretries", "backoff.base", "backoff.max", "backoff.expconst")
+    ),
+    "shard.subscribetoshard.timeout",
+    "stream.deregisterstreamconsumer.timeout",
+    "stream.registerstreamconsumer.timeout",
+}
+
+_TYPED_CONFIGS = (
+    AwsConfig,
+    DiscoveryConfig,
+    InitialPositionConfig,
+    PendingConfig,
+    PollingConfig,
+    SourceConfig,
+    SparkConfig,
+    StreamsConfig,
+)
+_NOT_READ_YET_FIELDS = {"aggregation", "wait_timeout_seconds"}
+_ROOT = Path(kinesis_publishers.__file__).parent.parent
+
+
+def attributes_read_outside_config() -> set[str]:
+    """Return every attribute name that the code outside of the configuration reads."""
+    names: set[str] = set()
+    for package in ("kinesis_publishers", "kinesis_publishers_spark"):
+        for path in (_ROOT / package).rglob("*.py"):
+            if "config" in path.relative_to(_ROOT).parts and path.name != "sessions.py":
+                continue
+            tree = ast.parse(path.read_text())
+            names |= {
+                node.attr
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+            }
+    return names
+
+
+def test_the_options_that_nothing_reads_are_exactly_the_listed_ones() -> None:
+    idle = {one.key for one in all_declarations() if not one.implemented}
+    assert idle == NOT_READ_YET
+
+
+@pytest.mark.parametrize("config", _TYPED_CONFIGS, ids=lambda config: config.__name__)
+def test_every_field_of_a_typed_config_is_read_by_somebody(config: type) -> None:
+    read = attributes_read_outside_config() | _NOT_READ_YET_FIELDS
+    assert {field.name for field in attrs.fields(config)} <= read

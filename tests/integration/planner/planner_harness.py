@@ -1,0 +1,155 @@
+"""Runs micro-batches against the local server as Spark's engine does, without Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from kinesis_publishers import Properties
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.partitions import read_partition
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql.datasource import InputPartition
+
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+STREAM = "orders"
+FIRST_SHARD = "shardId-000000000000"
+NO_LIMIT = BatchLimit()
+_PATIENCE_SECONDS = 30.0
+_POLL_SECONDS = 0.01
+
+#: A row, as (shard id, sequence number, payload).
+Row = tuple[str, str, bytes]
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a background thread has made ``condition`` true."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"in vain waited for: {what}"
+        pause.wait(_POLL_SECONDS)
+
+
+def put(server: LocalKinesis, payloads: Iterable[bytes | str]) -> list[Row]:
+    """Store one record per payload, spread over the shards; return the rows they must become."""
+    pairs = [
+        (f"key-{number}", payload.encode() if isinstance(payload, str) else payload)
+        for number, payload in enumerate(payloads)
+    ]
+    stored = server.put_many(STREAM, pairs)
+    return [(*place, data) for place, (_, data) in zip(stored, pairs, strict=True)]
+
+
+def options(server: LocalKinesis, position: str = "TRIM_HORIZON", **more: str) -> dict[str, str]:
+    """Return properties with short periods; ``more`` goes by the last parts of its keys."""
+    return {
+        **server.properties(STREAM),
+        "kinesis.stream.initpos": position,
+        "kinesis.shard.getrecords.intervalmillis": "20",
+        "kinesis.shard.discovery.intervalmillis": "100",
+        **{f"kinesis.{key.replace('_', '.')}": value for key, value in more.items()},
+    }
+
+
+def planner(
+    server: LocalKinesis, position: str = "TRIM_HORIZON", *, parallelism: int = 2, **more: str
+) -> PrefetchPlanner:
+    properties = Properties.parse(options(server, position, **more))
+    return PrefetchPlanner(properties, parallelism=parallelism)
+
+
+def read(partitions: Iterable[InputPartition]) -> list[Row]:
+    """Read partitions as tasks do; return the rows in the order in which they come."""
+    return [
+        (row["shardId"], row["sequenceNumber"], row["data"])
+        for partition in partitions
+        for rows in read_partition(partition)
+        for row in rows.to_pylist()
+    ]
+
+
+def through_the_log(offset: Offset) -> Offset:
+    return Offset.from_json(json.loads(json.dumps(offset.to_json())))
+
+
+@frozen
+class Batch:
+    """A micro-batch that was run: its two offsets and its rows."""
+
+    start: Offset
+    end: Offset
+    rows: list[Row]
+
+
+@define
+class Query:
+    """A streaming query: what is in its log survives a restart, what is in its planner does not.
+
+    Like Spark it writes the first micro-batch even when it is empty, passes offsets as text, and
+    commits one when the next has been planned.
+    """
+
+    make: Callable[[], PrefetchPlanner]
+    batches: list[Batch] = field(factory=list)
+    planner: PrefetchPlanner = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.planner = self.make()
+
+    @property
+    def rows(self) -> list[Row]:
+        """Everything that was read so far, in the order of the batches."""
+        return [row for batch in self.batches for row in batch.rows]
+
+    @property
+    def last(self) -> Offset:
+        """The end of the last batch."""
+        return self.batches[-1].end
+
+    def run_batch(self, limit: BatchLimit = NO_LIMIT) -> bool:
+        """Run one micro-batch; say whether there was one."""
+        start = self.last if self.batches else through_the_log(self.planner.initial_offset())
+        end = through_the_log(self.planner.latest_offset(start, limit))
+        if self.batches:
+            if end == start:
+                return False
+            self.planner.commit(start)
+        rows = read(self.planner.partitions(start, end))
+        self.batches.append(Batch(start, end, rows))
+        return True
+
+    def run_until(self, count: int, limit: BatchLimit = NO_LIMIT) -> None:
+        """Run micro-batches until there are ``count`` rows in all."""
+
+        def has_enough() -> bool:
+            self.run_batch(limit)
+            return len(self.rows) >= count
+
+        eventually(has_enough, f"{count} rows")
+
+    def run_to_the_end(self, limit: BatchLimit = NO_LIMIT) -> None:
+        """Run micro-batches until there is none (Trigger.AvailableNow)."""
+        self.planner.prepare_for_available_now()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        self.run_batch(limit)
+        while self.run_batch(limit):
+            assert time.monotonic() < deadline, "AvailableNow does not end"
+
+    def stop(self) -> None:
+        self.planner.close()
+
+    def restart(self) -> None:
+        """Go on in a new process: only the log is left."""
+        self.stop()
+        self.planner = self.make()

@@ -1,0 +1,142 @@
+"""Trigger.AvailableNow: everything that is there, children included, and then the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from planner_harness import FIRST_SHARD, STREAM, Query, eventually, put
+
+from kinesis_publishers.errors import AccessDeniedError
+from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+StartQuery = Callable[..., Query]
+
+
+def test_it_reads_what_is_there_and_ends(server: LocalKinesis, start_query: StartQuery) -> None:
+    expected = put(server, [f"{n}" for n in range(100)])
+    query = start_query()
+    query.run_to_the_end()
+    assert sorted(query.rows) == sorted(expected)
+
+
+def test_it_ends_on_a_stream_without_records(server: LocalKinesis, start_query: StartQuery) -> None:
+    for position in ("TRIM_HORIZON", "LATEST"):
+        query = start_query(position)
+        query.run_to_the_end()
+        assert query.rows == []
+
+
+def test_it_keeps_to_the_limit_over_several_batches(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    expected = put(server, [f"{n}" for n in range(25)])
+    query = start_query()
+    query.run_to_the_end(BatchLimit(records=10))
+    assert [len(batch.rows) for batch in query.batches if batch.rows] == [10, 10, 5]
+    assert sorted(query.rows) == sorted(expected)
+
+
+def test_children_of_shards_that_have_ended_are_read(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    expected = put(server, [f"a{n}" for n in range(20)])
+    for shard_count in (4, 3, 1):
+        server.reshard(STREAM, shard_count)
+        expected += put(server, [f"{shard_count}-{n}" for n in range(20)])
+    query = start_query()
+    query.run_to_the_end()
+    assert sorted(query.rows) == sorted(expected)
+
+
+def test_one_run_after_the_other_reads_everything_once(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    expected = []
+    query = start_query()
+    for part in range(3):
+        expected += put(server, [f"{part}-{n}" for n in range(12)])
+        query.run_to_the_end(BatchLimit(records=5))
+        assert sorted(query.rows) == sorted(expected)
+        server.reshard(STREAM, 3 + part)
+        query.restart()
+
+
+@contextmanager
+def producer(server: LocalKinesis) -> Iterator[None]:
+    """Put records all the time, as fast as the server takes them with small breaks."""
+    stop = threading.Event()
+
+    def produce() -> None:
+        while not stop.wait(0.002):
+            put(server, ["more"] * 4)
+
+    with ThreadPoolExecutor(1) as pool:
+        producing = pool.submit(produce)
+        try:
+            yield
+        finally:
+            stop.set()
+            producing.result()
+
+
+@pytest.mark.parametrize("limit", [BatchLimit(), BatchLimit(records=500)])
+def test_it_does_not_run_after_a_producer_that_never_stops(
+    server: LocalKinesis, start_query: StartQuery, limit: BatchLimit
+) -> None:
+    with producer(server):
+        before = put(server, ["before"] * 50)
+        query = start_query()
+        query.run_to_the_end(limit)
+    assert set(before) <= set(query.rows)
+    assert len(set(query.rows)) == len(query.rows)
+
+
+def test_children_that_appear_behind_a_shard_that_was_read_far_enough_do_not_hold_it_up(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    slow = Fault("GetRecords", "delay", shard_id="shardId-000000000001", times=1, delay_seconds=1.0)
+    server.add_fault(slow)
+    put(server, ["x"] * 20)
+    query = start_query()
+    query.planner.prepare_for_available_now()
+    query.planner.initial_offset()
+    # The quick shard has been read far enough, then both are split while the slow one is read.
+    eventually(lambda: bool(server.calls("GetRecords", shard_id=FIRST_SHARD)), "the first read")
+    threading.Event().wait(0.1)
+    server.reshard(STREAM, 4)
+    query.run_batch()
+    while query.run_batch():
+        pass
+    assert len(query.rows) == 20
+    query.restart()
+    put(server, ["y"] * 20)
+    query.run_to_the_end()
+    assert len(set(query.rows)) == len(query.rows) == 40
+
+
+def test_an_error_ends_it_with_the_error(server: LocalKinesis, start_query: StartQuery) -> None:
+    server.add_fault(Fault("GetRecords", "error", code="AccessDeniedException", times=None))
+    query = start_query()
+    with pytest.raises(AccessDeniedError):
+        query.run_to_the_end()
+
+
+def test_it_is_prepared_also_after_the_first_offset(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    expected = put(server, ["a", "b"])
+    query = start_query()
+    query.planner.initial_offset()
+    query.run_to_the_end()
+    assert sorted(query.rows) == sorted(expected)

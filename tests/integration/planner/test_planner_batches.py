@@ -1,0 +1,187 @@
+"""Micro-batches of the prefetch planner: planned once, held to the limit, dropped when done."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from planner_harness import (
+    FIRST_SHARD,
+    NO_LIMIT,
+    STREAM,
+    Query,
+    eventually,
+    planner,
+    put,
+    read,
+)
+
+from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
+from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+
+StartQuery = Callable[..., Query]
+
+
+def wait_for_buffered(one: PrefetchPlanner, count: int) -> None:
+    def has_buffered() -> bool:
+        lag = one.lag()
+        return lag is not None and lag.buffered_records >= count
+
+    eventually(has_buffered, f"{count} records in the buffer")
+
+
+def wait_for_polls(server: LocalKinesis, more: int = 10) -> None:
+    count = len(server.calls("GetRecords")) + more
+    eventually(lambda: len(server.calls("GetRecords")) >= count, f"{more} more polls")
+
+
+def test_a_batch_that_is_asked_for_again_does_not_change(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, ["a", "b"])
+    query = start_query()
+    start = query.planner.initial_offset()
+    wait_for_buffered(query.planner, 2)
+    end = query.planner.latest_offset(start, NO_LIMIT)
+    put(server, ["c", "d"])
+    wait_for_buffered(query.planner, 2)
+    assert query.planner.latest_offset(start, NO_LIMIT) == end
+    first, second = (query.planner.partitions(start, end) for _ in range(2))
+    assert first == second
+    assert all(isinstance(one, PrefetchedPartition) for one in first)
+    assert len(read(first)) == 2
+
+
+def test_nothing_new_gives_the_same_offset_and_no_partition(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, ["a"])
+    query = start_query("LATEST")
+    query.run_batch()
+    put(server, ["b"])
+    query.run_until(1)
+    start = query.last
+    for _ in range(5):
+        wait_for_polls(server, 4)
+        assert query.planner.latest_offset(start, NO_LIMIT) is start
+    assert query.planner.partitions(start, start) == []
+
+
+def test_no_call_is_spent_on_planning(server: LocalKinesis, start_query: StartQuery) -> None:
+    query = start_query("LATEST", shard_getrecords_intervalmillis="60s")
+    query.run_batch()
+    eventually(lambda: len(server.calls("GetRecords")) == 2, "one poll for each shard")
+    for _ in range(200):
+        assert not query.run_batch()
+    assert len(server.calls("GetRecords")) == len(server.calls("GetShardIterator")) == 2
+
+
+def test_commit_drops_what_the_batch_held(server: LocalKinesis, start_query: StartQuery) -> None:
+    put(server, ["a" * 1000])
+    query = start_query()
+    start = query.planner.initial_offset()
+    wait_for_buffered(query.planner, 1)
+    end = query.planner.latest_offset(start, NO_LIMIT)
+    assert query.planner._batch is not None
+    held = weakref.ref(query.planner._batch.chunks[0])
+    query.planner.commit(start)
+    assert held() is not None
+    query.planner.commit(end)
+    gc.collect()
+    assert held() is None
+
+
+def test_a_committed_batch_can_still_be_read_by_range(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, [f"{n}" for n in range(10)])
+    query = start_query()
+    query.run_until(10)
+    batch = query.batches[-1]
+    query.planner.commit(batch.end)
+    again = query.planner.partitions(batch.start, batch.end)
+    assert all(isinstance(one, RangePartition) for one in again)
+    assert sorted(read(again)) == sorted(batch.rows)
+
+
+@pytest.mark.parametrize("limit", [BatchLimit(records=7), BatchLimit(payload_bytes=70)])
+def test_limits_hold_to_the_record(
+    server: LocalKinesis, start_query: StartQuery, limit: BatchLimit
+) -> None:
+    expected = put(server, ["x" * 10] * 40)
+    query = start_query()
+    query.planner.initial_offset()
+    wait_for_buffered(query.planner, 40)
+    query.run_until(40, limit)
+    assert [len(batch.rows) for batch in query.batches] == [7] * 5 + [5]
+    assert sorted(query.rows) == sorted(expected)
+    for shard_id in (FIRST_SHARD, "shardId-000000000001"):
+        numbers = [int(number) for one, number, _ in query.rows if one == shard_id]
+        assert numbers == sorted(numbers)
+
+
+def test_a_restart_goes_on_without_loss_or_repetition(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    expected = []
+    query = start_query()
+    for part in range(4):
+        expected += put(server, [f"{part}-{n}" for n in range(15)])
+        query.run_until(len(expected) - 5, BatchLimit(records=4))
+        query.restart()
+    query.run_until(len(expected))
+    assert sorted(query.rows) == sorted(expected)
+    assert len(set(query.rows)) == len(expected)
+
+
+def test_a_refused_call_reaches_the_query(server: LocalKinesis, start_query: StartQuery) -> None:
+    query = start_query()
+    query.run_batch()
+    server.add_fault(Fault("GetRecords", "error", code="AccessDeniedException", times=None))
+    with pytest.raises(AccessDeniedError):
+        eventually(lambda: query.run_batch() and False, "the error")
+    # It stays an error; the source does not look idle afterwards.
+    with pytest.raises(AccessDeniedError):
+        query.run_batch()
+    with pytest.raises(AccessDeniedError):
+        query.planner.lag()
+
+
+def test_a_deleted_stream_reaches_the_query(server: LocalKinesis, start_query: StartQuery) -> None:
+    query = start_query()
+    query.run_batch()
+    client = server.client()
+    client.delete_stream(StreamName=STREAM)
+    client.close()
+    with pytest.raises(KinesisPublishersError, match=STREAM) as raised:
+        eventually(lambda: query.run_batch() and False, "the error")
+    assert "ResourceNotFound" in getattr(raised.value, "code", "") or isinstance(
+        raised.value, StreamNotFoundError
+    )
+
+
+def test_a_stream_that_does_not_exist_fails_at_the_first_question(server: LocalKinesis) -> None:
+    one = planner(server, "LATEST", streams="no-such-stream")
+    try:
+        for _ in range(2):
+            with pytest.raises(StreamNotFoundError, match="no-such-stream"):
+                one.initial_offset()
+    finally:
+        one.close()
+
+
+def test_throttling_is_no_failure(server: LocalKinesis, start_query: StartQuery) -> None:
+    server.add_fault(Fault("GetRecords", "throttle", times=8))
+    expected = put(server, ["a", "b", "c"])
+    query = start_query(shard_getrecords_backoff_base="10ms", shard_getrecords_backoff_max="20ms")
+    query.run_until(3)
+    assert sorted(query.rows) == sorted(expected)

@@ -1,0 +1,121 @@
+"""Where a query begins, and that this place does not move."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from planner_harness import STREAM, Query, put, through_the_log
+
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+StartQuery = Callable[..., Query]
+
+
+def pass_a_moment() -> None:
+    """Let the clock of the server, which counts milliseconds, move on."""
+    threading.Event().wait(0.005)
+
+
+def test_latest_reads_what_comes_after_the_start_and_nothing_before(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, ["before"] * 5)
+    pass_a_moment()
+    query = start_query("LATEST")
+    query.planner.initial_offset()
+    expected = put(server, ["a", "b", "c"])
+    query.run_until(3)
+    assert sorted(query.rows) == sorted(expected)
+
+
+def test_latest_stays_where_it_was_pinned_after_a_restart_without_records(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query("LATEST")
+    assert query.run_batch()
+    assert query.rows == []
+    query.stop()
+    expected = put(server, ["while it was down"])
+    query.restart()
+    query.run_until(1)
+    assert query.rows == expected
+
+
+def test_an_idle_shard_keeps_its_pinned_place_while_another_moves_on(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query("LATEST")
+    query.run_batch()
+    busy, idle = put(server, [f"{n}" for n in range(20)]), []
+    query.run_until(20)
+    query.stop()
+    idle = put(server, ["x"] * 4)
+    query.restart()
+    query.run_until(24)
+    assert sorted(query.rows) == sorted(busy + idle)
+
+
+def test_the_initial_offset_does_not_change_while_it_is_asked_again(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query("LATEST")
+    first = query.planner.initial_offset()
+    pass_a_moment()
+    expected = put(server, ["between the two questions"])
+    assert query.planner.initial_offset() == first
+    query.run_until(1)
+    assert query.rows == expected
+    assert query.planner.initial_offset() == first
+
+
+def test_asking_again_for_the_initial_offset_does_not_read_again(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query()
+    put(server, ["a", "b"])
+    query.run_until(2)
+    iterators = len(server.calls("GetShardIterator"))
+    query.planner.initial_offset()
+    query.run_batch()
+    assert len(server.calls("GetShardIterator")) == iterators
+
+
+def test_trim_horizon_reads_everything(server: LocalKinesis, start_query: StartQuery) -> None:
+    expected = put(server, [f"{n}" for n in range(50)])
+    query = start_query("TRIM_HORIZON")
+    query.run_until(50)
+    assert sorted(query.rows) == sorted(expected)
+
+
+def test_at_timestamp_reads_from_the_first_record_of_that_instant(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, ["early"] * 6)
+    pass_a_moment()
+    expected = put(server, ["late"] * 6)
+    arrivals = [r.arrival_time for records in server.records(STREAM).values() for r in records]
+    instant = max(arrivals) - timedelta(milliseconds=1)
+    query = start_query(
+        "AT_TIMESTAMP", stream_initpos_timestamp=instant.isoformat(timespec="milliseconds")
+    )
+    query.run_until(6)
+    assert sorted(query.rows) == sorted(expected)
+
+
+def test_the_offset_in_the_log_is_equal_to_the_one_in_memory(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, ["a", "b", "c"])
+    query = start_query()
+    start = query.planner.initial_offset()
+    assert through_the_log(start) == start
+    query.run_until(3, BatchLimit(records=1))
+    texts = [json.dumps(batch.end.to_json()) for batch in query.batches]
+    assert len(set(texts)) == len(texts)

@@ -1,0 +1,88 @@
+"""Small offsets, chunks and progress for the tests of the Spark source."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kinesis_publishers import (
+    SequenceNumber,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+    StreamIdentity,
+)
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.planning.chunks import Chunk
+from kinesis_publishers_spark.schema import ARROW_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+IDENTITY = StreamIdentity(name="orders", arn=ARN, created_at=NOON - timedelta(days=9))
+MIB = 1024 * 1024
+
+
+def shard(number: int) -> ShardKey:
+    return ShardKey(ARN, f"shardId-{number:012d}")
+
+
+def arrival(number: int) -> datetime:
+    """Return when record ``number`` arrived: one a second, from noon on."""
+    return NOON + timedelta(seconds=number)
+
+
+def after(number: int, *, ended: bool = False) -> ShardProgress:
+    """Return the progress of a shard whose last processed record is ``number``."""
+    return ShardProgress(
+        position=StartingPosition.after(SequenceNumber(str(number))),
+        as_of=arrival(number),
+        is_ended=ended,
+    )
+
+
+def rows_of(key: ShardKey, numbers: Sequence[int], payloads: Sequence[bytes]) -> pa.RecordBatch:
+    columns = [
+        payloads,
+        [key.stream_name] * len(numbers),
+        [key.shard_id] * len(numbers),
+        [str(number) for number in numbers],
+        [f"key-{number}" for number in numbers],
+        [arrival(number) for number in numbers],
+    ]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, ARROW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def chunk(key: ShardKey, numbers: Sequence[int], payloads: Sequence[bytes] | None = None) -> Chunk:
+    """Return records with the given sequence numbers, of one byte each unless told otherwise."""
+    payloads = payloads or [b"x"] * len(numbers)
+    return Chunk(
+        shard=key,
+        rows=rows_of(key, numbers, payloads),
+        progress=after(numbers[-1]),
+        payload_bytes=sum(map(len, payloads)),
+    )
+
+
+def offset(
+    shards: Mapping[ShardKey, ShardProgress], *, first: Mapping[ShardKey, int] | None = None
+) -> Offset:
+    firsts = {key: SequenceNumber(str(number)) for key, number in (first or {}).items()}
+    return Offset(
+        streams={ARN: IDENTITY},
+        shards={
+            key: ShardOffset(progress=one, first=firsts.get(key)) for key, one in shards.items()
+        },
+    )
+
+
+def numbers_in(batches: Iterable[pa.RecordBatch]) -> list[tuple[str, int]]:
+    """Return shard id and sequence number of every row, in order."""
+    return [
+        (row["shardId"], int(row["sequenceNumber"])) for rows in batches for row in rows.to_pylist()
+    ]

@@ -1,0 +1,106 @@
+"""What is refused when the data source is constructed, before a query starts."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
+
+from kinesis_publishers import Properties
+from kinesis_publishers.errors import ConfigError, ConfigErrors, PluginLoadError
+from kinesis_publishers_spark import KinesisDataSource
+from kinesis_publishers_spark.schema import SPARK_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# As Spark hands them over: keys in lower case, values as text.
+OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
+
+
+def test_the_options_of_a_minimal_query_are_accepted() -> None:
+    source = KinesisDataSource(OPTIONS)
+    assert (source.name(), source.schema()) == ("kinesis", SPARK_SCHEMA)
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        KinesisDataSource(
+            {
+                "region": "eu-west-1",
+                "kinesis.shard.getrecords.maxrecordcount": "0",
+                "kinesis.stream.initposition": "LATEST",
+                "maxrecordspertrigger": "many",
+            }
+        )
+    message = str(raised.value)
+    assert message.startswith("4 configuration problems:")
+    for key in ("kinesis.streams", "maxrecordcount", "kinesis.stream.initposition", "many"):
+        assert key in message
+
+
+UNAVAILABLE = [
+    ({"kinesis.spark.planner": "ranges"}, "use prefetch"),
+    ({"kinesis.spark.includemetadata": "true"}, "includemetadata = true is not available"),
+    ({"consumermode": "efo", "consumername": "app"}, "use POLLING"),
+    ({"consumertype": "SubscribeToShard", "consumername": "app"}, "use POLLING"),
+    ({"kinesis.stream.recordpublisher": "EFO", "consumername": "app"}, "use POLLING"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), UNAVAILABLE)
+def test_what_this_version_cannot_do_is_refused_before_the_query(
+    options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        KinesisDataSource(OPTIONS | options)
+
+
+def test_everything_that_is_unavailable_is_named_at_once() -> None:
+    options = {key: value for one, _ in UNAVAILABLE[:3] for key, value in one.items()}
+    with pytest.raises(ConfigErrors) as raised:
+        KinesisDataSource(OPTIONS | options)
+    assert len(raised.value.problems) == 3
+
+
+def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query() -> None:
+    with pytest.raises(PluginLoadError, match="no_such_module"):
+        KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
+
+
+def test_secrets_are_not_in_the_message() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        KinesisDataSource(
+            OPTIONS
+            | {"aws.credentials.provider.basic.secretkey": "hidden", "kinesis.unknown": "hidden2"}
+        )
+    assert "hidden" not in str(raised.value).replace("hidden2", "")
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_a_data_source_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
+    loaded = pickle.loads(dumps(KinesisDataSource(OPTIONS)))
+    assert loaded.options == OPTIONS
+    assert loaded.streamReader(StructType()) is not None
+
+
+def test_the_options_of_spark_and_the_properties_mean_the_same() -> None:
+    options = OPTIONS | {"startingposition": "TRIM_HORIZON", "maxbytespertrigger": "1MiB"}
+    properties = {
+        "kinesis.streams": "orders",
+        "aws.region": "eu-west-1",
+        "kinesis.stream.initpos": "TRIM_HORIZON",
+        "kinesis.spark.maxbytespertrigger": "1MiB",
+    }
+    assert Properties.from_spark_options(options) == Properties.parse(properties)
+    KinesisDataSource(properties)
+
+
+def test_constructing_starts_nothing() -> None:
+    before = threading.active_count()
+    KinesisDataSource(OPTIONS).streamReader(StructType())
+    assert threading.active_count() == before

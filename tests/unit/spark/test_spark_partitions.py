@@ -1,0 +1,144 @@
+"""Partitions as values: their schema, their way to another process, and what they show."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
+from spark_builders import ARN, NOON, rows_of, shard
+
+from kinesis_publishers import (
+    Properties,
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardRange,
+    StartingPosition,
+)
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition, read_partition
+from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark_arrow
+
+SECRET = "not-to-be-shown"
+TYPES = {"binary": BinaryType(), "string": StringType(), "timestamp": TimestampType()}
+
+PICKLERS: list[Callable[[Any], bytes]] = [pickle.dumps, cloudpickle.dumps]
+
+
+def spark_schema() -> StructType:
+    """Parse the DDL, for which Spark itself would need a session."""
+    schema = StructType()
+    for column in SPARK_SCHEMA.split(", "):
+        name, type_name = column.split(" ")
+        schema = schema.add(name, TYPES[type_name])
+    return schema
+
+
+def range_partition() -> RangePartition:
+    properties = Properties.parse(
+        {
+            "aws.region": "us-east-1",
+            "aws.credentials.provider.basic.accesskeyid": "id",
+            "aws.credentials.provider.basic.secretkey": SECRET,
+            "kinesis.streams": "orders",
+        }
+    )
+    one = ShardRange(
+        shard=shard(0),
+        start=StartingPosition.at(SequenceNumber("4")),
+        end=SequenceNumber("9"),
+    )
+    return RangePartition(properties, (one,))
+
+
+def test_the_arrow_schema_is_what_spark_compares_with() -> None:
+    expected = to_arrow_schema(spark_schema(), timezone="UTC")
+    assert expected.equals(ARROW_SCHEMA)
+    # Stricter than Spark, which would accept another order of the metadata.
+    assert expected.equals(ARROW_SCHEMA, check_metadata=True)
+
+
+def test_a_prefetched_partition_yields_what_was_put_in() -> None:
+    rows = [
+        rows_of(shard(0), [1, 2], [b"", "zażółć \U0001f980".encode()]),
+        rows_of(shard(1), [7], [bytes(1000)]),
+    ]
+    read = list(PrefetchedPartition.of(rows).read())
+    assert read == rows
+    expected = to_arrow_schema(spark_schema(), timezone="UTC")
+    assert all(expected.equals(one.schema) for one in read)
+
+
+def test_a_slice_travels_without_the_rows_around_it() -> None:
+    rows = rows_of(shard(0), range(100), [bytes(10_000)] * 100)
+    partition = PrefetchedPartition.of([rows.slice(50, 2)])
+    assert len(partition.ipc) < 30_000
+    assert list(partition.read()) == [rows.slice(50, 2)]
+
+
+def test_a_record_batch_becomes_rows_of_the_schema() -> None:
+    batch = RecordBatch(
+        shard=Shard(stream_arn=ARN, shard_id="shardId-7"),
+        requested_at=NOON,
+        payloads=[b"", b"\x00\xff"],
+        partition_keys=["null", "ключ"],
+        sequence_numbers=["1", "20"],
+        arrival_epoch_seconds=[1767268800.0, 1767268800.123],
+    )
+    rows = to_spark_arrow(batch)
+    assert rows.schema.equals(ARROW_SCHEMA)
+    first, second = rows.to_pylist()
+    assert (first["data"], first["partitionKey"], first["streamName"]) == (b"", "null", "orders")
+    assert (second["data"], second["partitionKey"]) == (b"\x00\xff", "ключ")
+    assert second["approximateArrivalTimestamp"].microsecond == 123_000
+
+
+@pytest.mark.parametrize("dumps", PICKLERS)
+def test_a_prefetched_partition_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
+    partition = PrefetchedPartition.of([rows_of(shard(0), [1], [b"x"])])
+    loaded = pickle.loads(dumps(partition))
+    assert loaded == partition
+    assert list(read_partition(loaded)) == list(partition.read())
+
+
+@pytest.mark.parametrize("dumps", PICKLERS)
+def test_a_range_partition_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
+    loaded = pickle.loads(dumps(range_partition()))
+    assert loaded == range_partition()
+    assert loaded.properties.to_dict() == range_partition().properties.to_dict()
+
+
+def test_spark_takes_both_kinds_for_its_own_partitions() -> None:
+    assert isinstance(range_partition(), InputPartition)
+    assert isinstance(PrefetchedPartition.of([]), InputPartition)
+
+
+def test_what_is_read_is_an_iterator_that_nothing_runs_before_the_first_row() -> None:
+    # Reading this range would fail: the endpoint does not exist.
+    assert isinstance(read_partition(range_partition()), Iterator)
+    assert isinstance(read_partition(PrefetchedPartition.of([])), Iterator)
+
+
+def test_neither_payloads_nor_secrets_are_shown() -> None:
+    partition = PrefetchedPartition.of([rows_of(shard(0), [1], [b"a payload"])])
+    assert repr(partition) == f"PrefetchedPartition({len(partition.ipc)} bytes)"
+    shown = repr(range_partition())
+    assert SECRET not in shown
+    assert shard(0).shard_id in shown
+
+
+def test_somebody_elses_partition_is_refused() -> None:
+    with pytest.raises(TypeError, match="not a partition of this source"):
+        read_partition(InputPartition(1))
+
+
+def test_a_partition_without_rows_yields_nothing() -> None:
+    assert list(PrefetchedPartition.of([]).read()) == []
+    with pa.ipc.open_stream(PrefetchedPartition.of([]).ipc) as reader:
+        assert reader.schema == ARROW_SCHEMA

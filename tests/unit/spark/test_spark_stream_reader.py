@@ -1,0 +1,139 @@
+"""The reader before it has read anything: limits, pickling, no side effects."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource_internal import ReadLimitRegistry
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from spark_builders import after, offset, shard
+
+from kinesis_publishers import Properties
+from kinesis_publishers.config import SparkConfig
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.stream_reader import KinesisStreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def reader(**options: str) -> KinesisStreamReader:
+    properties = Properties.from_spark_options(
+        {"streamName": "orders", "region": "eu-west-1", **options}
+    )
+    return KinesisStreamReader(properties, SparkConfig.from_properties(properties))
+
+
+def test_constructing_and_stopping_start_nothing() -> None:
+    before = threading.active_count()
+    one = reader()
+    one.stop()
+    one.stop()
+    assert one.reportLatestOffset() is None
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_a_reader_can_be_pickled_also_after_it_has_planned(
+    dumps: Callable[[Any], bytes],
+) -> None:
+    one = reader(maxRecordsPerTrigger="7")
+    one.reportLatestOffset()
+    loaded = pickle.loads(dumps(one))
+    assert loaded.getDefaultReadLimit() == ReadMaxRows(7)
+    assert loaded.reportLatestOffset() is None
+
+
+def test_spark_finds_admission_control_and_available_now() -> None:
+    signature = inspect.signature(reader().latestOffset)
+    assert len(signature.parameters) == 2
+    signature.bind()  # Spark 4.0 and 4.1 pass nothing
+    assert isinstance(reader(), SupportsTriggerAvailableNow)
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxRecordsPerTrigger": "5"}, ReadMaxRows(5)),
+        ({"maxBytesPerTrigger": "2MiB"}, ReadMaxBytes(2 * 1024 * 1024)),
+        ({"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "9"}, ReadMaxRows(5)),
+    ],
+)
+def test_the_default_limit_is_the_configured_one(options: dict[str, str], limit: object) -> None:
+    found = reader(**options).getDefaultReadLimit()
+    assert found == limit
+    # What Spark keeps of a limit between the two calls.
+    assert ReadLimitRegistry().get(vars(found) | {"_type": type(found).__name__}) == limit
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "expected"),
+    [
+        ({}, None, BatchLimit()),
+        ({}, ReadAllAvailable(), BatchLimit()),
+        ({}, ReadMaxRows(3), BatchLimit(records=3)),
+        ({"maxRecordsPerTrigger": "5"}, None, BatchLimit(records=5)),
+        ({"maxRecordsPerTrigger": "5"}, ReadMaxRows(3), BatchLimit(records=3)),
+        (
+            {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "9"},
+            ReadMaxRows(5),
+            BatchLimit(records=5, payload_bytes=9),
+        ),
+        (
+            {"maxRecordsPerTrigger": "5"},
+            ReadMaxBytes(8),
+            BatchLimit(records=5, payload_bytes=8),
+        ),
+        # Trigger.Once is to ignore the limits.
+        ({"maxRecordsPerTrigger": "5"}, ReadAllAvailable(), BatchLimit()),
+    ],
+)
+def test_both_configured_limits_hold_although_spark_carries_one(
+    options: dict[str, str], asked: Any, expected: BatchLimit
+) -> None:
+    assert reader(**options)._limit(asked) == expected
+
+
+def test_a_checkpoint_of_another_source_is_refused_by_every_call() -> None:
+    one, foreign = reader(), {"index": 5}
+    with pytest.raises(CheckpointError):
+        one.latestOffset(foreign)
+    with pytest.raises(CheckpointError):
+        one.partitions(foreign, foreign)
+    with pytest.raises(CheckpointError):
+        one.commit(foreign)
+
+
+def test_partitions_need_nothing_but_their_two_offsets() -> None:
+    before = threading.active_count()
+    start = offset({shard(0): after(3), shard(1): after(3)}).to_json()
+    end = offset({shard(0): after(9), shard(1): after(3)}, first={shard(0): 5}).to_json()
+    one = reader()
+    assert list(one.partitions(start, start)) == []
+    (partition,) = one.partitions(start, end)
+    assert [r.shard for r in partition.ranges] == [shard(0)]  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_ranges_are_spread_over_as_many_partitions_as_configured() -> None:
+    keys = [shard(number) for number in range(5)]
+    start = offset(dict.fromkeys(keys, after(3)))
+    end = offset(dict.fromkeys(keys, after(9)), first=dict.fromkeys(keys, 4))
+    planned = reader(**{"kinesis.spark.parallelism": "2"}).partitions(
+        start.to_json(), end.to_json()
+    )
+    assert sorted(len(one.ranges) for one in planned) == [2, 3]  # type: ignore[attr-defined]
+    again = reader(**{"kinesis.spark.parallelism": "2"}).partitions(start.to_json(), end.to_json())
+    assert planned == again
