@@ -25,6 +25,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
     resolve_region,
 )
+from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.errors import InvalidOptionError
@@ -38,7 +39,7 @@ from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["FetcherParts", "open_parts"]
+__all__ = ["FetcherParts", "open_parts", "publisher_factory_class", "with_region"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ async def open_parts(
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(source.record_publisher)
-    aws = with_region(AwsConfig.from_properties(properties), streams)
+    aws = evolve(AwsConfig.from_properties(properties), region=_region(properties))
     async with (
         Boto3ControlPlane(aws) as control_plane,
         AioDataPlane(aws) as data_plane,
@@ -139,10 +140,25 @@ def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
 
 
-def with_region(aws: AwsConfig, streams: StreamsConfig) -> AwsConfig:
-    """Return ``aws`` with the region that applies: its own, the streams', or the machine's."""
-    session = botocore.session.get_session()
-    return evolve(aws, region=resolve_region(aws, streams, session.get_config_variable("region")))
+def with_region(properties: Properties) -> Properties:
+    """Return ``properties`` with the region that applies: theirs, the streams', or this machine's.
+
+    So that other processes, which may have another environment, read the same region.
+
+    Raises:
+        MissingOptionError: nobody names a region.
+    """
+    return Properties.parse(
+        {**properties.to_dict(), aws_options.REGION.full_key: _region(properties)}
+    )
+
+
+def _region(properties: Properties) -> str:
+    return resolve_region(
+        AwsConfig.from_properties(properties),
+        StreamsConfig.from_properties(properties),
+        botocore.session.get_session().get_config_variable("region"),
+    )
 
 
 def _initial_position(config: InitialPositionConfig) -> StartingPosition:

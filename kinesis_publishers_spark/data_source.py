@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from kinesis_publishers.assembly import publisher_factory_class
+from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.config import Planner, Properties, SourceConfig, SparkConfig
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
@@ -25,9 +25,11 @@ class KinesisDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # Checked here, so that a mistake shows at load() and not in the first micro-batch.
-        self._properties = Properties.from_spark_options(dict(options))
-        self._config = SparkConfig.from_properties(self._properties)
-        _refuse_unavailable(self._properties, self._config)
+        properties = Properties.from_spark_options(dict(options))
+        self._config = SparkConfig.from_properties(properties)
+        _refuse_unavailable(properties, self._config)
+        # Executors may have another environment than the driver: the region travels.
+        self._properties = with_region(properties)
 
     @classmethod
     def name(cls) -> str:

@@ -78,13 +78,14 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
     """Let a request to terminate, or a closed terminal, clean up as Ctrl-C does."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is under nohup
+        numbers.append(signal.SIGHUP)
 
     def interrupt(number: int, frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:

@@ -94,7 +94,9 @@ def run_demo(settings: DemoSettings, report: Report, clock: Clock) -> bool:
             return job.verify()
         except PySparkException as error:
             # Spark's errors get their text from the JVM, which ends with this context.
-            raise QueryFailedError(str(error)) from None
+            # Its plan and its offsets, which follow, are long and tell a user nothing.
+            text = str(error).partition("\n=== Streaming Query ===")[0]
+            raise QueryFailedError(text) from None
 
 
 @frozen(kw_only=True, eq=False)

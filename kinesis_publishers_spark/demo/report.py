@@ -56,6 +56,8 @@ class ReadFigures:
 class Report:
     """Writes to a console; the context shows the bars while it lasts.
 
+    Progress is shown within the context, everything else at any time.
+
     Args:
         console: where to.
         clock: says when the next plain line is due.
@@ -70,16 +72,16 @@ class Report:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
             console=console,
         )
-        self._put = self._bars.add_task("put ", total=None, note="")
-        self._read = self._bars.add_task("read", total=None, note="")
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._stack.enter_context(self._bars)
+            self._put = self._bars.add_task("put ", note="")
+            self._read = self._bars.add_task("read", note="")
         return self
 
     def __exit__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["PollingRecordPublisher"]
 
 _T = TypeVar("_T")
+
+# How far this machine's clock may be ahead of the service's.
+_CLOCK_SKEW = timedelta(seconds=60)
+_CLOCK_SKEW_POLL_SECONDS = 1.0
 
 # After AFTER_SEQUENCE_NUMBER with a trimmed number GetRecords may answer nothing for ever, its lag
 # stuck at the retention, which is 24 hours at least. Answers may be empty with data ahead as well,
@@ -148,14 +153,26 @@ class PollingRecordPublisher(RecordPublisher):
             plane = self._context.data_plane
             return await plane.get_shard_iterator(self._shard, self._position)
 
-        try:
-            return await self._with_retries(attempt, self._config.get_iterator_retry)
-        except InvalidArgumentError as error:
-            if self._position.sequence_number is None:
-                raise
-            raise self._trimmed(
-                f"the service does not know the sequence number ({error})"
-            ) from error
+        while True:
+            try:
+                return await self._with_retries(attempt, self._config.get_iterator_retry)
+            except InvalidArgumentError as error:
+                if self._position.sequence_number is not None:
+                    raise self._trimmed(
+                        f"the service does not know the sequence number ({error})"
+                    ) from error
+                if not self._may_be_ahead_of_service():
+                    raise
+            await self._context.clock.sleep(_CLOCK_SKEW_POLL_SECONDS)
+
+    def _may_be_ahead_of_service(self) -> bool:
+        """Say whether the position may only seem to lie in the future of the service.
+
+        LATEST is pinned by this machine's clock. If that is ahead, the service refuses the instant
+        until its own clock has come to it.
+        """
+        instant = self._position.timestamp
+        return instant is not None and abs(self._context.clock.now() - instant) < _CLOCK_SKEW
 
     async def _with_retries(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
         return await call_with_retries(

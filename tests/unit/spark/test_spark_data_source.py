@@ -11,7 +11,12 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from kinesis_publishers import Properties
-from kinesis_publishers.errors import ConfigError, ConfigErrors, PluginLoadError
+from kinesis_publishers.errors import (
+    ConfigError,
+    ConfigErrors,
+    MissingOptionError,
+    PluginLoadError,
+)
 from kinesis_publishers_spark import KinesisDataSource
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 
@@ -104,3 +109,19 @@ def test_constructing_starts_nothing() -> None:
     before = threading.active_count()
     KinesisDataSource(OPTIONS).streamReader(StructType())
     assert threading.active_count() == before
+
+
+def test_a_missing_region_is_said_before_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(MissingOptionError, match=r"no region: set aws\.region"):
+        KinesisDataSource({"streams": "orders"})
+
+
+def test_the_region_of_this_machine_travels_to_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    source = KinesisDataSource({"streams": "orders"})
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    reader = pickle.loads(pickle.dumps(source)).streamReader(None)
+    assert reader._properties.to_dict()["aws.region"] == "eu-central-1"

@@ -1,0 +1,227 @@
+"""What polling does when the service refuses, fails, or has removed what is asked for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from polling_support import POLICY, Polling
+
+from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    EncryptionKeyError,
+    InternalServiceError,
+    InvalidArgumentError,
+    IteratorExpiredError,
+    PositionTrimmedError,
+    RetriesExhaustedError,
+    ServiceError,
+    StreamNotFoundError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.events import IteratorReplaced, Throttled
+from kinesis_publishers.testing.fakes import (
+    Answer,
+    FailingCalls,
+    RecordingConsumer,
+    ShardBehaviour,
+    StoredShard,
+    empty_shard,
+    sample_records,
+    sample_shard,
+    throttled,
+)
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+DAY_MILLIS = 86_400_000
+RECORDS = sample_records(3)
+AFTER_FIRST = StartingPosition.after(SequenceNumber(RECORDS[0].sequence_number))
+
+
+def failure(kind: type[ServiceError], operation: str = "GetRecords") -> ServiceError:
+    return kind(f"{operation} failed", operation=operation, code=kind.__name__)
+
+
+class EmptyAnswers(ShardBehaviour):
+    """Answers without records, with the given lags; the last one is repeated."""
+
+    def __init__(self, *lags: int | None, is_ended: bool = False) -> None:
+        self.lags = list(lags)
+        self.is_ended = is_ended
+
+    async def locate(self, position: StartingPosition) -> int:
+        return 0
+
+    async def read(self, index: int, limit: int) -> Answer:
+        lag = self.lags.pop(0) if len(self.lags) > 1 else self.lags[0]
+        return Answer(next_index=None if self.is_ended else 0, millis_behind_latest=lag)
+
+
+async def test_throttling_never_fails_however_often_it_happens():
+    polling, consumer = Polling.of(throttled(200)), RecordingConsumer()
+    assert await polling.run_within(consumer, seconds=600) is RunResult.COMPLETE
+    assert len(consumer.records) == 10
+
+
+async def test_every_throttle_is_counted():
+    polling = Polling.of(throttled(7))
+    await polling.run(RecordingConsumer())
+    expected = Throttled(shard=sample_shard().key, operation="GetRecords")
+    assert polling.events_of(Throttled) == [expected] * 7
+
+
+async def test_a_throttled_get_shard_iterator_does_not_fail_either():
+    refusals = (failure(ThroughputExceededError, "GetShardIterator"),) * 50
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_locate=refusals))
+    consumer = RecordingConsumer()
+    await polling.run_within(consumer, seconds=600)
+    assert consumer.records == RECORDS
+
+
+async def test_throttling_is_backed_off():
+    polling = Polling.of(throttled(100))
+    await polling.run_within(RecordingConsumer(), seconds=600)
+    assert polling.clock.monotonic() > 30
+
+
+@pytest.mark.parametrize("kind", [AccessDeniedError, EncryptionKeyError, StreamNotFoundError])
+async def test_a_permanent_error_fails_at_once(kind: type[ServiceError]):
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_read=(failure(kind),)))
+    with pytest.raises(kind):
+        await polling.publisher.run(RecordingConsumer())
+    assert len(polling.plane.records_calls) == 1
+    assert polling.clock.sleeps == []
+
+
+async def test_a_permanent_error_of_get_shard_iterator_fails_at_once():
+    shard = FailingCalls(StoredShard(), on_locate=(failure(AccessDeniedError),))
+    with pytest.raises(AccessDeniedError):
+        await Polling.of(shard).publisher.run(RecordingConsumer())
+
+
+async def test_a_failure_of_the_service_is_repeated_as_often_as_configured():
+    failures = (failure(InternalServiceError),) * POLICY.max_retries
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_read=failures))
+    consumer = RecordingConsumer()
+    await polling.run(consumer)
+    assert consumer.records == RECORDS
+
+
+async def test_a_service_that_keeps_failing_exhausts_the_retries():
+    failures = (failure(InternalServiceError),) * 99
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_read=failures))
+    with pytest.raises(RetriesExhaustedError, match="GetRecords failed 4 times"):
+        await polling.run(RecordingConsumer())
+
+
+async def test_the_retries_are_counted_anew_for_each_call():
+    shard = FailingCalls(
+        StoredShard(RECORDS),
+        on_read=((*(failure(InternalServiceError),) * 3, None)) * 3,
+    )
+    assert len(await Polling.of(shard).run(RecordingConsumer(), times=3)) == 3
+
+
+async def test_iterators_that_always_expire_make_no_hot_loop():
+    expiries = (failure(IteratorExpiredError),) * 20
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_read=expiries))
+    await polling.run(RecordingConsumer())
+    assert len(polling.events_of(IteratorReplaced)) == 20
+    assert polling.clock.monotonic() >= 20 * 0.2
+
+
+async def test_a_sequence_number_that_the_service_does_not_know_is_trimmed():
+    shard = FailingCalls(StoredShard(), on_locate=(failure(InvalidArgumentError),))
+    with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 991") as caught:
+        await Polling.of(shard, start=AFTER_FIRST).publisher.run(RecordingConsumer())
+    assert isinstance(caught.value.__cause__, InvalidArgumentError)
+    assert "orders/shardId-000000000000" in str(caught.value)
+
+
+async def test_an_argument_that_is_refused_without_a_sequence_number_is_not_taken_for_trimming():
+    shard = FailingCalls(StoredShard(), on_locate=(failure(InvalidArgumentError),))
+    with pytest.raises(InvalidArgumentError):
+        await Polling.of(shard).publisher.run(RecordingConsumer())
+
+
+async def test_empty_answers_with_the_lag_stuck_at_the_retention_are_a_trimmed_position():
+    polling = Polling.of(EmptyAnswers(DAY_MILLIS), start=AFTER_FIRST)
+    consumer = RecordingConsumer()
+    with pytest.raises(PositionTrimmedError, match="lag stuck at 86400000 ms"):
+        await polling.run(consumer, times=99)
+    assert len(consumer.batches) == 10
+
+
+@pytest.mark.parametrize(
+    ("start", "lags"),
+    [
+        (AFTER_FIRST, [DAY_MILLIS - at * 1000 for at in range(99)]),
+        (AFTER_FIRST, [0]),
+        (AFTER_FIRST, [None]),
+        (AFTER_FIRST, [3_600_000]),
+        (StartingPosition.trim_horizon(), [DAY_MILLIS]),
+    ],
+    ids=["lag shrinks", "at the tip", "lag unknown", "lag below the retention", "no number"],
+)
+async def test_other_empty_answers_are_not_taken_for_trimming(
+    start: StartingPosition, lags: list[int | None]
+):
+    consumer = RecordingConsumer()
+    await Polling.of(EmptyAnswers(*lags), start=start).run(consumer, times=40)
+    assert len(consumer.batches) == 40
+
+
+async def test_records_in_between_show_that_the_position_is_not_trimmed():
+    class NowAndThen(StoredShard):
+        reads = 0
+
+        async def read(self, index: int, limit: int) -> Answer:
+            self.reads += 1
+            found = self.records[index : index + 1] if self.reads % 9 == 0 else []
+            return Answer(
+                records=found, next_index=index + len(found), millis_behind_latest=DAY_MILLIS
+            )
+
+    polling, consumer = Polling.of(NowAndThen(RECORDS), start=AFTER_FIRST), RecordingConsumer()
+    await polling.run(consumer, times=26)
+    assert consumer.records == RECORDS[1:]
+
+
+async def test_empty_answers_from_trim_horizon_do_not_lead_back_to_a_trimmed_position():
+    """The consumer answers every batch with the record before the trimmed ones."""
+
+    class KnowsTrimmedPosition(RecordingConsumer):
+        async def __call__(self, batch):
+            await super().__call__(batch)
+            return AFTER_FIRST.sequence_number
+
+    shard = FailingCalls(StoredShard(), on_read=(None, None, failure(IteratorExpiredError)))
+    polling = Polling.of(shard)
+    await polling.run(KnowsTrimmedPosition(), times=3)
+    positions = [call.position for call in polling.plane.iterator_calls]
+    assert positions == [StartingPosition.trim_horizon()] * 2
+
+
+async def test_the_end_of_a_shard_is_a_result_and_not_an_error():
+    polling = Polling.of(empty_shard(1))
+    assert await polling.run(RecordingConsumer()) == [RunResult.COMPLETE]
+
+
+async def test_an_instant_that_the_service_has_not_come_to_yet_is_waited_for():
+    refusals = (failure(InvalidArgumentError, "GetShardIterator"),) * 3
+    start = StartingPosition.at_timestamp(ManualClock().now())
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_locate=refusals), start=start)
+    consumer = RecordingConsumer()
+    await polling.run(consumer)
+    assert consumer.records == RECORDS
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+async def test_an_instant_that_clocks_do_not_explain_is_refused(seconds: int):
+    refusals = (failure(InvalidArgumentError, "GetShardIterator"),)
+    start = StartingPosition.at_timestamp(ManualClock().now() + timedelta(seconds=seconds))
+    polling = Polling.of(FailingCalls(StoredShard(RECORDS), on_locate=refusals), start=start)
+    with pytest.raises(InvalidArgumentError):
+        await polling.publisher.run(RecordingConsumer())
+    assert polling.clock.sleeps == []

@@ -1,0 +1,307 @@
+"""One run of polling is one GetRecords: positions, iterators, pace, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+from polling_support import CONFIG, Polling, polling_factory
+
+from kinesis_publishers import (
+    PublisherContext,
+    RecordBatch,
+    RunResult,
+    SequenceNumber,
+    StartingPosition,
+)
+from kinesis_publishers.errors import IteratorExpiredError
+from kinesis_publishers.events import IteratorReplaced, RecordsFetched
+from kinesis_publishers.publishers.polling import PollingRecordPublisher
+from kinesis_publishers.testing.fakes import (
+    FakeDataPlane,
+    RecordingConsumer,
+    StoredShard,
+    assert_shard_is_read,
+    empty_shard,
+    expired_iterator_after,
+    finish,
+    live_feed,
+    records_in_calls,
+    sample_records,
+    sample_shard,
+    throttled,
+)
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+ARRIVAL = datetime(2026, 1, 1, tzinfo=UTC)
+TRIM_HORIZON = StartingPosition.trim_horizon()
+RECORDS = sample_records(10)
+
+
+def place(index: int, sub: int | None = None) -> SequenceNumber:
+    return SequenceNumber(RECORDS[index].sequence_number, sub)
+
+
+@pytest.mark.parametrize("calls", [1, 3, 10])
+async def test_a_shard_is_delivered_in_order_and_to_its_end(calls: int, manual_clock: ManualClock):
+    factory = polling_factory(records_in_calls(RECORDS, calls, 500), manual_clock)
+    await assert_shard_is_read(factory, RECORDS, clock=manual_clock)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (StartingPosition.at(place(4)), 4),
+        (StartingPosition.after(place(4)), 5),
+        (StartingPosition.at_timestamp(RECORDS[6].approximate_arrival_timestamp), 6),
+    ],
+)
+async def test_reading_begins_at_the_starting_position(
+    start: StartingPosition, first: int, manual_clock: ManualClock
+):
+    factory = polling_factory(records_in_calls(RECORDS, 3), manual_clock)
+    await assert_shard_is_read(factory, RECORDS[first:], clock=manual_clock, start=start)
+
+
+@pytest.mark.parametrize("plane", [throttled(3), expired_iterator_after(1, records=RECORDS)])
+async def test_what_the_service_refuses_for_now_is_read_all_the_same(
+    plane: FakeDataPlane, manual_clock: ManualClock
+):
+    factory = polling_factory(plane, manual_clock)
+    await assert_shard_is_read(factory, RECORDS, clock=manual_clock)
+
+
+def test_latest_must_be_pinned_before_it_is_read_from():
+    context = PublisherContext(
+        data_plane=empty_shard(1), clock=ManualClock(), events=lambda _: None
+    )
+    with pytest.raises(ValueError, match="LATEST must be pinned"):
+        PollingRecordPublisher(sample_shard(), StartingPosition.latest(), CONFIG, context)
+
+
+async def test_one_run_is_one_get_records_and_the_iterator_is_kept():
+    polling, consumer = Polling.of(records_in_calls(RECORDS, 3)), RecordingConsumer()
+    results = await polling.run(consumer, times=3)
+    assert results == [RunResult.INCOMPLETE, RunResult.INCOMPLETE, RunResult.COMPLETE]
+    assert len(polling.plane.iterator_calls) == 1
+    assert len(polling.plane.records_calls) == 3
+    assert [len(batch) for batch in consumer.batches] == [3, 3, 4]
+
+
+async def test_an_empty_answer_is_delivered_too():
+    polling, consumer = Polling.of(empty_shard(2)), RecordingConsumer()
+    assert await polling.run(consumer, times=2) == [RunResult.INCOMPLETE, RunResult.COMPLETE]
+    assert [len(batch) for batch in consumer.batches] == [0, 0]
+
+
+async def test_the_lag_of_an_answer_is_passed_on():
+    polling, consumer = Polling.of(records_in_calls(RECORDS, 2, 7000)), RecordingConsumer()
+    await polling.run(consumer, times=2)
+    assert [batch.millis_behind_latest for batch in consumer.batches] == [7000, 0]
+
+
+async def test_the_instant_of_an_answer_is_that_of_the_question():
+    class SlowShard(StoredShard):
+        async def read(self, index: int, limit: int):
+            await polling.clock.sleep(3)
+            return await super().read(index, limit)
+
+    polling, consumer = Polling.of(SlowShard()), RecordingConsumer()
+    await polling.run(consumer)
+    assert consumer.batches[0].requested_at == ARRIVAL
+
+
+async def test_empty_answers_do_not_move_an_instant():
+    """A position by time stays one until there is a sequence number."""
+    queue: asyncio.Queue = asyncio.Queue()
+    start = StartingPosition.at_timestamp(ARRIVAL)
+    polling, consumer = Polling.of(live_feed(queue), start=start), RecordingConsumer()
+    await polling.run(consumer, times=5)
+    queue.put_nowait(expired())
+    queue.put_nowait(RECORDS[:2])
+    await polling.run(consumer)
+    assert [call.position for call in polling.plane.iterator_calls] == [start, start]
+    assert consumer.records == RECORDS[:2]
+
+
+async def test_an_expired_iterator_is_replaced_after_the_last_processed_record():
+    polling, consumer = Polling.of(expired_iterator_after(1, records=RECORDS)), RecordingConsumer()
+    await polling.run(consumer, times=3)
+    assert consumer.records == RECORDS
+    after = StartingPosition.after(place(2))
+    assert [call.position for call in polling.plane.iterator_calls] == [TRIM_HORIZON, after]
+    assert polling.events_of(IteratorReplaced) == [
+        IteratorReplaced(shard=sample_shard().key, position=after)
+    ]
+
+
+async def test_an_expired_iterator_follows_what_was_processed_and_not_what_was_delivered():
+    async def processes_only_half(batch: RecordBatch) -> SequenceNumber | None:
+        return place(0)
+
+    polling = Polling.of(expired_iterator_after(1, records=RECORDS))
+    await polling.run(RecordingConsumer(processes_only_half), times=2)
+    assert polling.plane.iterator_calls[1].position == StartingPosition.after(place(0))
+
+
+async def test_inside_an_aggregate_an_iterator_is_replaced_at_the_record_itself():
+    async def stops_inside(batch: RecordBatch) -> SequenceNumber | None:
+        return place(1, sub=3)
+
+    polling = Polling.of(expired_iterator_after(1, records=RECORDS))
+    await polling.run(RecordingConsumer(stops_inside), times=2)
+    assert polling.plane.iterator_calls[1].position == StartingPosition.at(place(1, sub=3))
+
+
+async def test_calls_are_one_period_apart_whether_there_are_records_or_not():
+    queue: asyncio.Queue = asyncio.Queue()
+    polling = Polling.of(live_feed(queue))
+    starts = call_times(polling)
+    queue.put_nowait(RECORDS)
+    await polling.run(RecordingConsumer(), times=6)
+    assert starts == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+async def test_the_time_that_the_consumer_takes_counts_towards_the_period():
+    async def takes_150_ms(batch: RecordBatch) -> SequenceNumber | None:
+        await polling.clock.sleep(0.15)
+        return None
+
+    polling = Polling.of(empty_shard(9))
+    starts = call_times(polling)
+    await polling.run(RecordingConsumer(takes_150_ms), times=3)
+    assert starts == pytest.approx([0, 0.2, 0.4])
+
+
+async def test_a_consumer_slower_than_the_period_is_not_slowed_further():
+    async def takes_a_second(batch: RecordBatch) -> SequenceNumber | None:
+        await polling.clock.sleep(1)
+        return None
+
+    polling = Polling.of(empty_shard(9))
+    starts = call_times(polling)
+    await polling.run(RecordingConsumer(takes_a_second), times=3)
+    assert starts == pytest.approx([0, 1, 2])
+
+
+async def test_refused_calls_are_a_period_apart_as_well():
+    polling = Polling.of(throttled(30))
+    starts = call_times(polling)
+    await polling.run(RecordingConsumer())
+    gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
+    assert len(gaps) == 30
+    assert min(gaps) >= 0.2 - 1e-9
+
+
+async def test_room_is_asked_for_before_the_records():
+    polling = Polling.of(empty_shard(9))
+
+    class WatchfulConsumer(RecordingConsumer):
+        async def wait_for_space(self, records: int, payload_bytes: int) -> None:
+            await super().wait_for_space(records, payload_bytes)
+            assert len(polling.plane.records_calls) == len(self.batches)
+
+    consumer = WatchfulConsumer()
+    await polling.run(consumer, times=3)
+    assert consumer.history == ["space", "batch"] * 3
+    assert consumer.space_requests[0] == (10_000, 10 * 1024 * 1024)
+    assert consumer.space_requests[1] < consumer.space_requests[0]
+
+
+async def test_nothing_is_asked_for_while_there_is_no_room():
+    room = asyncio.Event()
+
+    class FullConsumer(RecordingConsumer):
+        async def wait_for_space(self, records: int, payload_bytes: int) -> None:
+            await room.wait()
+
+    polling = Polling.of(empty_shard(9))
+    running = asyncio.create_task(polling.publisher.run(FullConsumer()))
+    await polling.clock.advance(60)
+    assert polling.plane.records_calls == []
+    room.set()
+    assert await finish(running, polling.clock) is RunResult.INCOMPLETE
+
+
+async def test_room_is_not_held_during_the_pause_between_calls():
+    polling, consumer = Polling.of(empty_shard(9)), RecordingConsumer()
+    await polling.run(consumer)
+    running = asyncio.create_task(polling.publisher.run(consumer))
+    await polling.clock.advance(0.1)
+    assert consumer.history == ["space", "batch"]
+    await finish(running, polling.clock)
+    assert consumer.history == ["space", "batch"] * 2
+
+
+async def test_the_configured_limit_is_asked_for():
+    polling = Polling.of(empty_shard(9), max_records=123)
+    await polling.run(RecordingConsumer(), times=2)
+    assert [call.limit for call in polling.plane.records_calls] == [123, 123]
+
+
+async def test_adaptive_reads_follow_the_average_size_of_a_record():
+    large = sample_records(400, size=65_536)
+    polling = Polling.of(StoredShard(large), adaptive_reads=True, max_records=50)
+    await polling.run(RecordingConsumer(), times=4)
+    # 2 MiB/s for 0.2 s hold 6 records of 64 KiB; the first pause is known after two calls.
+    assert [call.limit for call in polling.plane.records_calls] == [50, 50, 6, 6]
+
+
+async def test_adaptive_reads_take_payloads_without_length():
+    polling = Polling.of(
+        StoredShard(sample_records(400, size=0)), adaptive_reads=True, max_records=50
+    )
+    await polling.run(RecordingConsumer(), times=4)
+    assert [call.limit for call in polling.plane.records_calls] == [50, 50, 50, 50]
+
+
+async def test_every_answer_is_reported():
+    polling = Polling.of(records_in_calls(RECORDS, 2, 5))
+    await polling.run(RecordingConsumer(), times=2)
+    first, second = polling.events_of(RecordsFetched)
+    assert (first.records, first.payload_bytes, first.millis_behind_latest) == (5, 50, 5)
+    assert (first.limit, first.loop_seconds) == (10_000, None)
+    assert second.loop_seconds == pytest.approx(0.2)
+
+
+async def test_an_error_of_the_consumer_comes_through_and_moves_nothing():
+    async def fails(batch: RecordBatch) -> SequenceNumber | None:
+        raise LookupError("the application")
+
+    polling = Polling.of(records_in_calls(RECORDS, 2))
+    with pytest.raises(LookupError, match="the application"):
+        await polling.publisher.run(RecordingConsumer(fails))
+    consumer = RecordingConsumer()
+    await polling.run(consumer)
+    assert consumer.records == RECORDS[:5]
+
+
+async def test_cancelling_a_run_leaves_nothing_asleep():
+    polling = Polling.of(empty_shard(9))
+    await polling.run(RecordingConsumer())
+    running = asyncio.create_task(polling.publisher.run(RecordingConsumer()))
+    await polling.clock.settle()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert polling.clock.sleeper_count == 0
+
+
+def expired() -> Exception:
+    return IteratorExpiredError("expired", operation="GetRecords", code="ExpiredIteratorException")
+
+
+def call_times(polling: Polling) -> list[float]:
+    """Return a list to which the time of each GetRecords is added."""
+    times: list[float] = []
+    behaviour = polling.plane.behaviour_of(sample_shard().shard_id)
+    read = behaviour.read
+
+    async def timed(index: int, limit: int):
+        times.append(polling.clock.monotonic())
+        return await read(index, limit)
+
+    behaviour.read = timed
+    return times
