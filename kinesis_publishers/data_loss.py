@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DataLossGuard", "is_beyond_retention"]
 
+# The service's clock is compared with this machine's; and who begins at TRIM_HORIZON reads records
+# that are just leaving the retention: the first page is beyond it when the second one comes.
+_SLACK = timedelta(minutes=5)
+
 _REMEDY = (
     "To go on with what is left, set kinesis.failondataloss = false; to begin anew, remove the "
     "checkpoint or choose another initial position."
@@ -26,11 +30,11 @@ def is_beyond_retention(progress: ShardProgress, now: datetime, retention_second
 
     Everything up to ``progress.as_of`` has been read. Records that came later are still there as
     long as that instant lies within the retention: a shard that is merely idle, however long, has
-    lost nothing as long as somebody looked.
+    lost nothing as long as somebody looked. Five minutes are allowed for clocks that differ.
     """
     if progress.is_ended or progress.as_of is None:
         return False
-    return progress.as_of < now - timedelta(seconds=retention_seconds)
+    return progress.as_of < now - timedelta(seconds=retention_seconds) - _SLACK
 
 
 class DataLossGuard:

@@ -209,8 +209,7 @@ class ShardConsumer(RecordBatchConsumer):
         self.progress = progress
         self._millis_behind_latest = batch.millis_behind_latest
         self.context.sink.observe(self.status)
-        if self.end is not None:
-            self._note_end_of_range(batch)
+        self._note_end_of_range(batch)
         return self.progress.processed
 
     def _drop_processed(self, batch: RecordBatch) -> RecordBatch:
@@ -277,11 +276,13 @@ class ShardConsumer(RecordBatchConsumer):
             )
 
     def _note_end_of_range(self, answer: RecordBatch) -> None:
-        last = answer.last_sequence_number
-        if self.end is not None and self.progress.processed == self.end:
+        if self.end is None:
+            return
+        covered = answer.count_up_to(self.end)
+        if self.progress.processed == self.end:
             self._is_range_done = True
-        elif self.end is not None and last is not None and last > self.end:
-            self._give_up_range(f"record {last} follows")
+        elif covered < len(answer):
+            self._give_up_range(f"record {answer.sequence_numbers[covered]} follows")
         elif answer.millis_behind_latest == 0:
             self._give_up_range("the tip of the shard follows")
 

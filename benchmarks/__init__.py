@@ -1,0 +1,1 @@
+"""What the client costs, measured against a canned server in another process."""

@@ -1,0 +1,245 @@
+"""A Kinesis endpoint that answers at memory speed, so that the client is what is measured.
+
+Run it as ``python -m benchmarks.canned_server``: it prints its URL and serves until its standard
+input ends. What a stream holds is said by its name, see :class:`benchmarks.canned_pages.Workload`.
+"""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.canned_pages import CannedPage, Workload, sequence_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["cpu_seconds", "running_server"]
+
+_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/"
+_CREATED = 1_759_999_000.0
+_ITERATOR_WIDTH = 224  # as long as AWS's own
+_LARGEST_HASH_KEY = 2**128 - 1
+
+
+class _Refused(Exception):
+    """An answer with status 400; the arguments are AWS's error code and a message."""
+
+
+class CannedService:
+    """Answers the calls of a reader; thread-safe."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[int, int], CannedPage] = {}
+        self._locks: dict[tuple[int, int], threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to any call but GetRecords.
+
+        Raises:
+            _Refused: the operation, the stream or a parameter is not known here.
+        """
+        handler = getattr(self, f"_{operation}", None)
+        if handler is None:
+            raise _Refused("UnknownOperationException", operation)
+        answer: dict[str, Any] = handler(_workload(request), request)
+        return answer
+
+    @contextmanager
+    def page(self, shard: int, number: int, workload: Workload) -> Iterator[bytearray]:
+        """Lend the text of one page of records."""
+        key = (workload.record_bytes, shard)
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._pages:
+                self._pages[key] = CannedPage(workload, shard)
+            yield self._pages[key].renumbered(number)
+
+    def _DescribeStreamSummary(
+        self, workload: Workload, _request: dict[str, Any]
+    ) -> dict[str, Any]:
+        summary = _description(workload) | {"OpenShardCount": workload.shards, "ConsumerCount": 0}
+        return {"StreamDescriptionSummary": summary}
+
+    def _DescribeStream(self, workload: Workload, _request: dict[str, Any]) -> dict[str, Any]:
+        shards = {"Shards": _shards(workload), "HasMoreShards": False}
+        return {"StreamDescription": _description(workload) | shards}
+
+    def _ListShards(self, workload: Workload, _request: dict[str, Any]) -> dict[str, Any]:
+        return {"Shards": _shards(workload)}
+
+    def _GetShardIterator(self, workload: Workload, request: dict[str, Any]) -> dict[str, Any]:
+        shard = int(request["ShardId"].rpartition("-")[2])
+        match request["ShardIteratorType"]:
+            case "TRIM_HORIZON" | "AT_TIMESTAMP":
+                page = 0
+            case "LATEST":
+                page = workload.pages
+            case _:
+                # The page that holds the record: pages are not cut, a reader drops what it has.
+                page = int(request["StartingSequenceNumber"][-15:-6])
+        return {"ShardIterator": _iterator(workload, shard, page)}
+
+
+def _workload(request: dict[str, Any]) -> Workload:
+    name = request.get("StreamName") or request.get("StreamARN", "").rpartition("/")[2]
+    workload = Workload.parse(name)
+    if workload is None:
+        raise _Refused("ResourceNotFoundException", f"no stream {name!r}")
+    return workload
+
+
+def _description(workload: Workload) -> dict[str, Any]:
+    return {
+        "StreamName": workload.name,
+        "StreamARN": _ARN + workload.name,
+        "StreamStatus": "ACTIVE",
+        "StreamModeDetails": {"StreamMode": "PROVISIONED"},
+        "RetentionPeriodHours": 8760,
+        "StreamCreationTimestamp": _CREATED,
+        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
+    }
+
+
+def _shards(workload: Workload) -> list[dict[str, Any]]:
+    width = _LARGEST_HASH_KEY // workload.shards
+    return [
+        {
+            "ShardId": f"shardId-{shard:012d}",
+            "HashKeyRange": {
+                "StartingHashKey": str(width * shard),
+                "EndingHashKey": str(width * (shard + 1) - 1),
+            },
+            "SequenceNumberRange": {"StartingSequenceNumber": sequence_number(shard, 0, 0)},
+        }
+        for shard in range(workload.shards)
+    ]
+
+
+def _iterator(workload: Workload, shard: int, page: int) -> str:
+    return f"{workload.name}/{shard}/{page}/".ljust(_ITERATOR_WIDTH, "A")
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    """Serves one keep-alive connection."""
+
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def handle(self) -> None:
+        # A client that has read enough closes in the middle of an answer.
+        with suppress(ConnectionError):
+            self._serve()
+
+    def _serve(self) -> None:
+        while request_line := self.rfile.readline():
+            headers = dict(iter(self._read_header, ("", "")))
+            body = self.rfile.read(int(headers.get("content-length", 0)))
+            if request_line.startswith(b"GET "):
+                self._send_json(200, {"cpu_seconds": time.process_time()})
+                continue
+            operation = headers["x-amz-target"].partition(".")[2]
+            try:
+                self._answer(operation, json.loads(body))
+            except _Refused as error:
+                code, message = error.args
+                self._send_json(400, {"__type": code, "message": message})
+
+    def _read_header(self) -> tuple[str, str]:
+        name, _, value = self.rfile.readline().decode("latin-1").partition(":")
+        return name.strip().lower(), value.strip()
+
+    def _answer(self, operation: str, request: dict[str, Any]) -> None:
+        if operation == "GetRecords":
+            self._send_records(request)
+        else:
+            self._send_json(200, self.server.service.answer(operation, request))
+
+    def _send_records(self, request: dict[str, Any]) -> None:
+        name, shard_text, page_text, _ = request["ShardIterator"].split("/")
+        workload, shard, number = Workload.parse(name), int(shard_text), int(page_text)
+        if workload is None or request.get("Limit", 10_000) < workload.page_records:
+            raise _Refused("InvalidArgumentException", "a canned page is never cut")
+        if number >= workload.pages:
+            self._send(b'{"Records":[', b"", _tail(workload, shard, number))
+            return
+        with self.server.service.page(shard, number, workload) as records:
+            self._send(b'{"Records":[', records, _tail(workload, shard, number + 1))
+
+    def _send_json(self, status: int, answer: dict[str, Any]) -> None:
+        self._send(b"", b"", json.dumps(answer).encode(), status=status)
+
+    def _send(self, head: bytes, middle: bytes | bytearray, tail: bytes, status: int = 200) -> None:
+        length = len(head) + len(middle) + len(tail)
+        self.connection.sendall(
+            f"HTTP/1.1 {status} {'OK' if status == 200 else 'Bad Request'}\r\n"
+            "x-amzn-RequestId: e5d2f3a4-0000-4000-8000-0123456789ab\r\n"
+            "Content-Type: application/x-amz-json-1.1\r\n"
+            f"Content-Length: {length}\r\n\r\n".encode()
+            + head
+        )
+        self.connection.sendall(middle)
+        self.connection.sendall(tail)
+
+
+def _tail(workload: Workload, shard: int, following: int) -> bytes:
+    answer: dict[str, Any] = {"MillisBehindLatest": 200 * max(0, workload.pages - following)}
+    if following < workload.pages or workload.pages == 0:
+        answer["NextShardIterator"] = _iterator(workload, shard, following)
+    else:
+        answer["ChildShards"] = []
+    return b"]," + json.dumps(answer).encode()[1:]
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 1024
+    service = CannedService()
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """Run the server in a process of its own; yields its URL."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.canned_server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
+
+
+def cpu_seconds(url: str) -> float:
+    """Return what the server at ``url`` has burnt so far."""
+    with urllib.request.urlopen(f"{url}/cpu") as answer:
+        return float(json.load(answer)["cpu_seconds"])
+
+
+def main() -> None:
+    """Serve until the standard input ends."""
+    with _Server(("127.0.0.1", 0), _Connection) as server:
+        host, port = server.server_address[:2]
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        print(f"http://{host}:{port}", flush=True)
+        sys.stdin.read()
+        server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

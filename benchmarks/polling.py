@@ -1,0 +1,144 @@
+"""Compares our polling with its peers on the same pages in the same run.
+
+``python -m benchmarks.polling --output benchmarks/results/polling.json`` writes the figures as JSON
+and, beside it, a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.canned_pages import Workload
+from benchmarks.canned_server import cpu_seconds, running_server
+from benchmarks.clients import CLIENTS
+
+_PACKAGES = ("botocore", "aiobotocore", "aiohttp", "orjson", "pybase64", "async-kinesis")
+_BASELINE = "boto3"
+_MANY_SHARDS = 4
+
+
+def measure(url: str, client: str, workload: Workload) -> dict[str, Any]:
+    """Run ``client`` in a process of its own and return what it and the server have burnt."""
+    before = cpu_seconds(url)
+    command = [sys.executable, "-m", "benchmarks.clients", client]
+    command += ["--endpoint", url, "--stream", workload.name]
+    finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(finished.stdout)
+    result["server_cpu_seconds"] = cpu_seconds(url) - before
+    return result
+
+
+def workloads(sizes: list[int], pages: int) -> list[Workload]:
+    """Return what is read: ``pages`` of each size from one shard, and spread over several."""
+    return [
+        Workload(size, shards, max(2, pages // shards))
+        for size in sizes
+        for shards in (1, _MANY_SHARDS)
+    ]
+
+
+def run(plan: list[Workload], repetitions: int) -> list[dict[str, Any]]:
+    """Measure every client on every workload, in an order that is rotated each time."""
+    names = list(CLIENTS)
+    rows = []
+    with running_server() as url:
+        for workload in plan:
+            samples: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+            # The pages are made when they are first asked for: not while anything is measured.
+            measure(url, "ours-batches", Workload(workload.record_bytes, workload.shards, 1))
+            for repetition in range(repetitions):
+                turn = repetition % len(names)
+                for name in names[turn:] + names[:turn]:
+                    samples[name].append(measure(url, name, workload))
+                    print(".", end="", file=sys.stderr, flush=True)
+            rows += summarised(workload, samples)
+    print(file=sys.stderr)
+    return rows
+
+
+def summarised(
+    workload: Workload, samples: dict[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Return a row per client: medians, and the ratio to boto3 of the same run."""
+    # Seconds per record, because the uncounted first page is not the same for everybody.
+    cpu = {
+        name: statistics.median(one["cpu_seconds"] / one["records"] for one in of_client)
+        for name, of_client in samples.items()
+    }
+    return [
+        {
+            "record_bytes": workload.record_bytes,
+            "shards": workload.shards,
+            "pages_per_shard": workload.pages,
+            "client": name,
+            "mb_per_cpu_second": workload.record_bytes / 1e6 / cpu[name],
+            "records_per_cpu_second": 1 / cpu[name],
+            "times_boto3": cpu[_BASELINE] / cpu[name],
+            "server_share": statistics.median(
+                one["server_cpu_seconds"] / one["cpu_seconds"] for one in of_client
+            ),
+            "peak_rss_mib": statistics.median(one["peak_rss_kib"] for one in of_client) / 1024,
+            "samples": of_client,
+        }
+        for name, of_client in samples.items()
+    ]
+
+
+def environment() -> dict[str, str]:
+    """Return what the figures depend on."""
+    versions = {name: version(name) for name in _PACKAGES}
+    return {"python": platform.python_version(), **versions, "machine": "2 cores, loopback"}
+
+
+def markdown(rows: list[dict[str, Any]], command: str, versions: dict[str, str]) -> str:
+    """Return the rows as a table."""
+    lines = [
+        "# Polling",
+        "",
+        f"`{command}`",
+        "",
+        ", ".join(f"{name} {value}" for name, value in versions.items()),
+        "",
+        "| record | shards | client | MB/CPU-s | records/CPU-s | x boto3 | server CPU | peak RSS |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['record_bytes']:,} B | {row['shards']} | {row['client']} "
+        f"| {row['mb_per_cpu_second']:.0f} | {row['records_per_cpu_second']:,.0f} "
+        f"| {row['times_boto3']:.1f} | {row['server_share']:.0%} | {row['peak_rss_mib']:.0f} MiB |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, print the table, and write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="200,1024,102400", help="payload sizes in bytes")
+    parser.add_argument("--pages", type=int, default=32, help="what each client reads")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--output", type=Path, help="JSON; the table goes beside it as .md")
+    arguments = parser.parse_args()
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    rows = run(workloads(sizes, arguments.pages), arguments.repetitions)
+    command = f"python -m benchmarks.polling {shlex.join(sys.argv[1:])}".strip()
+    versions = environment()
+    table = markdown(rows, command, versions)
+    print(table)
+    if arguments.output is not None:
+        result = {"command": command, "environment": versions, "rows": rows}
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+        arguments.output.with_suffix(".md").write_text(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""A fetcher at work: failures, stopping, slow consumers, ranges."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fetcher_support import Blocks, World, failure, other_tasks, progress_of, records_of
+
+from kinesis_publishers import (
+    Delivery,
+    SequenceNumber,
+    ShardProgress,
+    ShardRange,
+    StartingPosition,
+)
+from kinesis_publishers.data_fetcher import _CallbackSink
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    InternalServiceError,
+    ReplayMismatchError,
+    RetriesExhaustedError,
+)
+from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.testing.fakes import (
+    FailingCalls,
+    FakeStream,
+    RecordingSink,
+    StoredShard,
+    finish,
+    sample_shard,
+    shard_name,
+)
+
+ZERO, ONE = shard_name(0), shard_name(1)
+
+
+async def test_the_first_failure_of_a_shard_stops_the_others_and_surfaces_bare():
+    world = World()
+    error = failure(AccessDeniedError)
+    world.add(0, behaviour=FailingCalls(StoredShard(records_of(0)), on_read=(None, error)))
+    world.add(1)
+    reading = asyncio.create_task(world.fetcher().run())
+    with pytest.raises(AccessDeniedError) as caught:
+        await finish(reading, world.clock)
+    assert caught.value is error
+    assert other_tasks() == set()
+    assert world.pool.records == 0
+
+
+async def test_a_failure_of_the_listing_stops_every_shard():
+    world = World()
+    world.add(0)
+    world.control_plane.errors = [None, None, *[failure(InternalServiceError, "ListShards")] * 9]
+    with pytest.raises(RetriesExhaustedError, match="ListShards failed 4 times"):
+        await finish(world.fetcher().run(), world.clock)
+    assert other_tasks() == set()
+
+
+async def test_a_listing_that_fails_for_now_is_repeated():
+    world = World()
+    world.control_plane.errors = [None, failure(InternalServiceError, "ListShards"), None]
+    world.add(0)
+    async with world.running():
+        await world.clock.advance(2)
+    assert world.sink.records == records_of(0)
+
+
+async def test_a_stream_that_is_being_created_is_waited_for():
+    world = World()
+    world.add(0)
+    world.stream.status = "CREATING"
+    async with world.running():
+        world.stream.status = "ACTIVE"
+        await world.clock.advance(2)
+    assert world.sink.records == records_of(0)
+
+
+async def test_an_error_of_the_application_surfaces_bare():
+    error = LookupError("the application")
+
+    async def fails(delivery: Delivery) -> None:
+        raise error
+
+    world = World(sink=RecordingSink(fails))
+    world.add(0)
+    world.add(1)
+    with pytest.raises(LookupError) as caught:
+        await world.fetcher().run()
+    assert caught.value is error
+    assert world.pool.records == 0
+
+
+async def test_after_a_failure_progress_says_what_was_processed():
+    world = World()
+    error = failure(AccessDeniedError)
+    world.add(0, behaviour=FailingCalls(StoredShard(records_of(0)), on_read=(None, error)))
+    fetcher = world.fetcher()
+    with pytest.raises(AccessDeniedError):
+        await finish(fetcher.run(), world.clock)
+    (progress,) = fetcher.progress[world.stream.arn].shards.values()
+    assert progress.processed == SequenceNumber(records_of(0)[-1].sequence_number)
+
+
+async def test_one_slow_shard_does_not_stop_the_others():
+    blocks = Blocks(ZERO)
+    world = World(sink=RecordingSink(blocks))
+    world.add(0)
+    fast = world.add(1)
+    async with world.running():
+        for first in (3, 6, 9):
+            fast.extend(records_of(1, 3, first=first))
+            await world.clock.advance(0.3)
+        assert world.sink.records_of(ONE) == records_of(1, 12)
+        blocks.gate.set()
+
+
+async def test_a_slow_shard_is_not_read_any_further():
+    blocks = Blocks(ZERO)
+    world = World(sink=RecordingSink(blocks))
+    shard = world.add(0)
+    async with world.running():
+        shard.extend(records_of(0, 3, first=3))
+        await world.clock.advance(60)
+        assert len(world.data_plane.records_calls) == 1
+        blocks.gate.set()
+
+
+async def test_a_full_pool_holds_every_shard_until_there_is_room():
+    world = World(
+        sink=RecordingSink(release=False), pool=PendingPool(max_records=4, max_bytes=10**9)
+    )
+    world.add(0)
+    world.add(1)
+    async with world.running():
+        await world.clock.advance(30)
+        assert len(world.sink.deliveries) == 1
+        world.sink.deliveries[0].release()
+        await world.clock.advance(1)
+        assert len(world.sink.deliveries) == 2
+
+
+async def test_progress_and_statuses_tell_how_far_each_shard_has_been_read():
+    world = World()
+    shard = world.add(0)
+    world.add(1)
+    async with world.running() as fetcher:
+        await world.clock.advance(1)
+        (stream,) = fetcher.progress.values()
+        assert stream.identity == world.stream.identity
+        assert {id_: str(one.position) for id_, one in stream.shards.items()} == {
+            ZERO: "AFTER_SEQUENCE_NUMBER 993",
+            ONE: "AFTER_SEQUENCE_NUMBER 993",
+        }
+        assert [one.millis_behind_latest for one in fetcher.statuses] == [0, 0]
+        shard.close()
+        await world.clock.advance(1)
+        assert [one.shard.shard_id for one in fetcher.statuses] == [ONE]
+        assert fetcher.progress[world.stream.arn].shards[ZERO].is_ended
+
+
+async def test_two_streams_are_read_side_by_side():
+    other = FakeStream([sample_shard(7, stream_arn="arn:aws:kinesis:eu-west-1:1:stream/payments")])
+    other.arn = other.shards[0].stream_arn
+    stream = FakeStream()
+    world = World(stream=stream, streams=[stream, other])
+    world.add(0)
+    world.shards[shard_name(7)] = StoredShard(records_of(7))
+    async with world.running() as fetcher:
+        await world.clock.advance(1)
+        assert set(fetcher.progress) == {stream.arn, other.arn}
+    assert {one.batch.shard.stream_name for one in world.sink.deliveries} == {"orders", "payments"}
+
+
+async def test_a_callback_gets_shard_and_batch_and_its_return_is_the_delivery():
+    world, received = World(), []
+    world.add(0)
+
+    async def on_batch(shard, batch) -> None:
+        assert world.pool.records == len(batch)
+        received.append((shard.shard_id, [record.data for record in batch]))
+
+    world.sink = _CallbackSink(on_batch)
+    async with world.running():
+        await world.clock.advance(1)
+    assert received == [(ZERO, [one.data for one in records_of(0)])]
+    assert world.pool.records == 0
+
+
+async def test_a_callback_that_fails_gives_the_pool_back():
+    world = World()
+    world.add(0)
+
+    async def on_batch(shard, batch) -> None:
+        raise LookupError
+
+    world.sink = _CallbackSink(on_batch)
+    with pytest.raises(LookupError):
+        await world.fetcher().run()
+    assert world.pool.records == 0
+
+
+def range_of(number: int, first: int, last: int) -> ShardRange:
+    records = records_of(number, 10)
+    return ShardRange(
+        shard=sample_shard(number).key,
+        start=StartingPosition.at(SequenceNumber(records[first].sequence_number)),
+        end=SequenceNumber(records[last].sequence_number),
+    )
+
+
+async def test_ranges_are_read_exactly_and_side_by_side():
+    world = World()
+    for number in (0, 1):
+        world.add(number, behaviour=StoredShard(records_of(number, 10)))
+    reading = world.fetcher().run_ranges([range_of(0, 2, 5), range_of(1, 0, 9)])
+    await finish(reading, world.clock)
+    assert world.sink.records_of(ZERO) == records_of(0, 4, first=2)
+    assert world.sink.records_of(ONE) == records_of(1, 10)
+    assert world.control_plane.calls == []
+
+
+async def test_a_range_that_cannot_be_read_again_stops_the_others():
+    world = World()
+    world.add(0, behaviour=StoredShard(records_of(0, 4)))
+    world.add(1, behaviour=StoredShard(records_of(1, 5)))
+    with pytest.raises(ReplayMismatchError, match="the tip of the shard follows"):
+        await finish(world.fetcher().run_ranges([range_of(0, 0, 9)]), world.clock)
+    assert other_tasks() == set()
+
+
+async def test_progress_of_a_stream_survives_a_fetcher_that_read_nothing():
+    world = World()
+    world.add(0)
+    start = ShardProgress(position=StartingPosition.after(SequenceNumber("992")))
+    fetcher = world.fetcher(progress_of(world.stream, s0=start))
+    await fetcher.prepare()
+    assert fetcher.progress[world.stream.arn].shards == {ZERO: start}

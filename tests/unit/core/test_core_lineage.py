@@ -1,0 +1,146 @@
+"""Which shards are read, from where, in which order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from reshard_histories import reshard_histories
+
+from kinesis_publishers import SequenceNumber, Shard, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.lineage import ancestors, missing_shards, startable, starting_progress
+from kinesis_publishers.testing.fakes import sample_shard
+
+TRIM_HORIZON = ShardProgress(position=StartingPosition.trim_horizon())
+HALFWAY = ShardProgress(position=StartingPosition.after(SequenceNumber("5")))
+
+
+def read_everything(
+    shards: list[Shard], progress: dict[ShardKey, ShardProgress], choose: st.DataObject
+) -> list[ShardKey]:
+    """End one startable shard after the other until none is left; return the order."""
+    order = []
+    while ready := startable(shards, progress):
+        shard = choose.draw(st.sampled_from(ready))
+        order.append(shard.key)
+        progress[shard.key] = progress[shard.key].ended()
+    return order
+
+
+@given(reshard_histories(), st.data())
+def test_every_shard_is_read_exactly_once_and_after_its_parents(
+    shards: list[Shard], data: st.DataObject
+):
+    order = read_everything(shards, starting_progress(shards, {}, TRIM_HORIZON), data)
+    assert sorted(order, key=str) == sorted((one.key for one in shards), key=str)
+    for shard in shards:
+        for parent in shard.parent_keys:
+            assert order.index(parent) < order.index(shard.key)
+
+
+@given(reshard_histories(), st.data())
+def test_shards_that_appear_while_others_are_read_are_read_once_too(
+    shards: list[Shard], data: st.DataObject
+):
+    by_age = sorted(shards, key=lambda one: one.shard_id)
+    seen = data.draw(st.integers(1, len(by_age)))
+    progress = starting_progress(by_age[:seen], {}, TRIM_HORIZON)
+    order = read_everything(by_age[:seen], progress, data)
+    progress.update(starting_progress(by_age, progress, None))
+    order += read_everything(by_age, progress, data)
+    assert sorted(order, key=str) == sorted((one.key for one in shards), key=str)
+
+
+@given(reshard_histories(), st.data())
+def test_progress_on_a_child_alone_does_not_read_its_ancestors_again(
+    shards: list[Shard], data: st.DataObject
+):
+    child = data.draw(st.sampled_from(shards))
+    progress = {child.key: HALFWAY}
+    older = ancestors(progress, {one.key: one for one in shards})
+    progress.update(starting_progress(shards, progress, None))
+    order = read_everything(shards, progress, data)
+    assert older.isdisjoint(order)
+    assert {*order} | older == {one.key for one in shards}
+
+
+@given(reshard_histories(), st.data())
+def test_a_restart_reads_on_what_was_not_finished_and_nothing_else(
+    shards: list[Shard], data: st.DataObject
+):
+    progress = starting_progress(shards, {}, TRIM_HORIZON)
+    finished = []
+    for _ in range(data.draw(st.integers(0, len(shards)))):
+        ready = startable(shards, progress)
+        finished.append(data.draw(st.sampled_from(ready)).key)
+        progress[finished[-1]] = progress[finished[-1]].ended()
+    restarted = {**progress, **starting_progress(shards, progress, None)}
+    rest = read_everything(shards, restarted, data)
+    assert sorted(finished + rest, key=str) == sorted((one.key for one in shards), key=str)
+
+
+@given(reshard_histories(), st.data())
+def test_a_parent_that_is_not_listed_any_more_counts_as_ended(
+    shards: list[Shard], data: st.DataObject
+):
+    gone = data.draw(st.sets(st.sampled_from(shards)))
+    listed = [one for one in shards if one not in gone]
+    order = read_everything(listed, starting_progress(listed, {}, TRIM_HORIZON), data)
+    assert sorted(order, key=str) == sorted((one.key for one in listed), key=str)
+
+
+def test_a_merge_waits_for_both_parents():
+    first, second = sample_shard(0), sample_shard(1)
+    merged = sample_shard(2, parent=0, adjacent_parent=1)
+    shards = [merged, first, second]
+    progress = starting_progress(shards, {}, TRIM_HORIZON)
+    progress[first.key] = progress[first.key].ended()
+    assert startable(shards, progress) == [second]
+    progress[second.key] = progress[second.key].ended()
+    assert startable(shards, progress) == [merged]
+
+
+def test_without_parents_first_only_its_own_end_stops_a_shard():
+    shards = [sample_shard(0), sample_shard(1, parent=0)]
+    progress = starting_progress(shards, {}, TRIM_HORIZON)
+    assert startable(shards, progress, parents_first=False) == shards
+    progress[shards[1].key] = progress[shards[1].key].ended()
+    assert startable(shards, progress, parents_first=False) == shards[:1]
+
+
+def test_a_stream_that_is_read_for_the_first_time_begins_at_its_initial_position():
+    shards = [sample_shard(0), sample_shard(1, parent=0)]
+    initial = ShardProgress(position=StartingPosition.after(SequenceNumber("3")))
+    assert starting_progress(shards, {}, initial) == {one.key: initial for one in shards}
+
+
+def test_a_shard_that_appears_later_begins_at_trim_horizon():
+    old, new = sample_shard(0), sample_shard(1, parent=0)
+    assert starting_progress([old, new], {old.key: HALFWAY}, None) == {new.key: TRIM_HORIZON}
+
+
+def test_the_sibling_of_a_known_child_is_read_from_its_beginning():
+    parent, known, sibling = sample_shard(0), sample_shard(1, parent=0), sample_shard(2, parent=0)
+    found = starting_progress([parent, known, sibling], {known.key: HALFWAY}, None)
+    assert found == {parent.key: TRIM_HORIZON.ended(), sibling.key: TRIM_HORIZON}
+
+
+def test_what_is_known_keeps_its_progress():
+    shard = sample_shard(0)
+    assert starting_progress([shard], {shard.key: HALFWAY}, TRIM_HORIZON) == {}
+
+
+def test_a_shard_without_progress_is_not_started():
+    assert startable([sample_shard(0)], {}) == []
+
+
+def test_shards_that_vanished_before_their_end_are_missing():
+    there, ended, gone = (sample_shard(number).key for number in range(3))
+    progress = {gone: HALFWAY, ended: HALFWAY.ended(), there: HALFWAY}
+    assert missing_shards([sample_shard(0)], progress) == [gone]
+
+
+def test_shards_of_the_same_name_in_two_streams_are_not_mixed_up():
+    here = sample_shard(0)
+    there = sample_shard(0, stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/payments")
+    progress = {here.key: HALFWAY, there.key: HALFWAY.ended()}
+    assert startable([here, there], progress) == [here]

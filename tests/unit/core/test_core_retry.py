@@ -1,0 +1,150 @@
+"""How often a call is repeated, and after which delays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    InternalServiceError,
+    RetriesExhaustedError,
+    ServiceError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.retry import RetryPolicy, call_with_retries
+from kinesis_publishers.testing.fakes import finish
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+POLICIES = st.builds(
+    RetryPolicy,
+    max_retries=st.integers(0, 50),
+    base_seconds=st.floats(0, 10),
+    max_seconds=st.floats(0, 10),
+    exponent=st.floats(0, 10),
+)
+POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
+
+
+class Service:
+    """Fails with the given errors, one call each, and then answers."""
+
+    def __init__(self, *errors: ServiceError) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "answer"
+
+
+def failure(kind: type[ServiceError] = InternalServiceError) -> ServiceError:
+    return kind("it did not work", operation="ListShards", code="InternalFailure")
+
+
+@given(POLICIES, st.integers(0, 100_000))
+def test_a_delay_lies_between_zero_and_its_bound(policy: RetryPolicy, attempt: int):
+    bound = policy.delay_bound_seconds(attempt)
+    assert 0 <= policy.delay_seconds(attempt) <= bound <= policy.max_seconds
+
+
+@pytest.mark.parametrize(("attempt", "bound"), [(0, 0.3), (1, 0.45), (2, 0.675), (3, 1.0)])
+def test_the_bound_grows_by_the_exponent_up_to_the_maximum(attempt: int, bound: float):
+    assert POLICY.delay_bound_seconds(attempt) == pytest.approx(bound)
+
+
+def test_the_jitter_is_full():
+    delays = [POLICY.delay_seconds(5) for _ in range(2000)]
+    assert min(delays) < 0.05
+    assert max(delays) > 0.95
+    assert 0.45 < sum(delays) / len(delays) < 0.55
+
+
+@pytest.mark.parametrize("name", ["max_retries", "base_seconds", "max_seconds", "exponent"])
+def test_a_policy_refuses_negative_numbers(name: str):
+    numbers = {"max_retries": 1, "base_seconds": 1.0, "max_seconds": 1.0, "exponent": 1.0}
+    with pytest.raises(ValueError, match=name):
+        RetryPolicy(**{**numbers, name: -1})
+
+
+async def test_a_call_that_succeeds_is_made_once(manual_clock: ManualClock):
+    service = Service()
+    answer = await call_with_retries(service, policy=POLICY, clock=manual_clock)
+    assert (answer, service.calls, manual_clock.sleeps) == ("answer", 1, [])
+
+
+async def test_a_retryable_failure_is_repeated_after_a_delay(manual_clock: ManualClock):
+    service = Service(failure(), failure())
+    work = call_with_retries(service, policy=POLICY, clock=manual_clock)
+    assert await finish(work, manual_clock) == "answer"
+    assert service.calls == 3
+    assert len(manual_clock.sleeps) == 2
+    assert manual_clock.sleeps[0] <= 0.3
+    assert manual_clock.sleeps[1] <= 0.45
+
+
+async def test_a_failure_that_is_not_retryable_is_raised_at_once(manual_clock: ManualClock):
+    error = failure(AccessDeniedError)
+    service = Service(error)
+    with pytest.raises(AccessDeniedError) as caught:
+        await call_with_retries(service, policy=POLICY, clock=manual_clock)
+    assert caught.value is error
+    assert (service.calls, manual_clock.sleeps) == (1, [])
+
+
+async def test_the_retries_are_exhausted_after_the_configured_number(manual_clock: ManualClock):
+    service = Service(*(failure() for _ in range(10)))
+    with pytest.raises(RetriesExhaustedError, match="ListShards failed 4 times") as caught:
+        await finish(call_with_retries(service, policy=POLICY, clock=manual_clock), manual_clock)
+    assert service.calls == caught.value.attempts == 4
+    assert isinstance(caught.value.__cause__, InternalServiceError)
+    assert caught.value.elapsed_seconds == pytest.approx(sum(manual_clock.sleeps))
+
+
+async def test_a_policy_without_retries_makes_one_call(manual_clock: ManualClock):
+    policy = RetryPolicy(max_retries=0, base_seconds=1, max_seconds=1, exponent=1)
+    service = Service(failure())
+    with pytest.raises(RetriesExhaustedError):
+        await call_with_retries(service, policy=policy, clock=manual_clock)
+    assert service.calls == 1
+
+
+async def test_an_endless_error_uses_up_no_retry(manual_clock: ManualClock):
+    throttles = [failure(ThroughputExceededError) for _ in range(50)]
+    service = Service(*throttles, failure(), failure(), failure())
+    work = call_with_retries(
+        service,
+        policy=POLICY,
+        clock=manual_clock,
+        is_endless=lambda error: isinstance(error, ThroughputExceededError),
+    )
+    assert await finish(work, manual_clock) == "answer"
+    assert service.calls == 54
+
+
+async def test_endless_errors_are_still_backed_off_up_to_the_maximum(manual_clock: ManualClock):
+    service = Service(*(failure(ThroughputExceededError) for _ in range(100)))
+    work = call_with_retries(service, policy=POLICY, clock=manual_clock, is_endless=lambda _: True)
+    await finish(work, manual_clock)
+    assert max(manual_clock.sleeps) <= POLICY.max_seconds
+    # A hundred delays of half a second on average.
+    assert 30 < sum(manual_clock.sleeps) < 70
+
+
+async def test_an_error_of_somebody_else_is_not_repeated(manual_clock: ManualClock):
+    calls = []
+
+    async def broken() -> None:
+        calls.append(1)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await call_with_retries(broken, policy=POLICY, clock=manual_clock)
+    assert calls == [1]

@@ -1,0 +1,99 @@
+"""Finding streams and shards, with retries."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers.config import DiscoveryConfig
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    InternalServiceError,
+    RetriesExhaustedError,
+    StreamNotFoundError,
+)
+from kinesis_publishers.retry import RetryPolicy
+from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.testing.fakes import (
+    STREAM_ARN,
+    FakeControlPlane,
+    FakeStream,
+    finish,
+    sample_shard,
+)
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
+CONFIG = DiscoveryConfig(
+    interval_seconds=10.0, list_shards_retry=POLICY, describe_retry=POLICY, parents_first=True
+)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FAILURE = InternalServiceError("failed", operation="ListShards", code="InternalFailure")
+
+
+@pytest.mark.parametrize("selector", ["orders", STREAM_ARN])
+async def test_a_stream_is_found_by_name_and_by_arn(selector: str, manual_clock: ManualClock):
+    discovery = ShardDiscovery(FakeControlPlane(FakeStream()), CONFIG, manual_clock)
+    summary = await discovery.describe(selector)
+    assert (summary.identity.name, summary.identity.arn) == ("orders", STREAM_ARN)
+
+
+async def test_a_stream_that_is_being_created_is_waited_for(manual_clock: ManualClock):
+    class CreatedLater(FakeControlPlane):
+        async def describe_stream(self, stream: str):
+            self.streams[0].status = "CREATING" if len(self.calls) < 2 else "ACTIVE"
+            return await super().describe_stream(stream)
+
+    plane = CreatedLater(FakeStream())
+    discovery = ShardDiscovery(plane, CONFIG, manual_clock)
+    summary = await finish(discovery.describe("orders"), manual_clock)
+    assert summary.status == "ACTIVE"
+    assert len(plane.describe_calls) == 3
+
+
+async def test_a_stream_that_is_never_ready_is_an_error(manual_clock: ManualClock):
+    discovery = ShardDiscovery(
+        FakeControlPlane(FakeStream(status="CREATING")), CONFIG, manual_clock
+    )
+    with pytest.raises(RetriesExhaustedError, match="orders is still being created"):
+        await finish(discovery.describe("orders"), manual_clock)
+
+
+async def test_a_stream_that_is_being_deleted_does_not_exist(manual_clock: ManualClock):
+    discovery = ShardDiscovery(
+        FakeControlPlane(FakeStream(status="DELETING")), CONFIG, manual_clock
+    )
+    with pytest.raises(StreamNotFoundError, match="orders is being deleted"):
+        await discovery.describe("orders")
+
+
+@pytest.mark.parametrize("status", ["ACTIVE", "UPDATING"])
+async def test_a_stream_can_be_read_while_it_is_changed(status: str, manual_clock: ManualClock):
+    discovery = ShardDiscovery(FakeControlPlane(FakeStream(status=status)), CONFIG, manual_clock)
+    assert (await discovery.describe("orders")).status == status
+
+
+async def test_the_retention_is_that_of_the_stream(manual_clock: ManualClock):
+    plane = FakeControlPlane(FakeStream(retention_seconds=7 * 86_400.0))
+    discovery = ShardDiscovery(plane, CONFIG, manual_clock)
+    assert await discovery.retention_seconds(STREAM_ARN) == 7 * 86_400.0
+
+
+async def test_a_listing_that_fails_is_repeated(manual_clock: ManualClock):
+    plane = FakeControlPlane(FakeStream([sample_shard(0)]), errors=[FAILURE, FAILURE])
+    discovery = ShardDiscovery(plane, CONFIG, manual_clock)
+    listed = await finish(discovery.list_shards(STREAM_ARN, since=NOW), manual_clock)
+    assert listed == (sample_shard(0),)
+    assert [call.since for call in plane.list_calls] == [NOW] * 3
+
+
+async def test_a_listing_that_is_not_allowed_fails_at_once(manual_clock: ManualClock):
+    denied = AccessDeniedError("no", operation="ListShards", code="AccessDenied")
+    plane = FakeControlPlane(FakeStream(), errors=[denied])
+    with pytest.raises(AccessDeniedError):
+        await ShardDiscovery(plane, CONFIG, manual_clock).list_shards(STREAM_ARN)
+    assert manual_clock.sleeps == []

@@ -1,0 +1,197 @@
+"""What botocore and the network raise, as errors of our own tree."""
+
+from __future__ import annotations
+
+import aiohttp
+import botocore.exceptions as botocore_errors
+import pytest
+
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    ConnectionFailedError,
+    CredentialsError,
+    EncryptionKeyError,
+    InternalServiceError,
+    InvalidArgumentError,
+    IteratorExpiredError,
+    LimitExceededError,
+    ResourceInUseError,
+    ServiceError,
+    StreamNotFoundError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
+
+EXPECTED: dict[str, tuple[type[ServiceError], bool]] = {
+    "ProvisionedThroughputExceededException": (ThroughputExceededError, True),
+    "ThrottlingException": (ThroughputExceededError, True),
+    "Throttling": (ThroughputExceededError, True),
+    "RequestLimitExceeded": (ThroughputExceededError, True),
+    "KMSThrottlingException": (ThroughputExceededError, True),
+    "LimitExceededException": (LimitExceededError, True),
+    "ResourceNotFoundException": (StreamNotFoundError, False),
+    "ResourceInUseException": (ResourceInUseError, True),
+    "ExpiredIteratorException": (IteratorExpiredError, False),
+    "ExpiredNextTokenException": (InternalServiceError, True),
+    "InvalidArgumentException": (InvalidArgumentError, False),
+    "ValidationException": (InvalidArgumentError, False),
+    "SerializationException": (InvalidArgumentError, False),
+    "AccessDeniedException": (AccessDeniedError, False),
+    "AccessDenied": (AccessDeniedError, False),
+    "KMSAccessDeniedException": (EncryptionKeyError, False),
+    "KMSDisabledException": (EncryptionKeyError, False),
+    "KMSInvalidStateException": (EncryptionKeyError, False),
+    "KMSNotFoundException": (EncryptionKeyError, False),
+    "KMSOptInRequired": (EncryptionKeyError, False),
+    "UnrecognizedClientException": (CredentialsError, False),
+    "InvalidClientTokenId": (CredentialsError, False),
+    "InvalidSignatureException": (CredentialsError, False),
+    "SignatureDoesNotMatch": (CredentialsError, False),
+    "IncompleteSignature": (CredentialsError, False),
+    "MissingAuthenticationTokenException": (CredentialsError, False),
+    "ExpiredTokenException": (CredentialsError, False),
+    "ExpiredToken": (CredentialsError, False),
+    "InternalFailureException": (InternalServiceError, True),
+    "InternalFailure": (InternalServiceError, True),
+    "InternalServerError": (InternalServiceError, True),
+    "ServiceUnavailable": (InternalServiceError, True),
+    "ServiceUnavailableException": (InternalServiceError, True),
+}
+
+# Codes after which a user has to do something: the message must say what.
+NEEDS_ADVICE = {
+    "ResourceNotFoundException": "name, region and account",
+    "AccessDeniedException": "kinesis:GetRecords",
+    "AccessDenied": "kinesis:GetRecords",
+    "KMSAccessDeniedException": "kms:Decrypt",
+    "KMSDisabledException": "Enable",
+    "ExpiredTokenException": "get a new one",
+    "UnrecognizedClientException": "aws.credentials.provider",
+}
+
+
+def client_error(
+    code: str, *, status: int = 400, message: str = "Refused"
+) -> botocore_errors.ClientError:
+    return botocore_errors.ClientError(
+        {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"RequestId": "id-1", "HTTPStatusCode": status},
+        },
+        "GetRecords",
+    )
+
+
+def mapped(error: BaseException) -> ServiceError:
+    return map_error(error, operation="GetRecords", where="orders/shardId-0")
+
+
+@pytest.mark.parametrize("code", EXPECTED)
+def test_a_code_of_the_service_has_its_class(code: str):
+    kind, is_retryable = EXPECTED[code]
+    error = mapped(client_error(code))
+    assert type(error) is kind
+    assert error.retryable is is_retryable
+
+
+@pytest.mark.parametrize("code", EXPECTED)
+def test_an_error_names_operation_place_code_and_request(code: str):
+    error = mapped(client_error(code))
+    assert str(error).startswith(f"GetRecords of orders/shardId-0: {code}: Refused.")
+    assert (error.operation, error.code, error.request_id) == ("GetRecords", code, "id-1")
+
+
+@pytest.mark.parametrize("code", NEEDS_ADVICE)
+def test_an_error_that_the_user_must_mend_says_how(code: str):
+    assert NEEDS_ADVICE[code] in str(mapped(client_error(code)))
+
+
+@pytest.mark.parametrize("status", [400, 404, 413])
+def test_an_unknown_refusal_is_not_repeated(status: int):
+    error = mapped(client_error("SomethingNewException", status=status))
+    assert type(error) is ServiceError
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_an_unknown_failure_of_the_service_is_repeated(status: int):
+    error = mapped(client_error("SomethingNewException", status=status))
+    assert isinstance(error, InternalServiceError)
+    assert error.retryable
+
+
+def test_a_known_code_counts_more_than_the_status():
+    assert isinstance(mapped(client_error("AccessDenied", status=500)), AccessDeniedError)
+
+
+def test_an_answer_without_any_detail_is_still_an_error():
+    error = mapped(botocore_errors.ClientError({}, "GetRecords"))
+    assert type(error) is ServiceError
+    assert (error.code, error.request_id) == ("", None)
+    assert str(error).startswith("GetRecords of orders/shardId-0")
+
+
+def test_the_message_of_the_service_is_not_changed():
+    error = mapped(client_error("AccessDenied", message="Not allowed... to read a..b."))
+    assert "AccessDenied: Not allowed... to read a..b. Allow kinesis:GetRecords" in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        botocore_errors.EndpointConnectionError(endpoint_url="https://kinesis"),
+        botocore_errors.ConnectTimeoutError(endpoint_url="https://kinesis"),
+        botocore_errors.ReadTimeoutError(endpoint_url="https://kinesis"),
+        botocore_errors.ConnectionClosedError(endpoint_url="https://kinesis"),
+        botocore_errors.SSLError(endpoint_url="https://kinesis", error="certificate"),
+        botocore_errors.IncompleteReadError(actual_bytes=1, expected_bytes=2),
+        botocore_errors.HTTPClientError(error="broken"),
+        aiohttp.ClientPayloadError("cut off"),
+        aiohttp.ServerDisconnectedError(),
+        ConnectionResetError(104, "reset"),
+        TimeoutError("read"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_broken_connection_is_repeated(error: Exception):
+    assert isinstance(error, BOTOCORE_EXCEPTIONS)
+    ours = mapped(error)
+    assert isinstance(ours, ConnectionFailedError)
+    assert ours.retryable
+    assert ours.code == type(error).__name__
+    assert "orders/shardId-0" in str(ours)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        botocore_errors.NoCredentialsError(),
+        botocore_errors.PartialCredentialsError(provider="env", cred_var="secret"),
+        botocore_errors.CredentialRetrievalError(provider="sts", error_msg="no"),
+        botocore_errors.TokenRetrievalError(provider="sso", error_msg="no"),
+        botocore_errors.ProfileNotFound(profile="work"),
+        botocore_errors.UnauthorizedSSOTokenError(),
+        botocore_errors.SSOTokenLoadError(error_msg="no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_credentials_that_cannot_be_had_are_not_repeated(error: Exception):
+    ours = mapped(error)
+    assert isinstance(ours, CredentialsError)
+    assert not ours.retryable
+    assert "aws.credentials.provider" in str(ours)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        botocore_errors.NoRegionError(),
+        botocore_errors.ParamValidationError(report="Limit"),
+        botocore_errors.InvalidRegionError(region_name="no region"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_call_that_cannot_be_made_is_not_repeated(error: Exception):
+    ours = mapped(error)
+    assert isinstance(ours, InvalidArgumentError)
+    assert not ours.retryable
