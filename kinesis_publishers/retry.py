@@ -21,6 +21,8 @@ _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+_FAILURES_TO_REPORT = 3
+
 
 @frozen(kw_only=True)
 class RetryPolicy:
@@ -95,6 +97,9 @@ async def call_with_retries(
                     elapsed_seconds=elapsed,
                 ) from error
             delay = policy.delay_seconds(attempt)
-            _LOGGER.debug("%s: retry in %.3f s after %s", error.operation, delay, error.code)
+            # A single failure is nothing to report. Several in a row are what somebody who waits
+            # for an unreachable service must be able to see.
+            level = logging.WARNING if failures >= _FAILURES_TO_REPORT else logging.DEBUG
+            _LOGGER.log(level, "Retry %d in %.1f s: %s", attempt + 1, delay, error)
         await clock.sleep(delay)
         attempt += 1

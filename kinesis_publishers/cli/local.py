@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kinesis_publishers.config import StreamSelector
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +33,13 @@ __all__ = ["local"]
     type=click.Choice(["aws", "off"]),
     help="Refuse what AWS refuses (calls, bytes and sizes per shard), or nothing.",
 )
-@click.option("--stream", default="demo", show_default=True, help="A stream to create.")
+@click.option(
+    "--stream",
+    default="demo",
+    show_default=True,
+    callback=lambda _context, _option, name: _checked_name(name),
+    help="A stream to create.",
+)
 @click.option(
     "--shards",
     default=4,
@@ -58,6 +66,15 @@ def local(port: int, host: str, limits: str, stream: str, shards: int) -> None:
         )
     except OSError as error:
         raise click.ClickException(_describe(error, host, port)) from error
+
+
+def _checked_name(name: str) -> str:
+    try:
+        return StreamSelector.parse(name).name
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{name!r} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'."
+        ) from error
 
 
 def _announce(stream: str, shards: int) -> Callable[[LocalKinesis], None]:

@@ -45,7 +45,7 @@ def _announced() -> dict[str, EntryPoint]:
 
 
 def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
-    missing = error.name or str(error)
+    missing = (error.name or str(error)).partition(".")[0]
 
     def fail() -> NoReturn:
         raise click.ClickException(

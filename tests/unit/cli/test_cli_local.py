@@ -93,3 +93,9 @@ def test_a_missing_extra_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert result.exit_code == 1
     assert "'local' needs 'aiohttp'" in result.output
     assert "pip install 'kinesis-publishers[local]'" in result.output
+
+
+def test_a_name_that_no_stream_can_have_is_refused() -> None:
+    result = CliRunner().invoke(main, ["local", "--port", "0", "--stream", "a b"])
+    assert result.exit_code == 2
+    assert "'a b' is not the name of a stream" in result.output
