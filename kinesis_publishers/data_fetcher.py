@@ -11,9 +11,16 @@ from kinesis_publishers.assembly import FetcherParts, open_parts
 from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, ShardsDiscovered, log_event
-from kinesis_publishers.lineage import missing_shards, startable, starting_progress
+from kinesis_publishers.lineage import (
+    ancestors,
+    blocked_shards,
+    missing_shards,
+    pinned_progress,
+    resumed_progress,
+    startable,
+    starting_progress,
+)
 from kinesis_publishers.model import (
-    PositionType,
     RecordBatch,
     Shard,
     ShardKey,
@@ -33,6 +40,8 @@ from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from kinesis_publishers.clock import Clock
 
 __all__ = ["KinesisDataFetcher", "OnBatch"]
 
@@ -81,6 +90,7 @@ class KinesisDataFetcher:
             data_loss=parts.data_loss,
             clock=parts.clock,
             events=parts.events,
+            has_shard=parts.discovery.has_shard,
         )
         self._identities: dict[str, StreamIdentity] = {}
         self._listed: dict[ShardKey, Shard] = {}
@@ -102,8 +112,16 @@ class KinesisDataFetcher:
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         events: EventSink = log_event,
+        clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
+
+        Args:
+            properties: what to read, and how.
+            on_batch: what records are handed to.
+            resume: as in the constructor.
+            events: where diagnostic events go.
+            clock: the only source of time, this machine's unless it is given.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
@@ -111,14 +129,13 @@ class KinesisDataFetcher:
         sink = on_batch if isinstance(on_batch, DeliverySink) else _CallbackSink(on_batch)
         if not isinstance(properties, Properties):
             properties = Properties.parse(properties)
-        async with open_parts(properties, events=events) as parts:
+        async with open_parts(properties, events=events, clock=clock) as parts:
             yield cls(parts, sink, resume=resume)
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
         """How far each stream (by ARN) has been read: what ``resume`` takes."""
-        shards = dict(self._progress)
-        shards.update({key: one.progress for key, (one, _) in self._consumers.items()})
+        shards = self._current_progress()
         return {
             arn: StreamProgress(
                 identity=identity,
@@ -132,15 +149,48 @@ class KinesisDataFetcher:
         """The shards that are being read now."""
         return [consumer.status for consumer, _ in self._consumers.values()]
 
+    def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
+        """Return the shards that a shard descends from, over all generations.
+
+        Only those that are still listed: the others have left the retention. A shard that is not
+        known itself has none.
+        """
+        return frozenset(ancestors([key], self._listed))
+
     @property
     def is_finished(self) -> bool:
-        """Whether every shard has ended or was finished, and no children are to be expected."""
-        return self._settled_endings == self._endings and all(
-            one.is_ended or key in self._finished for key, one in self._progress.items()
-        )
+        """Whether nothing will be read any more, unless the streams get further shards.
+
+        Every shard has ended, was finished by :meth:`finish_shard`, or waits for an ancestor that
+        was finished without having ended; and the children of those that ended have been looked
+        for.
+        """
+        if self._settled_endings != self._endings:
+            return False
+        unread = {
+            key
+            for key, one in self._progress.items()
+            if not one.is_ended and key not in self._finished
+        }
+        return not unread or unread <= self._blocked()
+
+    def _blocked(self) -> set[ShardKey]:
+        """Return the shards that cannot start before somebody reads a finished one to its end."""
+        if not self._parts.discovery.parents_first:
+            return set()
+        return blocked_shards(self._listed, self._current_progress(), self._finished)
+
+    def _current_progress(self) -> dict[ShardKey, ShardProgress]:
+        running = {key: consumer.progress for key, (consumer, _) in self._consumers.items()}
+        return {**self._progress, **running}
 
     def finish_shard(self, key: ShardKey) -> None:
-        """Read a shard no further, although it has not ended; the others go on."""
+        """Read a shard no further, although it has not ended; the others go on.
+
+        A delivery in flight is finished, and so is an answer that has been asked for already: it is
+        the last one. With parents first, whatever descends from the shard is left to a later
+        fetcher that reads it to its end.
+        """
         self._finished.add(key)
         if key in self._consumers:
             self._consumers[key][0].stop()
@@ -186,7 +236,9 @@ class KinesisDataFetcher:
         if resume is None:
             await self._begin_stream(identity, now)
             return
-        known = {ShardKey(identity.arn, id_): one for id_, one in resume.shards.items()}
+        known = {
+            ShardKey(identity.arn, id_): resumed_progress(one) for id_, one in resume.shards.items()
+        }
         if resume.identity.created_at != identity.created_at:
             self._parts.data_loss.report(
                 ShardKey(identity.arn, "*"),
@@ -202,13 +254,13 @@ class KinesisDataFetcher:
 
     async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
         parts = self._parts
-        initial = _pinned(ShardProgress(position=parts.initial_position), now)
+        initial = pinned_progress(ShardProgress(position=parts.initial_position), now)
         # With positions for single shards, closed ones may be among them: list everything.
         since = None if parts.initial_shards else initial.position.timestamp
         listed = await parts.discovery.list_shards(identity.arn, since=since)
         self._progress.update(
             {
-                shard.key: _pinned(parts.initial_shards[shard.shard_id], now)
+                shard.key: pinned_progress(parts.initial_shards[shard.shard_id], now)
                 for shard in listed
                 if shard.shard_id in parts.initial_shards
             }
@@ -217,11 +269,7 @@ class KinesisDataFetcher:
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
         shards = tuple(listed)
-        known = {
-            **self._progress,
-            **{key: one.progress for key, (one, _) in self._consumers.items()},
-        }
-        added = starting_progress(shards, known, initial)
+        added = starting_progress(shards, self._current_progress(), initial)
         self._progress.update(added)
         self._listed.update({shard.key: shard for shard in shards})
         if added:
@@ -328,7 +376,11 @@ class KinesisDataFetcher:
                 scope.spawn(consumer.run(), name=f"read a range of {shard}")
 
     def stop(self) -> None:
-        """Make :meth:`run` return: deliveries in flight are finished, nothing more is asked for."""
+        """Make :meth:`run` return: deliveries in flight are finished, all other work is cancelled.
+
+        What was asked for and not delivered yet is dropped; a later fetcher reads it again. Ranges
+        are not affected: whoever awaits :meth:`run_ranges` cancels it.
+        """
         self._is_stopping = True
         for consumer, task in self._consumers.values():
             consumer.stop()
@@ -337,10 +389,3 @@ class KinesisDataFetcher:
         # Listing and describing have retries: waiting for them could take minutes.
         if self._coordinator is not None:
             self._coordinator.cancel()
-
-
-def _pinned(progress: ShardProgress, now: datetime) -> ShardProgress:
-    """Return ``progress`` with LATEST as one instant: the same for all streams and shards."""
-    if progress.position.type is not PositionType.LATEST:
-        return progress
-    return ShardProgress(position=progress.position.pinned(now), as_of=now)

@@ -191,7 +191,7 @@ class RetriesExhaustedError(KinesisPublishersError):
 
     Attributes:
         attempts: how many calls were made.
-        elapsed_seconds: the time from the first call to the last failure.
+        elapsed_seconds: for how long it was tried.
     """
 
     def __init__(self, message: str, *, attempts: int = 0, elapsed_seconds: float = 0.0) -> None:

@@ -6,7 +6,6 @@ A component reports what happened to an :class:`EventSink`; what becomes of it i
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,7 +25,6 @@ __all__ = [
     "IteratorReplaced",
     "RecordsSkipped",
     "DataLossTolerated",
-    "CountingEventSink",
     "log_event",
 ]
 
@@ -129,15 +127,3 @@ def log_event(event: Event) -> None:
     level = _LEVELS.get(type(event), logging.INFO)
     if _LOGGER.isEnabledFor(level):
         _LOGGER.log(level, "%s", event)
-
-
-class CountingEventSink:
-    """Counts events by class and passes them on."""
-
-    def __init__(self, forward: EventSink = log_event) -> None:
-        self.counts: Counter[type] = Counter()
-        self._forward = forward
-
-    def __call__(self, event: Event) -> None:
-        self.counts[type(event)] += 1
-        self._forward(event)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.model import Shard, ShardKey, ShardProgress, StartingPosition
+from attrs import evolve
+
+from kinesis_publishers.model import (
+    PositionType,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
 
-__all__ = ["ancestors", "missing_shards", "startable", "starting_progress"]
+__all__ = [
+    "ancestors",
+    "blocked_shards",
+    "descendants",
+    "missing_shards",
+    "pinned_progress",
+    "resumed_progress",
+    "startable",
+    "starting_progress",
+]
 
 
 def ancestors(keys: Collection[ShardKey], shards: Mapping[ShardKey, Shard]) -> set[ShardKey]:
@@ -22,6 +41,44 @@ def ancestors(keys: Collection[ShardKey], shards: Mapping[ShardKey, Shard]) -> s
                 found.add(parent)
                 pending.append(parent)
     return found
+
+
+def descendants(keys: Iterable[ShardKey], shards: Mapping[ShardKey, Shard]) -> set[ShardKey]:
+    """Return the shards of a listing that descend from ``keys``, over any number of generations.
+
+    The other way round than :func:`ancestors`; a key that is not listed has none. One pass over the
+    listing, however many keys there are.
+    """
+    children: defaultdict[ShardKey, list[ShardKey]] = defaultdict(list)
+    for key, shard in shards.items():
+        for parent in shard.parent_keys:
+            children[parent].append(key)
+    found: set[ShardKey] = set()
+    pending = [key for key in keys if key in shards]
+    while pending:
+        new = set(children[pending.pop()]) - found
+        found |= new
+        pending += new
+    return found
+
+
+def pinned_progress(progress: ShardProgress, now: datetime) -> ShardProgress:
+    """Return ``progress`` with LATEST as one instant: the same for all streams and shards."""
+    if progress.position.type is not PositionType.LATEST:
+        return progress
+    return ShardProgress(position=progress.position.pinned(now), as_of=now)
+
+
+def resumed_progress(stored: ShardProgress) -> ShardProgress:
+    """Return stored progress with an age, where its position tells one.
+
+    Whoever begins at an instant may choose one beyond the retention: they get what there is. Once
+    it is stored, the records that arrive after it are owed, and their removal is a loss.
+    """
+    instant = stored.position.timestamp
+    if instant is None or stored.as_of is not None:
+        return stored
+    return evolve(stored, as_of=instant)
 
 
 def starting_progress(
@@ -55,23 +112,35 @@ def startable(
     *,
     parents_first: bool = True,
 ) -> list[Shard]:
-    """Return the shards that may be read now: not ended, and every parent read to its end.
+    """Return the shards that may be read now: not ended, and every ancestor read to its end.
 
-    A parent that is no longer listed has left the retention and counts as ended. Without
-    ``parents_first`` only a shard's own end matters.
+    Parents alone are not enough: after a restart an empty shard may have ended although its own
+    parent has not, and its children must not come before the records of that one. An ancestor that
+    is no longer listed has left the retention and counts as ended. Without ``parents_first`` only a
+    shard's own end matters.
     """
     shards = {shard.key: shard for shard in listed}
+    unread = {key for key in shards if key not in progress or not progress[key].is_ended}
+    waiting = descendants(unread, shards) if parents_first else set()
+    ready = (unread & progress.keys()) - waiting
+    return [shards[key] for key in sorted(ready, key=lambda key: key.shard_id)]
 
-    def has_ended(key: ShardKey) -> bool:
-        return key not in shards or (key in progress and progress[key].is_ended)
 
-    return [
-        shard
-        for key, shard in sorted(shards.items(), key=lambda item: item[0].shard_id)
-        if key in progress
-        and not progress[key].is_ended
-        and (not parents_first or all(map(has_ended, shard.parent_keys)))
-    ]
+def blocked_shards(
+    shards: Mapping[ShardKey, Shard],
+    progress: Mapping[ShardKey, ShardProgress],
+    finished: Iterable[ShardKey],
+) -> set[ShardKey]:
+    """Return the listed shards that cannot start because a finished ancestor has not ended.
+
+    Args:
+        shards: the listing.
+        progress: how far each shard has been read.
+        finished: the shards that are read no further, whether they have ended or not.
+    """
+    return descendants(
+        (key for key in finished if key in progress and not progress[key].is_ended), shards
+    )
 
 
 def missing_shards(

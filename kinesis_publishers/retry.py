@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 import backoff
-from attrs import field, frozen, validators
+from attrs import define, field, frozen, validators
 
 from kinesis_publishers.errors import RetriesExhaustedError, ServiceError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["RetryPolicy", "call_with_retries"]
+__all__ = ["RetryBudget", "RetryPolicy", "call_with_retries"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -56,12 +56,72 @@ class RetryPolicy:
         return float(backoff.full_jitter(self.delay_bound_seconds(attempt)))
 
 
+@define(eq=False)
+class RetryBudget:
+    """What a policy still allows one operation; whoever makes the calls does the waiting.
+
+    It serves those who cannot wait on the spot, because they hold something that others need;
+    everybody else uses :func:`call_with_retries`.
+
+    Args:
+        policy: how often and after which delays.
+        clock: what the time that failures take is measured with.
+        began_at: when the first call began, in seconds of the monotonic clock; unless it is given,
+            time counts from the first failure.
+    """
+
+    _policy: RetryPolicy
+    _clock: Clock
+    _began_at: float | None = field(default=None, kw_only=True)
+    _attempts: int = field(default=0, init=False)
+    _failures: int = field(default=0, init=False)
+
+    def delay_after(self, error: ServiceError, *, is_endless: bool = False) -> float:
+        """Return how long to wait, in seconds, before the call that failed is made again.
+
+        Args:
+            error: what it failed with.
+            is_endless: whether this uses up no retry (a throttle is a request to slow down, not a
+                failure); it is backed off all the same.
+
+        Raises:
+            ServiceError: ``error`` itself, if it is not retryable.
+            RetriesExhaustedError: the policy allows no more repetitions.
+        """
+        if not error.retryable:
+            raise error
+        if self._began_at is None:
+            self._began_at = self._clock.monotonic()
+        delay = self._policy.delay_seconds(self._attempts)
+        self._attempts += 1
+        if not is_endless:
+            self._failures += 1
+        if self._failures > self._policy.max_retries:
+            raise self._exhausted(error, self._began_at) from error
+        # A single failure is nothing to report. Several in a row are what somebody who waits for an
+        # unreachable service must be able to see.
+        level = logging.WARNING if self._failures >= _FAILURES_TO_REPORT else logging.DEBUG
+        _LOGGER.log(level, "Retry %d in %.1f s: %s", self._attempts, delay, error)
+        return delay
+
+    def reset(self) -> None:
+        """Allow everything again: the operation has succeeded."""
+        self._began_at = None
+        self._attempts = self._failures = 0
+
+    def _exhausted(self, error: ServiceError, began_at: float) -> RetriesExhaustedError:
+        elapsed = self._clock.monotonic() - began_at
+        return RetriesExhaustedError(
+            f"{error.operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
+            f"the last time with {error.code or type(error).__name__}: {error}. Raise its "
+            "maxretries or backoff options if the service is expected to recover.",
+            attempts=self._attempts,
+            elapsed_seconds=elapsed,
+        )
+
+
 async def call_with_retries(
-    call: Callable[[], Awaitable[_T]],
-    *,
-    policy: RetryPolicy,
-    clock: Clock,
-    is_endless: Callable[[ServiceError], bool] = lambda _: False,
+    call: Callable[[], Awaitable[_T]], *, policy: RetryPolicy, clock: Clock
 ) -> _T:
     """Make ``call`` until it succeeds, fails for good, or ``policy`` allows no more.
 
@@ -69,37 +129,15 @@ async def call_with_retries(
         call: makes one attempt; it raises :class:`ServiceError` with ``retryable`` set.
         policy: how often and after which delays.
         clock: what the delays are slept on.
-        is_endless: says of a retryable error that it uses up no retry (a throttle is a request to
-            slow down, not a failure).
 
     Raises:
         ServiceError: the error of a call that is not retryable, at once.
         RetriesExhaustedError: the policy allows no more repetitions.
     """
-    started = clock.monotonic()
-    attempt = failures = 0
+    budget = RetryBudget(policy, clock, began_at=clock.monotonic())
     while True:
         try:
             return await call()
         except ServiceError as error:
-            if not error.retryable:
-                raise
-            if not is_endless(error):
-                failures += 1
-            if failures > policy.max_retries:
-                elapsed = clock.monotonic() - started
-                raise RetriesExhaustedError(
-                    f"{error.operation or 'the call'} failed {attempt + 1} times in "
-                    f"{elapsed:.1f} s, the last time with {error.code or type(error).__name__}: "
-                    f"{error}. Raise its maxretries or backoff options if the service is expected "
-                    "to recover.",
-                    attempts=attempt + 1,
-                    elapsed_seconds=elapsed,
-                ) from error
-            delay = policy.delay_seconds(attempt)
-            # A single failure is nothing to report. Several in a row are what somebody who waits
-            # for an unreachable service must be able to see.
-            level = logging.WARNING if failures >= _FAILURES_TO_REPORT else logging.DEBUG
-            _LOGGER.log(level, "Retry %d in %.1f s: %s", attempt + 1, delay, error)
+            delay = budget.delay_after(error)
         await clock.sleep(delay)
-        attempt += 1

@@ -13,6 +13,7 @@ from kinesis_publishers.errors import (
     PositionTrimmedError,
     PublisherCancelledError,
     ReplayMismatchError,
+    StreamNotFoundError,
 )
 from kinesis_publishers.events import EventSink, RecordsSkipped, ShardEnded, ShardStarted
 from kinesis_publishers.model import (
@@ -27,6 +28,8 @@ from kinesis_publishers.model import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.data_loss import DataLossGuard
     from kinesis_publishers.pending_pool import PendingPool, Reservation
@@ -36,11 +39,13 @@ __all__ = [
     "CreatePublisher",
     "Delivery",
     "DeliverySink",
+    "HasShard",
     "ShardConsumer",
     "ShardStatus",
 ]
 
 CreatePublisher: TypeAlias = Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]
+HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
 
 
 @frozen(eq=False)
@@ -67,11 +72,19 @@ class Delivery:
 
 @frozen(kw_only=True)
 class ShardStatus:
-    """How far a shard has been read, and how far it is behind (``None`` until an answer says)."""
+    """How far a shard has been read.
+
+    Attributes:
+        shard: which shard.
+        progress: where reading goes on.
+        millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
+        tip_seen_at: when the last answer that reached the tip was asked for; ``None`` before it.
+    """
 
     shard: Shard
     progress: ShardProgress
     millis_behind_latest: int | None = None
+    tip_seen_at: datetime | None = None
 
 
 class DeliverySink(ABC):
@@ -90,7 +103,19 @@ class DeliverySink(ABC):
 
 @frozen(kw_only=True)
 class ConsumerContext:
-    """What the consumers of one fetcher share."""
+    """What the consumers of one fetcher share.
+
+    Attributes:
+        create_publisher: makes what reads a shard.
+        pool: the budget of all shards together.
+        sink: what records and facts are handed to.
+        data_loss: what follows when records are gone.
+        clock: the only source of time.
+        events: where diagnostic events go.
+        has_shard: asks the service whether a shard is still listed. The service calls a shard that
+            has left the retention not found, in the words that it has for a missing stream; without
+            this question a missing stream is what it is taken for.
+    """
 
     create_publisher: CreatePublisher
     pool: PendingPool
@@ -98,6 +123,11 @@ class ConsumerContext:
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
+    has_shard: HasShard | None = None
+
+
+class _Stopped(BaseException):
+    """Ends the run of a publisher that would go on delivering; never leaves this module."""
 
 
 @define(eq=False)
@@ -119,6 +149,7 @@ class ShardConsumer(RecordBatchConsumer):
     context: ConsumerContext
     end: SequenceNumber | None = None
     _millis_behind_latest: int | None = field(default=None, init=False)
+    _tip_seen_at: datetime | None = field(default=None, init=False)
     _reservation: Reservation | None = field(default=None, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _is_delivering: bool = field(default=False, init=False)
@@ -131,6 +162,7 @@ class ShardConsumer(RecordBatchConsumer):
             shard=self.shard,
             progress=self.progress,
             millis_behind_latest=self._millis_behind_latest,
+            tip_seen_at=self._tip_seen_at,
         )
 
     @property
@@ -139,7 +171,11 @@ class ShardConsumer(RecordBatchConsumer):
         return self._is_delivering
 
     def stop(self) -> None:
-        """Make :meth:`run` return after the delivery in flight."""
+        """Make :meth:`run` return after the delivery in flight, or else after the next one.
+
+        It interrupts nothing: who does not want to wait for the next answer, which may be an empty
+        one, cancels the task unless :attr:`is_delivering`.
+        """
         self._is_stopping = True
 
     async def run(self) -> None:
@@ -150,33 +186,39 @@ class ShardConsumer(RecordBatchConsumer):
             PublisherCancelledError: the publisher stopped although nobody asked it to.
             ServiceError: a failure that retrying does not mend.
         """
-        context, position = self.context, self.progress.position
-        context.events(ShardStarted(shard=self.shard.key, position=position))
+        context = self.context
+        position: StartingPosition | None = self.progress.position
+        context.events(ShardStarted(shard=self.shard.key, position=self.progress.position))
         if self.end is None:
             await context.data_loss.check_retention(self.shard, self.progress, context.clock.now())
+        while position is not None:
+            position = await self._read_from(position)
+
+    async def _read_from(self, position: StartingPosition) -> StartingPosition | None:
+        """Read with one publisher; return where the next one begins, or ``None`` at the end."""
+        before = self.progress.position
         try:
-            while True:
-                publisher = await context.create_publisher(position, self.shard)
-                before = self.progress.position
-                try:
-                    return await self._run_publisher(publisher)
-                except PositionTrimmedError as error:
-                    is_stuck = (
-                        position.type is PositionType.TRIM_HORIZON
-                        and self.progress.position == before
-                    )
-                    # What a delivery failed with has been reported already.
-                    if is_stuck or error is self._delivery_error:
-                        raise
-                    await self._report_trimmed(error)
-                    # Whatever is left comes after the position, or is dropped on arrival.
-                    position = StartingPosition.trim_horizon()
-        finally:
-            self._release()
+            publisher = await self.context.create_publisher(position, self.shard)
+            await self._run_publisher(publisher)
+        except PositionTrimmedError as error:
+            is_stuck = (
+                position.type is PositionType.TRIM_HORIZON and self.progress.position == before
+            )
+            # What a delivery failed with has been reported already.
+            if is_stuck or error is self._delivery_error:
+                raise
+            await self._report_trimmed(error)
+            # Whatever is left comes after the position, or is dropped on arrival.
+            return StartingPosition.trim_horizon()
+        except StreamNotFoundError as error:
+            if error is self._delivery_error or not await self._has_left_retention():
+                raise
+            self._give_up_shard(error)
+        return None
 
     async def _run_publisher(self, publisher: RecordPublisher) -> None:
-        while not (self._is_stopping or self._is_range_done):
-            result = await publisher.run(self)
+        while not self._is_done:
+            result = await self._run_once(publisher)
             if result is RunResult.COMPLETE:
                 self._complete()
                 return
@@ -186,18 +228,39 @@ class ShardConsumer(RecordBatchConsumer):
                     "asked it to stop. A publisher may return it only after it was told to."
                 )
 
+    async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
+        """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
+        try:
+            return await publisher.run(self)
+        # With the star it is also found in the group that a publisher's own asyncio.TaskGroup makes
+        # of it.
+        except* _Stopped:
+            pass
+        finally:
+            # A run may end without the delivery that it asked for room for, as after a throttle.
+            self._release()
+        return None
+
+    @property
+    def _is_done(self) -> bool:
+        return self._is_stopping or self._is_range_done
+
     def _complete(self) -> None:
-        if self.end is not None:
-            if not self._is_range_done:
-                self._give_up_range("the end of the shard follows")
-            return
+        if self.end is None:
+            self._end_shard()
+        else:
+            self._give_up_range("the end of the shard follows")
+
+    def _end_shard(self) -> None:
         self.progress = self.progress.ended()
         self.context.events(ShardEnded(shard=self.shard.key))
         self.context.sink.observe(self.status)
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         self._release()
+        self._raise_if_done()
         self._reservation = await self.context.pool.acquire(records, payload_bytes)
+        self._raise_if_done()
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         fresh = self._cut_at_end(self._drop_processed(batch))
@@ -208,9 +271,17 @@ class ShardConsumer(RecordBatchConsumer):
             self._release()
         self.progress = progress
         self._millis_behind_latest = batch.millis_behind_latest
+        if batch.millis_behind_latest == 0:
+            self._tip_seen_at = batch.requested_at
         self.context.sink.observe(self.status)
         self._note_end_of_range(batch)
+        self._raise_if_done()
         return self.progress.processed
+
+    def _raise_if_done(self) -> None:
+        # A fan-out subscription lasts for minutes: its end is not waited for.
+        if self._is_done:
+            raise _Stopped
 
     def _drop_processed(self, batch: RecordBatch) -> RecordBatch:
         processed = self.progress.processed
@@ -239,14 +310,19 @@ class ShardConsumer(RecordBatchConsumer):
             self._reservation = await self.context.pool.acquire(len(batch), batch.payload_bytes)
         reservation, self._reservation = self._reservation, None
         reservation.resize(len(batch), batch.payload_bytes)
-        self._is_delivering = True
         try:
             await self._check_gap(batch)
-            await self.context.sink.deliver(Delivery(batch, progress, reservation))
+            await self._hand_over(Delivery(batch, progress, reservation))
         except BaseException as error:
             reservation.release()
             self._delivery_error = error
             raise
+
+    async def _hand_over(self, delivery: Delivery) -> None:
+        # Not around the question for the retention before it: that one may be cancelled.
+        self._is_delivering = True
+        try:
+            await self.context.sink.deliver(delivery)
         finally:
             self._is_delivering = False
 
@@ -274,6 +350,26 @@ class ShardConsumer(RecordBatchConsumer):
                 f"the place where reading goes on, {progress.position}, is not available any more.",
                 cause=error,
             )
+
+    async def _has_left_retention(self) -> bool:
+        """Say whether the stream is there without the shard."""
+        has_shard = self.context.has_shard
+        try:
+            return has_shard is not None and not await has_shard(self.shard)
+        except StreamNotFoundError:
+            return False
+
+    def _give_up_shard(self, cause: StreamNotFoundError) -> None:
+        self.context.data_loss.report(
+            self.shard.key,
+            f"the shard was not read to its end (only to {self.progress.position}) and has left "
+            "the retention: the stream does not list it any more.",
+            cause=cause,
+        )
+        if self.end is None:
+            self._end_shard()
+        else:
+            self._is_range_done = True
 
     def _note_end_of_range(self, answer: RecordBatch) -> None:
         if self.end is None:

@@ -67,6 +67,14 @@ class ShardDiscovery:
         """Return for how long ``stream`` keeps its records, in seconds."""
         return (await self.describe(stream)).retention_seconds
 
+    async def has_shard(self, shard: Shard) -> bool:
+        """Say whether a shard is still listed: one that has left the retention is not.
+
+        Raises:
+            StreamNotFoundError: its stream does not exist.
+        """
+        return any(one.key == shard.key for one in await self.list_shards(shard.stream_arn))
+
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:

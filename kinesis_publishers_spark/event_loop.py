@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterator
     from concurrent.futures import Future
 
 __all__ = ["EventLoopThread", "iterate"]
@@ -40,10 +40,6 @@ class EventLoopThread:
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run ``work`` as a task; its result or error is the future's."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """Run ``callback`` on the loop."""
-        self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
         """Cancel what still runs, wait until it has cleaned up, and end the thread."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from kinesis_publishers import (
     SequenceNumber,
@@ -87,13 +87,6 @@ class Offset:
             )
             for arn, identity in self.streams.items()
         }
-
-    def without_first(self) -> Offset:
-        """Return the same places without the mark of where the last micro-batch began."""
-        return evolve(
-            self,
-            shards={key: evolve(one, first=None) for key, one in self.shards.items()},
-        )
 
     def ranges_since(self, start: Offset) -> list[ShardRange]:
         """Return the records between two offsets, shards without any left out, in a fixed order."""

@@ -103,7 +103,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return configured.tightened(BatchLimit(records=asked.max_rows))
         if isinstance(asked, ReadMaxBytes):
             return configured.tightened(BatchLimit(payload_bytes=asked.max_bytes))
-        # ReadAllAvailable: without configured limits, or Trigger.Once, which is to ignore them.
+        # ReadAllAvailable: nothing is configured.
         return BatchLimit()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ class RecordBatchConsumer(ABC):
         """Wait until there is room for about this much, before it is asked for.
 
         This is the backpressure: it blocks for as long as the application is behind. The room is
-        held until the next delivery, whose true size replaces the estimate. A publisher that
-        cannot estimate may leave it out; then the delivery itself waits.
+        held until the next delivery, whose true size replaces the estimate, or until the end of
+        the run. A publisher that cannot estimate may leave it out; then the delivery itself waits.
         """
 
     @abstractmethod
@@ -41,7 +41,10 @@ class RecordPublisher(ABC):
 
     @abstractmethod
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        """Read once and deliver: one GetRecords, or one subscription.
+        """Read once and deliver: at most one GetRecords, or one subscription.
+
+        A run that could not read for now, because the service refused or failed, ends INCOMPLETE
+        without a delivery; it does not hold room while it waits for a better moment.
 
         Records are delivered in their order, and the next delivery is made only after the consumer
         has returned. Position moves only to what the consumer says it has processed. Cancelling the

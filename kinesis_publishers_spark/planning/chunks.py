@@ -44,12 +44,14 @@ class Chunk:
         rows: at least one row of the source's schema.
         progress: how far the shard is read with these rows included.
         payload_bytes: the payloads' lengths together.
+        ancestors: the shards that this one descends from, over all generations.
     """
 
     shard: ShardKey
     rows: pa.RecordBatch
     progress: ShardProgress
     payload_bytes: int
+    ancestors: frozenset[ShardKey] = frozenset()
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -98,11 +100,16 @@ def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list
     """Return what the next micro-batch has, and what stays, in the order of arrival.
 
     The limits hold to the record, except that a first record which alone exceeds the limit in bytes
-    goes through: otherwise nothing ever would.
+    goes through: otherwise nothing ever would. A shard waits until the records of its ancestors are
+    in earlier micro-batches, because the tasks of one micro-batch run at the same time.
     """
     taken: list[Chunk] = []
+    shards: set[ShardKey] = set()
     records = payload_bytes = 0
     for index, chunk in enumerate(waiting):
+        if not shards.isdisjoint(chunk.ancestors):
+            return taken, list(waiting[index:])
+        shards.add(chunk.shard)
         fitting = _fitting_rows(chunk, limit, records, payload_bytes)
         if fitting == 0 and not taken:
             fitting = 1
@@ -134,10 +141,7 @@ def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: 
 
 
 def next_offset(
-    start: Offset,
-    taken: Iterable[Chunk],
-    waiting: Iterable[Chunk],
-    known: Offset,
+    start: Offset, taken: Iterable[Chunk], waiting: Iterable[Chunk], *, known: Offset, begun: Offset
 ) -> Offset:
     """Return where a micro-batch ends that begins at ``start`` and has the records ``taken``.
 
@@ -146,6 +150,7 @@ def next_offset(
         taken: the records of this one.
         waiting: records that were fetched and are left for a later one.
         known: how far the fetcher has read, fetched records included.
+        begun: where the fetcher began.
     """
     firsts: dict[ShardKey, SequenceNumber] = {}
     reached: dict[ShardKey, ShardProgress] = {}
@@ -154,22 +159,24 @@ def next_offset(
         reached[chunk.shard] = chunk.progress
     behind = {chunk.shard for chunk in waiting}
     shards: dict[ShardKey, ShardOffset] = {}
-    for key, one in known.shards.items():
-        if key not in behind:
-            shards[key] = ShardOffset(progress=one.progress, first=firsts.get(key))
-        elif key in reached:
-            shards[key] = ShardOffset(progress=reached[key], first=firsts[key])
+    for key in known.shards.keys() | reached.keys() | behind:
+        if key in behind:
+            progress = reached.get(key) or _untouched(key, start, begun, known)
+        elif key in known.shards:
+            progress = known.shards[key].progress
         else:
-            shards[key] = ShardOffset(progress=_untouched(key, start, known))
+            # The shard has left the retention, and the listing, while its last records waited.
+            progress = reached[key].ended()
+        shards[key] = ShardOffset(progress=progress, first=firsts.get(key))
     return Offset(streams=known.streams, shards=shards)
 
 
-def _untouched(key: ShardKey, start: Offset, known: Offset) -> ShardProgress:
+def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> ShardProgress:
     """Return where a shard stands whose records all wait for a later micro-batch."""
-    before = start.shards.get(key)
-    is_same_stream = start.streams.get(key.stream_arn) == known.streams.get(key.stream_arn)
-    if before is not None and is_same_stream:
-        return before.progress
+    arn = key.stream_arn
+    for earlier in (start, begun):
+        if key in earlier.shards and earlier.streams.get(arn) == known.streams.get(arn):
+            return earlier.shards[key].progress
     # Found since. It must not be left out: with a child of its own in the offset, a restart would
     # take it for a shard that was read to its end.
     return ShardProgress(position=StartingPosition.trim_horizon())
@@ -178,18 +185,23 @@ def _untouched(key: ShardKey, start: Offset, known: Offset) -> ShardProgress:
 def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
     """Say whether ``start`` should be written anew although there are no records.
 
-    That is so when a shard has ended since, which its children and a restart rely on, and every few
-    hours for idle shards: the instant up to which they are known to be read must not grow so old
-    that a restart takes it for lost data.
+    That is so for a stream that is read for the first time, whose pinned beginning must outlast a
+    restart; when a shard has ended, which its children and a restart rely on; and every few hours
+    for idle shards: the instant up to which they are known to be read must not grow so old that a
+    restart takes it for lost data.
     """
+    if known.streams != start.streams:
+        return True
     for key, one in known.shards.items():
         before = start.shards.get(key)
-        if one.progress.is_ended and (before is None or not before.progress.is_ended):
-            return True
-        if before is None or before.progress.is_ended or one.progress.as_of is None:
+        if before is None or before.progress.is_ended:
             continue
-        written = before.progress.as_of
-        if written is None or (now - written > _REFRESH_AFTER and one.progress.as_of > written):
+        if one.progress.is_ended:
+            return True
+        written, current = before.progress.as_of, one.progress.as_of
+        if current is None:
+            continue
+        if written is None or (now - written > _REFRESH_AFTER and current > written):
             return True
     return False
 
@@ -197,23 +209,50 @@ def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
 def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]]:
     """Spread rows evenly over partitions: one per core, unless they become too small or too large.
 
-    The rows of a shard stay in their order, within a partition and from one to the next.
+    The rows of a shard stay in their order and together in one partition, because the tasks of a
+    micro-batch run at the same time. Only a shard with more rows than a partition can carry gets
+    several partitions, of its own, in their order.
     """
-    pieces = [
-        piece
-        for chunk in sorted(chunks, key=lambda chunk: str(chunk.shard))
-        for piece in _pieces(chunk.rows)
-    ]
-    total = sum(piece.nbytes for piece in pieces)
-    count = max(
-        min(parallelism, -(-total // _MIN_PARTITION_BYTES)), -(-total // _MAX_PARTITION_BYTES)
-    )
-    partitions: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
-    before = 0
+    shards: dict[ShardKey, list[pa.RecordBatch]] = {}
+    for chunk in chunks:
+        shards.setdefault(chunk.shard, []).extend(_pieces(chunk.rows))
+    own: list[list[pa.RecordBatch]] = []
+    shared: list[list[pa.RecordBatch]] = []
+    for _, pieces in sorted(shards.items(), key=lambda item: str(item[0])):
+        parts = _cut(pieces)
+        (shared if len(parts) == 1 else own).extend(parts)
+    return own + _balance(shared, parallelism)
+
+
+def _cut(pieces: list[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    """Cut the pieces of a shard into parts that a partition can carry."""
+    parts: list[list[pa.RecordBatch]] = [[]]
+    size = 0
     for piece in pieces:
-        # A piece goes where its middle lies: no partition exceeds its share by more than a piece.
-        partitions[(2 * before + piece.nbytes) * count // (2 * total)].append(piece)
-        before += piece.nbytes
+        if size + piece.nbytes > _MAX_PARTITION_BYTES and parts[-1]:
+            parts.append([])
+            size = 0
+        parts[-1].append(piece)
+        size += piece.nbytes
+    return parts
+
+
+def _balance(groups: list[list[pa.RecordBatch]], parallelism: int) -> list[list[pa.RecordBatch]]:
+    """Put whole groups together so that the partitions are about equal: the largest first."""
+    sizes = [sum(piece.nbytes for piece in group) for group in groups]
+    total = sum(sizes)
+    wanted = min(parallelism, -(-total // _MIN_PARTITION_BYTES), len(groups))
+    count = max(wanted, -(-total // _MAX_PARTITION_BYTES))
+    partitions: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for index in sorted(range(len(groups)), key=lambda index: (-sizes[index], index)):
+        target = filled.index(min(filled))
+        if filled[target] and filled[target] + sizes[index] > _MAX_PARTITION_BYTES:
+            partitions.append([])
+            filled.append(0)
+            target = len(filled) - 1
+        partitions[target].extend(groups[index])
+        filled[target] += sizes[index]
     return [rows for rows in partitions if rows]
 
 

@@ -14,10 +14,10 @@ from kinesis_publishers import (
     DeliverySink,
     KinesisDataFetcher,
     Properties,
-    ShardKey,
     ShardStatus,
     StreamProgress,
 )
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.event_loop import EventLoopThread
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.planning.chunks import (
@@ -90,6 +90,7 @@ class FetchSession(DeliverySink):
         self._is_dirty = False
         self._next_refresh_check = 0.0
         self._fetcher: KinesisDataFetcher | None = None
+        self._begun = Offset()
         self._is_over = False
         self._loop = EventLoopThread(name="kinesis-fetch")
         self._activity = asyncio.Event()
@@ -98,9 +99,10 @@ class FetchSession(DeliverySink):
     async def _run(self) -> None:
         try:
             async with KinesisDataFetcher.from_properties(
-                self._properties, self, resume=self._resume
+                self._properties, self, resume=self._resume, clock=self._clock
             ) as fetcher:
                 await fetcher.prepare()
+                self._begun = Offset.of(fetcher.progress)
                 self._fetcher = fetcher
                 self._activity.set()
                 await fetcher.run()
@@ -110,38 +112,33 @@ class FetchSession(DeliverySink):
             self._activity.set()
 
     async def deliver(self, delivery: Delivery) -> None:
+        shard, fetcher = delivery.shard, self._fetcher
         self._waiting.append(
             Chunk(
-                shard=delivery.shard.key,
+                shard=shard.key,
                 rows=to_spark_arrow(delivery.batch),
                 progress=delivery.progress,
                 payload_bytes=delivery.batch.payload_bytes,
+                ancestors=frozenset() if fetcher is None else fetcher.ancestors_of(shard.key),
             )
         )
         self._deliveries.append(delivery)
         self._mark_dirty()
 
     def observe(self, status: ShardStatus) -> None:
-        progress = status.progress
-        if progress.is_ended:
+        if status.progress.is_ended:
             self._mark_dirty()
-        if self._catch_up_to is not None and self._fetcher is not None:
-            if progress.as_of is not None and progress.as_of >= self._catch_up_to:
-                self._fetcher.finish_shard(status.shard.key)
-            self._activity.set()
-
-    def observe_discovery(self) -> None:
-        if self._catch_up_to is not None and self._fetcher is not None:
-            self._finish_blocked(self._fetcher)
+        until, fetcher, seen = self._catch_up_to, self._fetcher, status.tip_seen_at
+        if until is None or fetcher is None:
+            return
+        # A shard that was closed when it was listed has an end, and children that come after it:
+        # the tip may be seen before either.
+        if seen is not None and seen >= until and not status.shard.is_closed:
+            fetcher.finish_shard(status.shard.key)
         self._activity.set()
 
-    def _finish_blocked(self, fetcher: KinesisDataFetcher) -> None:
-        # What could start has been started. When nothing is being read, a shard that has not ended
-        # waits for a parent that is read no further: it came later, and is for the next run.
-        if not fetcher.statuses:
-            for arn, stream in fetcher.progress.items():
-                for shard_id in stream.shards:
-                    fetcher.finish_shard(ShardKey(arn, shard_id))
+    def observe_discovery(self) -> None:
+        self._activity.set()
 
     def _mark_dirty(self) -> None:
         self._is_dirty = True
@@ -154,7 +151,7 @@ class FetchSession(DeliverySink):
     async def _prepared(self) -> Offset:
         while self._fetcher is None and not self._is_over:
             await self._wait_for_activity()
-        return Offset() if self._fetcher is None else Offset.of(self._fetcher.progress)
+        return self._begun
 
     def plan(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
         """Take what the next micro-batch has; return its end and its records.
@@ -200,7 +197,13 @@ class FetchSession(DeliverySink):
         taken, rest = take(self._waiting, limit)
         if not taken and not needs_refresh(start, known, self._clock.now()):
             return start, []
-        end = next_offset(start, taken, rest, known)
+        end = next_offset(start, taken, rest, known=known, begun=self._begun)
+        if taken and end == start:
+            raise CheckpointError(
+                f"{sum(map(len, taken))} records were fetched that no offset names: a defect of "
+                "kinesis-publishers. Nothing was handed out; please report it with this offset: "
+                f"{start.to_json()}"
+            )
         whole = len(self._waiting) - len(rest)
         for delivery in self._deliveries[:whole]:
             delivery.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,15 +24,16 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
+from kinesis_publishers.publishers.polling.lag_watch import LagWatch
 from kinesis_publishers.publishers.polling.pacing import (
     adapted_limit,
     delay_before_next_call,
     expected_page,
 )
-from kinesis_publishers.retry import RetryPolicy, call_with_retries
+from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
     from kinesis_publishers.config.polling import PollingConfig
@@ -44,15 +46,15 @@ _T = TypeVar("_T")
 _CLOCK_SKEW = timedelta(seconds=60)
 _CLOCK_SKEW_POLL_SECONDS = 1.0
 
-# After AFTER_SEQUENCE_NUMBER with a trimmed number GetRecords may answer nothing for ever, its lag
-# stuck at the retention, which is 24 hours at least. Answers may be empty with data ahead as well,
-# but then the lag shrinks from call to call.
-_STUCK_ANSWERS = 10
-_STUCK_LAG_MILLIS = 23 * 3600 * 1000
+# A shard iterator expires five minutes after it was returned (AWS API reference).
+_ITERATOR_SECONDS = 300.0
 
 
 class PollingRecordPublisher(RecordPublisher):
-    """Publishes the records of one shard by polling; one :meth:`run` is one GetRecords.
+    """Publishes the records of one shard by polling; one :meth:`run` is at most one GetRecords.
+
+    A run whose call has to be repeated later delivers nothing. The delay is waited for by the next
+    run, before it asks for room: room that is held while waiting is missing to the other shards.
 
     Args:
         shard: what to read.
@@ -76,39 +78,34 @@ class PollingRecordPublisher(RecordPublisher):
         self._context = context
         self._limit = config.max_records
         self._iterator: str | None = None
+        self._iterator_received_at = -math.inf
         self._last_call: float | None = None
+        self._not_before = -math.inf
         self._last_size: tuple[int | None, int | None] = (None, None)
-        self._last_lag: int | None = None
-        self._stuck_answers = 0
+        self._lag_watch = LagWatch()
+        self._iterator_retries = RetryBudget(config.get_iterator_retry, context.clock)
+        self._records_retries = RetryBudget(config.get_records_retry, context.clock)
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        # The pause comes first: room that is held while waiting is missing to the other shards.
         await self._keep_pace()
+        if await self._valid_iterator() is None:
+            return RunResult.INCOMPLETE
         await consumer.wait_for_space(*expected_page(*self._last_size, self._limit))
+        # The wait may have outlived the iterator. It is replaced here, with a single attempt: if
+        # the room were given back for that, a shard that always waits so long would read nothing.
+        iterator = await self._valid_iterator()
+        if iterator is None:
+            return RunResult.INCOMPLETE
         loop_seconds = self._seconds_since_last_call()
         requested_at = self._context.clock.now()
-        page = await self._get_records()
+        page = await self._get_records(iterator)
+        if page is None:
+            return RunResult.INCOMPLETE
         self._check_progress(page)
         batch = RecordBatch.from_page(page, shard=self._shard, requested_at=requested_at)
         self._last_size = len(batch), batch.payload_bytes
-        self._context.events(
-            RecordsFetched(
-                shard=self._shard.key,
-                records=len(batch),
-                payload_bytes=batch.payload_bytes,
-                millis_behind_latest=page.millis_behind_latest,
-                limit=self._limit,
-                loop_seconds=loop_seconds,
-            )
-        )
-        if self._config.adaptive_reads and loop_seconds is not None:
-            self._limit = adapted_limit(
-                self._limit,
-                records=len(batch),
-                payload_bytes=batch.payload_bytes,
-                loop_seconds=loop_seconds,
-                maximum=self._config.max_records,
-            )
+        self._report(batch, loop_seconds)
+        self._adapt_limit(batch, loop_seconds)
         processed = await consumer(batch)
         # An empty answer must not lead from TRIM_HORIZON back to a position that is trimmed.
         if len(batch):
@@ -117,53 +114,49 @@ class PollingRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE if page.next_shard_iterator else RunResult.COMPLETE
 
     async def _keep_pace(self) -> None:
-        """Wait for the next call's turn."""
+        """Wait for the next call's turn, and for what the last failure asks for."""
         elapsed = self._seconds_since_last_call()
-        if elapsed is None:
-            return
-        delay = delay_before_next_call(self._config.interval_seconds, elapsed)
+        interval = self._config.interval_seconds
+        # Every call counts against the shard's five a second, a refused one too.
+        pace = 0.0 if elapsed is None else delay_before_next_call(interval, elapsed)
+        delay = max(pace, self._not_before - self._context.clock.monotonic())
         if delay > 0:
             await self._context.clock.sleep(delay)
+
+    def _back_off(self, seconds: float) -> None:
+        """Let the next run wait for so long."""
+        self._not_before = self._context.clock.monotonic() + seconds
 
     def _seconds_since_last_call(self) -> float | None:
         previous = self._last_call
         return None if previous is None else self._context.clock.monotonic() - previous
 
-    async def _get_records(self) -> RecordPage:
-        async def attempt() -> RecordPage:
-            if self._iterator is None:
-                self._iterator = await self._get_shard_iterator()
-            # Every call counts against the shard's five a second, a repeated one too.
-            await self._keep_pace()
-            self._last_call = self._context.clock.monotonic()
-            plane = self._context.data_plane
-            return await plane.get_records(self._shard, self._iterator, self._limit)
+    async def _valid_iterator(self) -> str | None:
+        """Return the iterator or a new one; ``None`` if a later run is to ask for it again."""
+        age = self._context.clock.monotonic() - self._iterator_received_at
+        if self._iterator is not None and age > _ITERATOR_SECONDS:
+            self._drop_iterator()
+        if self._iterator is None:
+            self._iterator = await self._get_shard_iterator()
+        return self._iterator
 
-        while True:
-            try:
-                return await self._with_retries(attempt, self._config.get_records_retry)
-            except IteratorExpiredError:
-                self._iterator = None
-                self._context.events(
-                    IteratorReplaced(shard=self._shard.key, position=self._position)
-                )
+    def _drop_iterator(self) -> None:
+        self._iterator = None
+        self._context.events(IteratorReplaced(shard=self._shard.key, position=self._position))
 
-    async def _get_shard_iterator(self) -> str:
-        async def attempt() -> str:
-            plane = self._context.data_plane
-            return await plane.get_shard_iterator(self._shard, self._position)
-
-        while True:
-            try:
-                return await self._with_retries(attempt, self._config.get_iterator_retry)
-            except InvalidArgumentError as error:
-                if self._position.sequence_number is not None:
-                    raise self._trimmed(
-                        f"the service does not know the sequence number ({error})"
-                    ) from error
-                if not self._may_be_ahead_of_service():
-                    raise
-            await self._context.clock.sleep(_CLOCK_SKEW_POLL_SECONDS)
+    async def _get_shard_iterator(self) -> str | None:
+        call = self._context.data_plane.get_shard_iterator(self._shard, self._position)
+        try:
+            return await self._attempt(call, self._iterator_retries)
+        except InvalidArgumentError as error:
+            if self._position.sequence_number is not None:
+                raise self._trimmed(
+                    f"the service does not know the sequence number ({error})"
+                ) from error
+            if not self._may_be_ahead_of_service():
+                raise
+        self._back_off(_CLOCK_SKEW_POLL_SECONDS)
+        return None
 
     def _may_be_ahead_of_service(self) -> bool:
         """Say whether the position may only seem to lie in the future of the service.
@@ -174,34 +167,64 @@ class PollingRecordPublisher(RecordPublisher):
         instant = self._position.timestamp
         return instant is not None and abs(self._context.clock.now() - instant) < _CLOCK_SKEW
 
-    async def _with_retries(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
-        return await call_with_retries(
-            attempt, policy=policy, clock=self._context.clock, is_endless=self._is_throttle
+    async def _get_records(self, iterator: str) -> RecordPage | None:
+        self._last_call = self._context.clock.monotonic()
+        call = self._context.data_plane.get_records(self._shard, iterator, self._limit)
+        try:
+            return await self._attempt(call, self._records_retries)
+        except IteratorExpiredError:
+            self._drop_iterator()
+            return None
+
+    async def _attempt(self, call: Awaitable[_T], retries: RetryBudget) -> _T | None:
+        """Make a call once; return ``None`` if it failed and is to be made again by a later run."""
+        try:
+            answer = await call
+        except ServiceError as error:
+            # The quota is shared with every other reader of the shard: being refused says "later",
+            # and however often it is said, it is no failure.
+            is_throttle = isinstance(error, ThroughputExceededError)
+            if is_throttle:
+                self._context.events(Throttled(shard=self._shard.key, operation=error.operation))
+            self._back_off(retries.delay_after(error, is_endless=is_throttle))
+            return None
+        retries.reset()
+        # Either operation answers with an iterator.
+        self._iterator_received_at = self._context.clock.monotonic()
+        return answer
+
+    def _report(self, batch: RecordBatch, loop_seconds: float | None) -> None:
+        self._context.events(
+            RecordsFetched(
+                shard=self._shard.key,
+                records=len(batch),
+                payload_bytes=batch.payload_bytes,
+                millis_behind_latest=batch.millis_behind_latest,
+                limit=self._limit,
+                loop_seconds=loop_seconds,
+            )
         )
 
-    def _is_throttle(self, error: ServiceError) -> bool:
-        # The quota is shared with every other reader of the shard: being refused says "later", and
-        # however often it is said, it is no failure.
-        if not isinstance(error, ThroughputExceededError):
-            return False
-        self._context.events(Throttled(shard=self._shard.key, operation=error.operation))
-        return True
+    def _adapt_limit(self, batch: RecordBatch, loop_seconds: float | None) -> None:
+        if not self._config.adaptive_reads or loop_seconds is None:
+            return
+        self._limit = adapted_limit(
+            self._limit,
+            records=len(batch),
+            payload_bytes=batch.payload_bytes,
+            loop_seconds=loop_seconds,
+            maximum=self._config.max_records,
+        )
 
     def _check_progress(self, page: RecordPage) -> None:
-        lag, last_lag = page.millis_behind_latest, self._last_lag
-        self._last_lag = lag
-        is_stuck = (
-            self._position.type is PositionType.AFTER_SEQUENCE_NUMBER
-            and not page.payloads
-            and page.next_shard_iterator is not None
-            and lag is not None
-            and last_lag is not None
-            and _STUCK_LAG_MILLIS < last_lag <= lag
-        )
-        self._stuck_answers = self._stuck_answers + 1 if is_stuck else 0
-        if self._stuck_answers >= _STUCK_ANSWERS:
+        # Without a sequence number there is nothing that could have been trimmed.
+        if self._position.sequence_number is None:
+            return
+        self._lag_watch.observe(page)
+        if self._lag_watch.is_stuck:
             raise self._trimmed(
-                f"{self._stuck_answers} answers were empty with the lag stuck at {lag} ms"
+                f"{self._lag_watch.stuck_answers} answers were empty with the lag stuck at "
+                f"{page.millis_behind_latest} ms"
             )
 
     def _trimmed(self, evidence: str) -> PositionTrimmedError:

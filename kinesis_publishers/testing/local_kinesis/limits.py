@@ -92,11 +92,14 @@ class Behaviour:
             shards change when it ends.
         trimmed_iterator: what AFTER_SEQUENCE_NUMBER of a trimmed record leads to. AWS answers
             nothing for ever, with ``MillisBehindLatest`` stuck at the retention period.
+        late_shard_end: the null iterator of a closed shard does not come with its last records but
+            with an answer of its own, without records.
     """
 
     creating_seconds: float = 0.0
     deleting_seconds: float = 0.0
     updating_seconds: float = 0.0
     trimmed_iterator: TrimmedIterator = "stuck"
+    late_shard_end: bool = False
     region: str = "us-east-1"
     account_id: str = "123456789012"

@@ -114,6 +114,8 @@ def test_a_recreated_stream_is_not_mistaken_for_the_old_one(
     runner.server.put_many(flights, numbered(0, 10))
     with runner.run(**FROM_THE_START) as running:
         running.wait_for_rows(10)
+        # Until the micro-batch is committed: a replay of it would find its records gone first.
+        running.query.processAllAvailable()
     client = runner.server.client()
     client.delete_stream(StreamName=flights)
     client.create_stream(StreamName=flights, ShardCount=4)

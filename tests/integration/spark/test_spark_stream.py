@@ -88,7 +88,9 @@ def test_polling_keeps_the_quota_of_every_shard(runner: QueryRunner, flights: st
         running.wait_for_rows(1000)
         running.wait_until(lambda: len(runner.server.calls("GetRecords")) > 60)
     for shard_id in runner.server.records(flights):
-        assert runner.server.busiest_second("GetRecords", flights, shard_id) <= 5
+        times = [call.at_seconds for call in runner.server.calls("GetRecords", flights, shard_id)]
+        # The server sees the calls a little closer together or further apart than they were sent.
+        assert all(sixth - first > 0.95 for first, sixth in zip(times, times[5:], strict=False))
 
 
 @pytest.mark.parametrize(

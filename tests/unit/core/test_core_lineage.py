@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 from reshard_histories import reshard_histories
 
 from kinesis_publishers import SequenceNumber, Shard, ShardKey, ShardProgress, StartingPosition
-from kinesis_publishers.lineage import ancestors, missing_shards, startable, starting_progress
+from kinesis_publishers.lineage import (
+    ancestors,
+    blocked_shards,
+    descendants,
+    missing_shards,
+    pinned_progress,
+    resumed_progress,
+    startable,
+    starting_progress,
+)
 from kinesis_publishers.testing.fakes import sample_shard
 
 TRIM_HORIZON = ShardProgress(position=StartingPosition.trim_horizon())
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HALFWAY = ShardProgress(position=StartingPosition.after(SequenceNumber("5")))
 
 
@@ -97,6 +109,83 @@ def test_a_merge_waits_for_both_parents():
     assert startable(shards, progress) == [second]
     progress[second.key] = progress[second.key].ended()
     assert startable(shards, progress) == [merged]
+
+
+@given(reshard_histories(), st.data())
+def test_a_shard_descends_from_exactly_those_that_are_its_ancestors(
+    shards: list[Shard], data: st.DataObject
+):
+    listed = {one.key: one for one in shards if data.draw(st.booleans())}
+    keys = data.draw(st.sets(st.sampled_from([one.key for one in shards])))
+    expected = {key for key in listed if not ancestors([key], listed).isdisjoint(keys)}
+    assert descendants(keys, listed) == expected
+
+
+@given(reshard_histories(), st.data())
+def test_nothing_is_startable_before_the_last_of_its_listed_ancestors_has_ended(
+    shards: list[Shard], data: st.DataObject
+):
+    listed = {one.key: one for one in shards}
+    progress = {
+        key: TRIM_HORIZON.ended() if data.draw(st.booleans()) else TRIM_HORIZON for key in listed
+    }
+    assert {one.key for one in startable(shards, progress)} == {
+        key
+        for key, one in progress.items()
+        if not one.is_ended and all(progress[older].is_ended for older in ancestors([key], listed))
+    }
+
+
+def test_a_grandchild_waits_although_its_empty_parent_has_ended_already():
+    shards = [sample_shard(0), sample_shard(1, parent=0), sample_shard(2, parent=1)]
+    first, empty, last = (one.key for one in shards)
+    progress = {first: HALFWAY, empty: TRIM_HORIZON.ended(), last: TRIM_HORIZON}
+    assert startable(shards, progress) == shards[:1]
+    progress[first] = HALFWAY.ended()
+    assert startable(shards, progress) == shards[2:]
+
+
+def test_a_long_chain_of_generations_is_gone_through_once():
+    count = 20_000
+    shards = [sample_shard(0), *(sample_shard(one, parent=one - 1) for one in range(1, count))]
+    progress = starting_progress(shards, {}, TRIM_HORIZON)
+    assert startable(shards, progress) == shards[:1]
+
+
+@given(reshard_histories(), st.data())
+def test_what_is_blocked_can_never_start_and_the_rest_is_read(
+    shards: list[Shard], data: st.DataObject
+):
+    finished = data.draw(st.sets(st.sampled_from([one.key for one in shards])))
+    progress = starting_progress(shards, {}, TRIM_HORIZON)
+    while ready := [one for one in startable(shards, progress) if one.key not in finished]:
+        progress[ready[0].key] = progress[ready[0].key].ended()
+    unread = {key for key, one in progress.items() if not one.is_ended}
+    assert unread - finished <= blocked_shards({one.key: one for one in shards}, progress, finished)
+
+
+def test_a_finished_shard_that_has_ended_blocks_nobody():
+    listed = {one.key: one for one in (sample_shard(0), sample_shard(1, parent=0))}
+    first, child = listed
+    progress = {first: HALFWAY, child: TRIM_HORIZON}
+    assert blocked_shards(listed, progress, [first]) == {child}
+    progress[first] = HALFWAY.ended()
+    assert blocked_shards(listed, progress, [first]) == set()
+
+
+def test_latest_is_pinned_and_other_positions_are_kept():
+    latest = ShardProgress(position=StartingPosition.latest())
+    pinned = ShardProgress(position=StartingPosition.at_timestamp(NOW), as_of=NOW)
+    assert pinned_progress(latest, NOW) == pinned
+    assert pinned_progress(HALFWAY, NOW) is HALFWAY
+
+
+def test_a_stored_instant_says_how_old_the_progress_is():
+    instant = ShardProgress(position=StartingPosition.at_timestamp(NOW))
+    assert resumed_progress(instant) == ShardProgress(position=instant.position, as_of=NOW)
+    younger = ShardProgress(position=instant.position, as_of=NOW + timedelta(hours=1))
+    assert resumed_progress(younger) is younger
+    assert resumed_progress(HALFWAY) is HALFWAY
 
 
 def test_without_parents_first_only_its_own_end_stops_a_shard():

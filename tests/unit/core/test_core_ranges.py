@@ -38,8 +38,16 @@ async def test_reading_stops_as_soon_as_the_range_is_complete():
     reader = reader_of(run_of((2, 7), lag=5), run_of((7, 10), lag=5))
     consumer = reader.consumer(after(1), end=place(6))
     await consumer.run()
-    (publisher,) = reader.factory.publishers
-    assert len(publisher.processed) == 1
+    assert reader.sink.records == RECORDS[2:7]
+    assert len(reader.sink.statuses) == 1
+
+
+async def test_a_publisher_that_goes_on_after_the_range_is_ended_with_it():
+    """A subscription would deliver for minutes more."""
+    reader = reader_of(run_of((2, 5), (5, 7), (7, 10), lag=5))
+    await reader.read(after(1), end=place(6))
+    assert reader.sink.records == RECORDS[2:7]
+    assert len(reader.sink.statuses) == 2
 
 
 async def test_a_range_may_end_where_the_shard_ends():

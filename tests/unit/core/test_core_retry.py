@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from kinesis_publishers.errors import (
     ServiceError,
     ThroughputExceededError,
 )
-from kinesis_publishers.retry import RetryPolicy, call_with_retries
+from kinesis_publishers.retry import RetryBudget, RetryPolicy, call_with_retries
 from kinesis_publishers.testing.fakes import finish
 
 if TYPE_CHECKING:
@@ -116,26 +117,14 @@ async def test_a_policy_without_retries_makes_one_call(manual_clock: ManualClock
     assert service.calls == 1
 
 
-async def test_an_endless_error_uses_up_no_retry(manual_clock: ManualClock):
-    throttles = [failure(ThroughputExceededError) for _ in range(50)]
-    service = Service(*throttles, failure(), failure(), failure())
-    work = call_with_retries(
-        service,
-        policy=POLICY,
-        clock=manual_clock,
-        is_endless=lambda error: isinstance(error, ThroughputExceededError),
-    )
-    assert await finish(work, manual_clock) == "answer"
-    assert service.calls == 54
+async def test_a_call_that_takes_its_time_before_it_fails_is_counted(manual_clock: ManualClock):
+    async def times_out() -> None:
+        await manual_clock.sleep(60)
+        raise failure()
 
-
-async def test_endless_errors_are_still_backed_off_up_to_the_maximum(manual_clock: ManualClock):
-    service = Service(*(failure(ThroughputExceededError) for _ in range(100)))
-    work = call_with_retries(service, policy=POLICY, clock=manual_clock, is_endless=lambda _: True)
-    await finish(work, manual_clock)
-    assert max(manual_clock.sleeps) <= POLICY.max_seconds
-    # A hundred delays of half a second on average.
-    assert 30 < sum(manual_clock.sleeps) < 70
+    policy = RetryPolicy(max_retries=0, base_seconds=1, max_seconds=1, exponent=1)
+    with pytest.raises(RetriesExhaustedError, match=r"failed 1 times in 60\.0 s"):
+        await finish(call_with_retries(times_out, policy=policy, clock=manual_clock), manual_clock)
 
 
 async def test_an_error_of_somebody_else_is_not_repeated(manual_clock: ManualClock):
@@ -148,3 +137,70 @@ async def test_an_error_of_somebody_else_is_not_repeated(manual_clock: ManualClo
     with pytest.raises(LookupError):
         await call_with_retries(broken, policy=POLICY, clock=manual_clock)
     assert calls == [1]
+
+
+def test_a_budget_raises_what_is_not_retryable(manual_clock: ManualClock):
+    error = failure(AccessDeniedError)
+    with pytest.raises(AccessDeniedError) as caught:
+        RetryBudget(POLICY, manual_clock).delay_after(error, is_endless=True)
+    assert caught.value is error
+
+
+async def test_a_budget_is_used_up_by_as_many_failures_as_there_are_retries(
+    manual_clock: ManualClock,
+):
+    budget, last = RetryBudget(POLICY, manual_clock), failure()
+    for bound in (0.3, 0.45, 0.675):
+        assert 0 <= budget.delay_after(failure()) <= bound
+        await manual_clock.advance(1)
+    with pytest.raises(RetriesExhaustedError, match="ListShards failed 4 times") as caught:
+        budget.delay_after(last)
+    assert caught.value.__cause__ is last
+    assert (caught.value.attempts, caught.value.elapsed_seconds) == (4, 3.0)
+
+
+async def test_a_budget_that_is_reset_allows_everything_again(manual_clock: ManualClock):
+    budget = RetryBudget(POLICY, manual_clock)
+    for _ in range(3):
+        for _ in range(POLICY.max_retries):
+            budget.delay_after(failure())
+        budget.reset()
+        await manual_clock.advance(3600)
+    assert budget.delay_after(failure()) <= 0.3
+    for _ in range(2):
+        budget.delay_after(failure())
+    with pytest.raises(RetriesExhaustedError) as caught:
+        budget.delay_after(failure())
+    assert caught.value.elapsed_seconds == 0
+
+
+def test_an_endless_error_uses_up_no_retry(manual_clock: ManualClock):
+    budget = RetryBudget(POLICY, manual_clock)
+    for _ in range(50):
+        budget.delay_after(failure(ThroughputExceededError), is_endless=True)
+    for _ in range(POLICY.max_retries):
+        budget.delay_after(failure())
+    with pytest.raises(RetriesExhaustedError, match="failed 54 times"):
+        budget.delay_after(failure())
+
+
+def test_endless_errors_are_still_backed_off_up_to_the_maximum(manual_clock: ManualClock):
+    budget = RetryBudget(POLICY, manual_clock)
+    throttle = failure(ThroughputExceededError)
+    delays = [budget.delay_after(throttle, is_endless=True) for _ in range(100)]
+    assert max(delays) <= POLICY.max_seconds
+    # A hundred delays of half a second on average.
+    assert 30 < sum(delays) < 70
+
+
+def test_failures_are_warned_of_from_the_third_one_on(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budget = RetryBudget(POLICY, manual_clock)
+    with caplog.at_level(logging.DEBUG, "kinesis_publishers.retry"):
+        budget.delay_after(failure(ThroughputExceededError), is_endless=True)
+        for _ in range(3):
+            budget.delay_after(failure())
+    levels = [record.levelno for record in caplog.records]
+    assert levels == [logging.DEBUG, logging.DEBUG, logging.DEBUG, logging.WARNING]
+    assert "Retry 4 in " in caplog.text

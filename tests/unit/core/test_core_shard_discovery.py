@@ -91,6 +91,19 @@ async def test_a_listing_that_fails_is_repeated(manual_clock: ManualClock):
     assert [call.since for call in plane.list_calls] == [NOW] * 3
 
 
+async def test_a_shard_is_looked_for_in_the_listing_with_retries(manual_clock: ManualClock):
+    plane = FakeControlPlane(FakeStream([sample_shard(0)]), errors=[FAILURE])
+    discovery = ShardDiscovery(plane, CONFIG, manual_clock)
+    assert await finish(discovery.has_shard(sample_shard(0)), manual_clock)
+    assert not await discovery.has_shard(sample_shard(1))
+
+
+async def test_a_shard_of_a_stream_that_does_not_exist_is_an_error(manual_clock: ManualClock):
+    discovery = ShardDiscovery(FakeControlPlane(), CONFIG, manual_clock)
+    with pytest.raises(StreamNotFoundError):
+        await discovery.has_shard(sample_shard(0))
+
+
 async def test_a_listing_that_is_not_allowed_fails_at_once(manual_clock: ManualClock):
     denied = AccessDeniedError("no", operation="ListShards", code="AccessDenied")
     plane = FakeControlPlane(FakeStream(), errors=[denied])

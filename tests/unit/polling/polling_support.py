@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
 
-from kinesis_publishers import PublisherContext, StartingPosition
+from kinesis_publishers import PublisherContext, RunResult, StartingPosition
 from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.publishers.polling import (
     PollingRecordPublisher,
@@ -17,7 +17,8 @@ from kinesis_publishers.testing.fakes import FakeDataPlane, ShardBehaviour, fini
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from kinesis_publishers import Event, RecordBatchConsumer, RunResult
+    from kinesis_publishers import Event
+    from kinesis_publishers.testing.fakes import RecordingConsumer
 
 __all__ = ["POLICY", "CONFIG", "Polling", "polling_factory"]
 
@@ -64,17 +65,32 @@ class Polling:
         )
         return cls(plane=plane, publisher=publisher, clock=clock, events=events)
 
-    async def run(self, consumer: RecordBatchConsumer, times: int = 1) -> list[RunResult]:
-        """Run the publisher ``times`` times, moving the clock on while it sleeps."""
+    async def run(self, consumer: RecordingConsumer, times: int = 1) -> list[RunResult]:
+        """Run the publisher until it has delivered ``times`` times; return what those runs did.
 
-        async def repeated() -> list[RunResult]:
-            return [await self.publisher.run(consumer) for _ in range(times)]
+        The clock moves on while the publisher sleeps.
+        """
+        return await finish(self._deliver(consumer, times), self.clock, within=times * 30.0)
 
-        return await finish(repeated(), self.clock, within=times * 30.0)
+    async def run_within(self, consumer: RecordingConsumer, *, seconds: float) -> RunResult:
+        """Run the publisher until it delivers, which may take so long."""
+        (result,) = await finish(self._deliver(consumer, 1), self.clock, within=seconds)
+        return result
 
-    async def run_within(self, consumer: RecordBatchConsumer, *, seconds: float) -> RunResult:
-        """Run the publisher once, which may take so long."""
-        return await finish(self.publisher.run(consumer), self.clock, within=seconds)
+    async def run_once(self, consumer: RecordingConsumer) -> RunResult:
+        """Run the publisher once, whether it delivers or not."""
+        return await finish(self.publisher.run(consumer), self.clock, within=30.0)
+
+    async def _deliver(self, consumer: RecordingConsumer, times: int) -> list[RunResult]:
+        results: list[RunResult] = []
+        while len(results) < times:
+            before = len(consumer.batches)
+            result = await self.publisher.run(consumer)
+            if len(consumer.batches) > before:
+                results.append(result)
+            else:
+                assert result is RunResult.INCOMPLETE, "a run without a delivery ended the shard"
+        return results
 
     def events_of(self, kind: type) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]

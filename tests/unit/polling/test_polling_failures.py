@@ -37,6 +37,8 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 DAY_MILLIS = 86_400_000
 RECORDS = sample_records(3)
 AFTER_FIRST = StartingPosition.after(SequenceNumber(RECORDS[0].sequence_number))
+AT_FIRST = StartingPosition.at(SequenceNumber(RECORDS[0].sequence_number))
+INSIDE_FIRST = StartingPosition.at(SequenceNumber(RECORDS[0].sequence_number, 3))
 
 
 def failure(kind: type[ServiceError], operation: str = "GetRecords") -> ServiceError:
@@ -145,8 +147,11 @@ async def test_an_argument_that_is_refused_without_a_sequence_number_is_not_take
         await Polling.of(shard).publisher.run(RecordingConsumer())
 
 
-async def test_empty_answers_with_the_lag_stuck_at_the_retention_are_a_trimmed_position():
-    polling = Polling.of(EmptyAnswers(DAY_MILLIS), start=AFTER_FIRST)
+@pytest.mark.parametrize("start", [AFTER_FIRST, AT_FIRST, INSIDE_FIRST], ids=str)
+async def test_empty_answers_with_the_lag_stuck_at_the_retention_are_a_trimmed_position(
+    start: StartingPosition,
+):
+    polling = Polling.of(EmptyAnswers(DAY_MILLIS), start=start)
     consumer = RecordingConsumer()
     with pytest.raises(PositionTrimmedError, match="lag stuck at 86400000 ms"):
         await polling.run(consumer, times=99)
@@ -154,15 +159,47 @@ async def test_empty_answers_with_the_lag_stuck_at_the_retention_are_a_trimmed_p
 
 
 @pytest.mark.parametrize(
+    "lags",
+    [
+        [DAY_MILLIS + (-1) ** at * 500 for at in range(99)],
+        [DAY_MILLIS - at * 90 for at in range(99)],
+        [DAY_MILLIS + at * 200 for at in range(99)],
+    ],
+    ids=["to and fro", "drifting", "growing"],
+)
+async def test_a_lag_that_jitters_is_still_stuck(lags: list[int]):
+    polling, consumer = Polling.of(EmptyAnswers(*lags), start=AFTER_FIRST), RecordingConsumer()
+    with pytest.raises(PositionTrimmedError):
+        await polling.run(consumer, times=99)
+    assert len(consumer.batches) == 10
+
+
+async def test_a_lag_that_has_shrunk_once_is_watched_from_there():
+    lags = [DAY_MILLIS] * 8 + [DAY_MILLIS - 1001]
+    polling, consumer = Polling.of(EmptyAnswers(*lags), start=AFTER_FIRST), RecordingConsumer()
+    with pytest.raises(PositionTrimmedError):
+        await polling.run(consumer, times=99)
+    assert len(consumer.batches) == 18
+
+
+@pytest.mark.parametrize(
     ("start", "lags"),
     [
+        (AFTER_FIRST, [DAY_MILLIS - at * 101 for at in range(99)]),
         (AFTER_FIRST, [DAY_MILLIS - at * 1000 for at in range(99)]),
         (AFTER_FIRST, [0]),
         (AFTER_FIRST, [None]),
         (AFTER_FIRST, [3_600_000]),
         (StartingPosition.trim_horizon(), [DAY_MILLIS]),
     ],
-    ids=["lag shrinks", "at the tip", "lag unknown", "lag below the retention", "no number"],
+    ids=[
+        "lag shrinks slowly",
+        "lag shrinks",
+        "at the tip",
+        "lag unknown",
+        "lag below the retention",
+        "no number",
+    ],
 )
 async def test_other_empty_answers_are_not_taken_for_trimming(
     start: StartingPosition, lags: list[int | None]

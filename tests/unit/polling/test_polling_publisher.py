@@ -1,4 +1,4 @@
-"""One run of polling is one GetRecords: positions, iterators, pace, limits."""
+"""One answer of polling is one delivery: positions, iterators, pace, limits."""
 
 from __future__ import annotations
 

@@ -58,7 +58,13 @@ def rows_of(key: ShardKey, numbers: Sequence[int], payloads: Sequence[bytes]) ->
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
-def chunk(key: ShardKey, numbers: Sequence[int], payloads: Sequence[bytes] | None = None) -> Chunk:
+def chunk(
+    key: ShardKey,
+    numbers: Sequence[int],
+    payloads: Sequence[bytes] | None = None,
+    *,
+    ancestors: Iterable[ShardKey] = (),
+) -> Chunk:
     """Return records with the given sequence numbers, of one byte each unless told otherwise."""
     payloads = payloads or [b"x"] * len(numbers)
     return Chunk(
@@ -66,6 +72,7 @@ def chunk(key: ShardKey, numbers: Sequence[int], payloads: Sequence[bytes] | Non
         rows=rows_of(key, numbers, payloads),
         progress=after(numbers[-1]),
         payload_bytes=sum(map(len, payloads)),
+        ancestors=frozenset(ancestors),
     )
 
 

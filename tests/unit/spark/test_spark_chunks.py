@@ -181,3 +181,18 @@ def test_the_bytes_of_chunks_stay_true(waiting: list[Chunk], limit: BatchLimit) 
 )
 def test_two_limits_are_kept_both(one: BatchLimit, other: BatchLimit, expected: BatchLimit) -> None:
     assert one.tightened(other) == expected == other.tightened(one)
+
+
+def test_a_shard_waits_until_its_ancestors_are_in_an_earlier_batch() -> None:
+    parent, child, other = shard(0), shard(1), shard(2)
+    waiting = [
+        chunk(parent, [1, 2]),
+        chunk(other, [1]),
+        chunk(child, [3], ancestors=[parent]),
+        chunk(other, [2]),
+    ]
+    first, rest = take(waiting, BatchLimit())
+    assert [one.shard for one in first] == [parent, other]
+    second, rest = take(rest, BatchLimit())
+    assert [one.shard for one in second] == [child, other]
+    assert rest == []

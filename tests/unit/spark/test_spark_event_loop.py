@@ -162,10 +162,3 @@ def test_closing_waits_for_the_threads_that_work_has_started() -> None:
     assert threading.active_count() > before
     loop.close()
     assert threading.active_count() < before
-
-
-def test_a_callback_runs_on_the_loop() -> None:
-    loop, seen = EventLoopThread(name="bridge-test"), threading.Event()
-    loop.call_soon(seen.set)
-    assert seen.wait(10)
-    loop.close()

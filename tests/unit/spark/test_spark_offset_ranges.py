@@ -40,7 +40,8 @@ class PlannedStream(RuleBasedStateMachine):
         self.waiting: list[Chunk] = []
         self.first_index: dict[ShardKey, int] = {}
         self.handed_out: list[tuple[str, int]] = []
-        self.offset = Offset()
+        self.offset = self.begun = Offset()
+        self.forgotten: set[ShardKey] = set()
         self.next_number = 1
 
     @initialize(begin=st.sampled_from(["horizon", "timestamp"]), old=st.integers(0, 3))
@@ -51,7 +52,8 @@ class PlannedStream(RuleBasedStateMachine):
             if begin == "timestamp":
                 position = StartingPosition.at_timestamp(arrival(self.next_number))
             self._add_shard(shard(number), position)
-        self.offset = self._through_the_log(offset(self.progress))
+        self.begun = offset(self.progress)
+        self.offset = self._through_the_log(self.begun)
 
     def _new_number(self) -> int:
         self.next_number += 1
@@ -88,6 +90,12 @@ class PlannedStream(RuleBasedStateMachine):
         if self.fetched[key] == len(self.records[key]):
             self.progress[key] = self.progress[key].ended()
 
+    @rule(data=st.data())
+    def leave_the_retention(self, data: st.DataObject) -> None:
+        ended = sorted((key for key, one in self.progress.items() if one.is_ended), key=str)
+        if ended:
+            self.forgotten.add(data.draw(st.sampled_from(ended)))
+
     @rule(old=st.integers(0, 3))
     def discover(self, old: int) -> None:
         key = shard(len(self.progress))
@@ -101,7 +109,10 @@ class PlannedStream(RuleBasedStateMachine):
     def plan(self, records: int | None, payload_bytes: int | None) -> None:
         start = self.offset
         taken, rest = take(self.waiting, BatchLimit(records=records, payload_bytes=payload_bytes))
-        end = self._through_the_log(next_offset(start, taken, rest, offset(self.progress)))
+        known = offset({k: one for k, one in self.progress.items() if k not in self.forgotten})
+        end = next_offset(start, taken, rest, known=known, begun=self.begun)
+        assert not taken or end != start
+        end = self._through_the_log(end)
         rows = numbers_in(one.rows for one in taken)
         replayed = [row for one in end.ranges_since(start) for row in self._rows_of(one)]
         assert sorted(replayed) == sorted(rows)
@@ -126,7 +137,9 @@ class PlannedStream(RuleBasedStateMachine):
 
     @invariant()
     def no_shard_that_handed_something_out_is_missing(self) -> None:
+        waiting = {one.shard for one in self.waiting}
         named = {key.shard_id for key in self.offset.shards}
+        named |= {key.shard_id for key in self.forgotten - waiting}
         assert {shard_id for shard_id, _ in self.handed_out} <= named
 
 

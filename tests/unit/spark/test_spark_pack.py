@@ -46,7 +46,7 @@ def test_a_small_batch_is_one_partition_whatever_the_parallelism() -> None:
 
 
 def test_a_batch_worth_it_uses_every_core_evenly() -> None:
-    partitions = pack(chunks_of([MIB // 2] * 64), 8)
+    partitions = pack(chunks_of([MIB // 2] * 64, shards=16, per_chunk=4), 8)
     assert len(partitions) == 8
     assert max(sizes(partitions)) < 1.5 * min(sizes(partitions))
 
@@ -114,3 +114,22 @@ def test_packing_twice_gives_the_same_partitions() -> None:
     assert [[rows.to_pylist() for rows in part] for part in one] == [
         [rows.to_pylist() for rows in part] for part in other
     ]
+
+
+def test_the_rows_of_a_shard_stay_together() -> None:
+    partitions = pack(chunks_of([MIB] * 20, shards=4), 16)
+    assert len(partitions) == 4
+    for rows in partitions:
+        assert len({shard_id for shard_id, _ in numbers_in(rows)}) == 1
+
+
+def test_a_shard_that_is_too_large_gets_partitions_of_its_own_in_its_order() -> None:
+    small = chunk(shard(0), [1], [b"x"])
+    large = chunk(shard(1), range(40), [LARGEST[:MIB]] * 40)
+    partitions = pack([small, large], 8)
+    assert [len(numbers_in(rows)) > 0 for rows in partitions] == [True] * len(partitions)
+    numbers = [
+        n for rows in partitions for name, n in numbers_in(rows) if name == shard(1).shard_id
+    ]
+    assert numbers == list(range(40))
+    assert max(sizes(partitions)) <= 17 * MIB

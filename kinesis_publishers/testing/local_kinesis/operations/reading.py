@@ -60,7 +60,8 @@ def get_records(state: ServiceState, request: Request) -> Members:
         most = limit or state.limits.get_records_max_records
     page = shard.page(iterator.number, most, state.limits.get_records_max_bytes)
     _charge_bytes(state, stream, shard, page)
-    if shard.has_ended_at(page.next_number):
+    is_late = state.account.behaviour.late_shard_end and bool(page.fragments)
+    if shard.has_ended_at(page.next_number) and not is_late:
         return _last_answer(page, stream, shard)
     next_iterator = _iterator(state, stream, shard, page.next_number, "live")
     return _answer(page, next_iterator, _millis_behind(state, page))
