@@ -81,7 +81,7 @@ SHARD_ORDER: Final = Option(
     default=ShardOrder.PARENTS_FIRST,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="Whether a child shard waits until all its parents are read to their end.",
+    doc="Whether a shard waits until all that it descends from is read to its end.",
 )
 AGGREGATION: Final = Option(
     key="aggregation",

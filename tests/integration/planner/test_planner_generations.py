@@ -12,8 +12,6 @@ from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 TEN = BatchLimit(records=10)
@@ -28,10 +26,10 @@ def payloads(query: Query) -> list[str]:
     return [data.decode() for _, _, data in query.rows]
 
 
-def line_planner(server: LocalKinesis, streams: Callable[[], str]) -> PrefetchPlanner:
-    """Return a planner of the streams that ``streams`` names now."""
+def line_planner(server: LocalKinesis) -> PrefetchPlanner:
+    """Return a planner of a stream that begins with one shard."""
     properties = {
-        **server.properties(streams()),
+        **server.properties(_LINE),
         "kinesis.stream.initpos": "TRIM_HORIZON",
         "kinesis.shard.getrecords.intervalmillis": "20",
         "kinesis.shard.discovery.intervalmillis": "100",
@@ -54,7 +52,7 @@ def test_records_of_a_shard_that_leaves_the_retention_while_they_wait_are_not_lo
     put_numbered(server, _LINE, "a", 50)
     server.reshard(_LINE, 2)
     put_numbered(server, _LINE, "c", 20)
-    query = Query(lambda: line_planner(server, lambda: _LINE))
+    query = Query(lambda: line_planner(server))
     query.planner.initial_offset()
     wait_for_buffered(query, 70)
     query.run_batch(TEN)
@@ -76,7 +74,7 @@ def test_a_grandchild_waits_for_its_grandparent_after_a_restart(server: LocalKin
     server.reshard(_LINE, 2)
     server.reshard(_LINE, 1)
     put_numbered(server, _LINE, "c", 30)
-    query = Query(lambda: line_planner(server, lambda: _LINE))
+    query = Query(lambda: line_planner(server))
     query.planner.initial_offset()
     wait_for_buffered(query, 60)
     query.run_batch(TEN)
@@ -92,7 +90,7 @@ def test_a_child_is_not_in_the_micro_batch_of_its_parent(server: LocalKinesis) -
     server.reshard(_LINE, 2)
     server.reshard(_LINE, 1)
     put_numbered(server, _LINE, "c", 5)
-    query = Query(lambda: line_planner(server, lambda: _LINE))
+    query = Query(lambda: line_planner(server))
     query.planner.initial_offset()
     wait_for_buffered(query, 10)
     query.run_until(10)
@@ -143,7 +141,7 @@ def test_the_latest_of_a_stream_that_is_added_later_outlasts_a_restart(
 def test_a_replay_names_no_shard_twice(server: LocalKinesis) -> None:
     server.create_stream(_LINE, 1)
     put_numbered(server, _LINE, "a", 25)
-    query = Query(lambda: line_planner(server, lambda: _LINE))
+    query = Query(lambda: line_planner(server))
     query.run_until(25, TEN)
     query.restart()
     for batch in query.batches:
