@@ -165,7 +165,7 @@ async def test_empty_answers_with_the_lag_stuck_at_the_retention_are_a_trimmed_p
         [DAY_MILLIS - at * 90 for at in range(99)],
         [DAY_MILLIS + at * 200 for at in range(99)],
     ],
-    ids=["to and fro", "drifting", "growing"],
+    ids=["back and forth", "drifting", "growing"],
 )
 async def test_a_lag_that_jitters_is_still_stuck(lags: list[int]):
     polling, consumer = Polling.of(EmptyAnswers(*lags), start=AFTER_FIRST), RecordingConsumer()
