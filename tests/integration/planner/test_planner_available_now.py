@@ -6,19 +6,19 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import FIRST_SHARD, STREAM, Query, eventually, put
+from planner_harness import FIRST_SHARD, STREAM, Query, eventually, planner, put
 
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
-from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 StartQuery = Callable[..., Query]
 
@@ -140,3 +140,20 @@ def test_it_is_prepared_also_after_the_first_offset(
     query.planner.initial_offset()
     query.run_to_the_end()
     assert sorted(query.rows) == sorted(expected)
+
+
+class FastClock(SystemClock):
+    """A clock that is five seconds ahead."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=5)
+
+
+def test_the_clock_of_the_service_does_not_decide_where_it_ends() -> None:
+    with LocalKinesis.in_thread(Limits.off(), clock=FastClock()) as ahead:
+        ahead.create_stream(STREAM, 1)
+        expected = put(ahead, ["x"] * 500)
+        query = Query(lambda: planner(ahead, shard_getrecords_maxrecordcount="100"))
+        query.run_to_the_end()
+        query.stop()
+    assert query.rows == expected
