@@ -30,6 +30,7 @@ class ManualClock(Clock):
         self._elapsed_seconds = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = 0
+        self._somebody_sleeps = asyncio.Event()
         #: Every delay that was asked for, in order, in seconds.
         self.sleeps: list[float] = []
 
@@ -47,12 +48,19 @@ class ManualClock(Clock):
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._sleepers, (self._elapsed_seconds + seconds, self._count, future))
+        self._somebody_sleeps.set()
         await future
 
     @property
     def sleeper_count(self) -> int:
         """How many tasks are asleep now."""
         return sum(1 for _, _, future in self._sleepers if not future.done())
+
+    async def wait_for_sleepers(self, count: int = 1) -> None:
+        """Wait in real time until ``count`` tasks are asleep, for code that does real I/O first."""
+        while self.sleeper_count < count:
+            self._somebody_sleeps.clear()
+            await self._somebody_sleeps.wait()
 
     async def advance(self, seconds: float) -> None:
         """Move time on by ``seconds`` and let every task that is due run until it parks again."""

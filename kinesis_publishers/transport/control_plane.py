@@ -44,7 +44,12 @@ class Boto3ControlPlane(ControlPlane):
 
     async def __aenter__(self) -> Self:
         # Building a client reads files and parses the service model: not on the event loop.
-        self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
+        try:
+            self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
+        except BaseException:
+            # Cancelled, or without credentials: __aexit__ does not run then.
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            raise
         return self
 
     async def __aexit__(

@@ -45,7 +45,7 @@ __all__ = ["DemoSettings", "QueryFailedError", "run_demo"]
 _STREAM: Final = "flights"
 _POLL_SECONDS: Final = 0.5
 # Starting Python workers takes seconds, tens of them on a busy machine.
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 150.0
 # Longer than anything waits in the query: a stream that is quiet for so long has no more records.
 _STALL_SECONDS: Final = 30.0
 _PREFIX: Final = "kinesis-publishers-demo-"

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
+import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -84,6 +85,7 @@ def _end_jvm() -> None:
         return
     SparkContext._gateway = SparkContext._jvm = None
     process = gateway.proc
+    workers = _processes_below(process.pid)
     with suppress(OSError):
         gateway.shutdown()
     # Spark's JVM ends when its standard input does.
@@ -93,6 +95,19 @@ def _end_jvm() -> None:
     except TimeoutExpired:
         process.kill()
         process.wait()
+    # Spark asks its Python processes to end, but does not wait for them.
+    _, left = psutil.wait_procs(workers, timeout=_EXIT_SECONDS)
+    for worker in left:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    psutil.wait_procs(left)
+
+
+def _processes_below(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 @contextmanager

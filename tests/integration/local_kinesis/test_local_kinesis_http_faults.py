@@ -113,7 +113,7 @@ async def test_a_delay_holds_the_answer_back_by_the_clock(client: Client) -> Non
     await client.outcome()
     client.server.add_fault(Fault("GetRecords", "delay", delay_seconds=30))
     reading = asyncio.create_task(client.outcome())
-    await asyncio.wait([reading], timeout=0.1)
+    await clock.wait_for_sleepers()
     await clock.advance(29)
     assert not reading.done()
     await clock.advance(1)

@@ -101,21 +101,27 @@ async def test_it_serves_in_the_running_loop_and_stops_with_open_connections() -
 
 async def test_it_stops_while_an_answer_is_held_back() -> None:
     async with aiohttp.ClientSession() as session:
-        async with LocalKinesis(clock=ManualClock()) as server:
+        clock = ManualClock()
+        async with LocalKinesis(clock=clock) as server:
             server.create_stream("orders")
             server.add_fault(Fault("*", "delay", delay_seconds=1e6))
             asked = asyncio.create_task(session.post(server.endpoint_url, data=b"{}"))
-            await asyncio.wait([asked], timeout=0.1)
+            await clock.wait_for_sleepers()
         with pytest.raises(aiohttp.ClientError):
             await asked
 
 
+def server_threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("local-kinesis")}
+
+
 def test_a_thread_stops_while_clients_are_connected() -> None:
-    before = threading.active_count()
+    before = server_threads()
     with LocalKinesis.in_thread() as server:
         connected = [connect(server) for _ in range(3)]
         connected[0].sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
-    assert threading.active_count() == before
+        assert server_threads() > before
+    assert server_threads() == before
     for connection in connected:
         connection.close()
 
@@ -138,12 +144,12 @@ def test_a_thread_stops_while_a_client_does_not_read_its_answer() -> None:
 
 
 def test_a_port_in_use_is_an_error_and_leaves_no_thread() -> None:
-    before = threading.active_count()
+    before = server_threads()
     with LocalKinesis.in_thread() as server:
         port = int(server.endpoint_url.rsplit(":", 1)[1])
         with pytest.raises(OSError, match="in use"), LocalKinesis.in_thread(port=port):
             pass
-    assert threading.active_count() == before
+    assert server_threads() == before
 
 
 def test_helpers_may_be_called_from_any_thread() -> None:
@@ -218,9 +224,12 @@ def test_a_server_of_its_own_ends_cleanly_when_interrupted(number: signal.Signal
     ) as process:
         assert process.stdout is not None
         url = urlsplit(process.stdout.readline().strip())
-        with socket.create_connection((str(url.hostname), int(url.port or 0)), timeout=10):
-            process.send_signal(number)
-            output, errors = process.communicate(timeout=20)
+        try:
+            with socket.create_connection((str(url.hostname), int(url.port or 0)), timeout=10):
+                process.send_signal(number)
+                output, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (output, errors, process.returncode) == ("ended\n", "", 0)
 
 

@@ -12,6 +12,8 @@ from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+
 
 @pytest.fixture(params=[False, True], ids=["end with records", "late end"])
 def server(request: pytest.FixtureRequest) -> Iterator[LocalKinesis]:
@@ -27,15 +29,33 @@ def server(request: pytest.FixtureRequest) -> Iterator[LocalKinesis]:
 
 
 @pytest.fixture
-def start_query(server: LocalKinesis) -> Iterator[Callable[..., Query]]:
-    """Return a function that starts a query; it takes what :func:`planner` takes."""
+def query_of() -> Iterator[Callable[[Callable[[], PrefetchPlanner]], Query]]:
+    """Return a function that starts a query with the planners that it is given."""
     queries: list[Query] = []
 
-    def start(position: str = "TRIM_HORIZON", *, parallelism: int = 2, **more: str) -> Query:
-        query = Query(lambda: planner(server, position, parallelism=parallelism, **more))
-        queries.append(query)
-        return query
+    def start(make: Callable[[], PrefetchPlanner]) -> Query:
+        queries.append(Query(make))
+        return queries[-1]
 
     yield start
     for query in queries:
         query.stop()
+
+
+@pytest.fixture
+def start_query(
+    server: LocalKinesis, query_of: Callable[[Callable[[], PrefetchPlanner]], Query]
+) -> Callable[..., Query]:
+    """Return a function that starts a query; it takes what :func:`planner` takes."""
+
+    def start(position: str = "TRIM_HORIZON", *, parallelism: int = 2, **more: str) -> Query:
+        return query_of(lambda: planner(server, position, parallelism=parallelism, **more))
+
+    return start
+
+
+@pytest.fixture
+def patient_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let AvailableNow wait for full micro-batches, however slow the machine is."""
+    name = "kinesis_publishers_spark.planning.fetch_session._GATHER_SECONDS"
+    monkeypatch.setattr(name, 25.0)

@@ -117,6 +117,15 @@ class Query:
         """The end of the last batch."""
         return self.batches[-1].end
 
+    def batch_with(self, sequence_number: str) -> Batch:
+        """Return the batch that read a record; how records fall into batches is not fixed."""
+        (batch,) = (
+            batch
+            for batch in self.batches
+            if any(number == sequence_number for _, number, _ in batch.rows)
+        )
+        return batch
+
     def run_batch(self, limit: BatchLimit = NO_LIMIT) -> bool:
         """Run one micro-batch; say whether there was one."""
         start = self.last if self.batches else through_the_log(self.planner.initial_offset())

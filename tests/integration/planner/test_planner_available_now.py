@@ -16,11 +16,13 @@ from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 StartQuery = Callable[..., Query]
+QueryOf = Callable[[Callable[[], PrefetchPlanner]], Query]
 
 
 def test_it_reads_what_is_there_and_ends(server: LocalKinesis, start_query: StartQuery) -> None:
@@ -37,6 +39,7 @@ def test_it_ends_on_a_stream_without_records(server: LocalKinesis, start_query: 
         assert query.rows == []
 
 
+@pytest.mark.usefixtures("patient_gathering")
 def test_it_keeps_to_the_limit_over_several_batches(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -105,7 +108,7 @@ def test_it_does_not_run_after_a_producer_that_never_stops(
 def test_children_that_appear_behind_a_shard_that_was_read_far_enough_do_not_hold_it_up(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
-    slow = Fault("GetRecords", "delay", shard_id="shardId-000000000001", times=1, delay_seconds=1.0)
+    slow = Fault("GetRecords", "delay", shard_id="shardId-000000000001", times=1, delay_seconds=5.0)
     server.add_fault(slow)
     put(server, ["x"] * 20)
     query = start_query()
@@ -115,6 +118,7 @@ def test_children_that_appear_behind_a_shard_that_was_read_far_enough_do_not_hol
     eventually(lambda: bool(server.calls("GetRecords", shard_id=FIRST_SHARD)), "the first read")
     threading.Event().wait(0.1)
     server.reshard(STREAM, 4)
+    assert not server.calls("GetRecords", shard_id="shardId-000000000001"), "it is still read"
     query.run_batch()
     while query.run_batch():
         pass
@@ -149,11 +153,11 @@ class FastClock(SystemClock):
         return super().now() + timedelta(seconds=5)
 
 
-def test_the_clock_of_the_service_does_not_decide_where_it_ends() -> None:
+def test_the_clock_of_the_service_does_not_decide_where_it_ends(query_of: QueryOf) -> None:
     with LocalKinesis.in_thread(Limits.off(), clock=FastClock()) as ahead:
         ahead.create_stream(STREAM, 1)
         expected = put(ahead, ["x"] * 500)
-        query = Query(lambda: planner(ahead, shard_getrecords_maxrecordcount="100"))
+        query = query_of(lambda: planner(ahead, shard_getrecords_maxrecordcount="100"))
         query.run_to_the_end()
         query.stop()
     assert query.rows == expected

@@ -96,8 +96,8 @@ def test_commit_drops_what_the_batch_held(server: LocalKinesis, start_query: Sta
     query.planner.commit(start)
     assert held() is not None
     query.planner.commit(end)
-    gc.collect()
-    assert held() is None
+    # The thread that fetches may still hold what it has just done.
+    eventually(lambda: gc.collect() >= 0 and held() is None, "the chunk to go")
 
 
 def test_a_committed_batch_can_still_be_read_by_range(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from planner_harness import STREAM, Query, eventually, planner, read
@@ -13,6 +14,8 @@ from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+QueryOf = Callable[[Callable[[], PrefetchPlanner]], Query]
 
 TEN = BatchLimit(records=10)
 _LINE = "line"
@@ -46,13 +49,13 @@ def wait_for_buffered(query: Query, count: int) -> None:
 
 
 def test_records_of_a_shard_that_leaves_the_retention_while_they_wait_are_not_lost(
-    server: LocalKinesis,
+    server: LocalKinesis, query_of: QueryOf
 ) -> None:
     server.create_stream(_LINE, 1)
     put_numbered(server, _LINE, "a", 50)
     server.reshard(_LINE, 2)
     put_numbered(server, _LINE, "c", 20)
-    query = Query(lambda: line_planner(server))
+    query = query_of(lambda: line_planner(server))
     query.planner.initial_offset()
     wait_for_buffered(query, 70)
     query.run_batch(TEN)
@@ -68,13 +71,15 @@ def test_records_of_a_shard_that_leaves_the_retention_while_they_wait_are_not_lo
         assert {one.shard.shard_id for one in ranges} == {shard for shard, _, _ in batch.rows}
 
 
-def test_a_grandchild_waits_for_its_grandparent_after_a_restart(server: LocalKinesis) -> None:
+def test_a_grandchild_waits_for_its_grandparent_after_a_restart(
+    server: LocalKinesis, query_of: QueryOf
+) -> None:
     server.create_stream(_LINE, 1)
     put_numbered(server, _LINE, "a", 30)
     server.reshard(_LINE, 2)
     server.reshard(_LINE, 1)
     put_numbered(server, _LINE, "c", 30)
-    query = Query(lambda: line_planner(server))
+    query = query_of(lambda: line_planner(server))
     query.planner.initial_offset()
     wait_for_buffered(query, 60)
     query.run_batch(TEN)
@@ -84,13 +89,15 @@ def test_a_grandchild_waits_for_its_grandparent_after_a_restart(server: LocalKin
     assert payloads(query) == sorted(payloads(query))
 
 
-def test_a_child_is_not_in_the_micro_batch_of_its_parent(server: LocalKinesis) -> None:
+def test_a_child_is_not_in_the_micro_batch_of_its_parent(
+    server: LocalKinesis, query_of: QueryOf
+) -> None:
     server.create_stream(_LINE, 1)
     put_numbered(server, _LINE, "a", 5)
     server.reshard(_LINE, 2)
     server.reshard(_LINE, 1)
     put_numbered(server, _LINE, "c", 5)
-    query = Query(lambda: line_planner(server))
+    query = query_of(lambda: line_planner(server))
     query.planner.initial_offset()
     wait_for_buffered(query, 10)
     query.run_until(10)
@@ -102,10 +109,10 @@ def test_a_child_is_not_in_the_micro_batch_of_its_parent(server: LocalKinesis) -
 class Growing:
     """A query over ``orders`` at LATEST, to which the stream ``more`` is added at a restart."""
 
-    def __init__(self, server: LocalKinesis) -> None:
+    def __init__(self, server: LocalKinesis, query_of: QueryOf) -> None:
         self.server = server
         self.streams = STREAM
-        self.query = Query(self._planner)
+        self.query = query_of(self._planner)
 
     def _planner(self) -> PrefetchPlanner:
         if self.streams == STREAM:
@@ -122,11 +129,11 @@ class Growing:
 
 
 def test_the_latest_of_a_stream_that_is_added_later_outlasts_a_restart(
-    server: LocalKinesis,
+    server: LocalKinesis, query_of: QueryOf
 ) -> None:
     server.create_stream("more", 1)
     put_numbered(server, "more", "ancient", 5)
-    growing = Growing(server)
+    growing = Growing(server, query_of)
     growing.query.run_batch()
     growing.add()
     growing.query.run_batch()
@@ -138,10 +145,10 @@ def test_the_latest_of_a_stream_that_is_added_later_outlasts_a_restart(
     assert {text.rstrip("0123456789") for text in payloads(growing.query)} == {"while-down"}
 
 
-def test_a_replay_names_no_shard_twice(server: LocalKinesis) -> None:
+def test_a_replay_names_no_shard_twice(server: LocalKinesis, query_of: QueryOf) -> None:
     server.create_stream(_LINE, 1)
     put_numbered(server, _LINE, "a", 25)
-    query = Query(lambda: line_planner(server))
+    query = query_of(lambda: line_planner(server))
     query.run_until(25, TEN)
     query.restart()
     for batch in query.batches:

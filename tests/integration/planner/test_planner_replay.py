@@ -76,8 +76,10 @@ def test_a_replay_gives_the_same_however_many_partitions(
 ) -> None:
     put(server, [f"{n}" for n in range(20)])
     query = start_query()
-    query.run_until(20)
-    batch = query.batches[-1]
+    query.planner.initial_offset()
+    eventually(lambda: getattr(query.planner.lag(), "buffered_records", 0) == 20, "20 records")
+    query.run_batch()
+    (batch,) = query.batches
     for parallelism in (1, 2, 5):
         one = planner(server, parallelism=parallelism)
         partitions = one.partitions(batch.start, batch.end)
@@ -108,7 +110,7 @@ def test_a_replay_whose_first_record_is_gone_says_so_and_what_to_do(
     stored = [number for shard, number, _ in put(server, ["x"] * 30) if shard == FIRST_SHARD]
     query = start_query()
     query.run_until(30)
-    batch = query.batches[-1]
+    batch = query.batch_with(stored[0])
     server.trim(STREAM, shard_id=FIRST_SHARD, through=stored[0])
     with pytest.raises(PositionTrimmedError, match=f"{FIRST_SHARD}.*{REMEDY}") as raised:
         replay(server, batch)
@@ -121,12 +123,12 @@ def test_a_replay_whose_first_record_is_gone_says_so_and_what_to_do(
 def test_a_replay_of_a_shard_whose_records_are_all_gone_says_so(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
-    put(server, ["x"] * 30)
+    stored = [number for shard, number, _ in put(server, ["x"] * 30) if shard == FIRST_SHARD]
     query = start_query()
     query.run_until(30)
     server.trim(STREAM, shard_id=FIRST_SHARD)
     with pytest.raises((PositionTrimmedError, ReplayMismatchError), match=REMEDY):
-        replay(server, query.batches[-1])
+        replay(server, query.batch_with(stored[0]))
 
 
 def aged(offset: Offset, days: int) -> Offset:

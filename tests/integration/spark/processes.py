@@ -1,52 +1,35 @@
-"""Looks at processes through /proc."""
+"""Looks at processes below a process, and waits for their end."""
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-_GONE_WITHIN_SECONDS = 10.0
+import psutil
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def descendants(pid: int) -> list[int]:
-    """Return the ids of all processes below ``pid``."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found: list[int] = []
-    pending = [pid]
-    while pending:
-        children = parents.get(pending.pop(), [])
-        found.extend(children)
-        pending.extend(children)
-    return found
+_GONE_WITHIN_SECONDS = 60.0
 
 
-def is_running(pid: int) -> bool:
-    """Say whether ``pid`` is alive; a zombie is not."""
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return all processes below ``pid``."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
-def command_line(pid: int) -> str:
-    """Return what ``pid`` runs, empty if it is gone."""
+def command_line(process: psutil.Process) -> str:
+    """Return what ``process`` runs, empty if it is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
 
 
-def wait_until_gone(pids: list[int]) -> None:
-    """Wait until none of ``pids`` runs any more; fail after ten seconds."""
-    deadline = time.monotonic() + _GONE_WITHIN_SECONDS
-    while left := [pid for pid in pids if is_running(pid)]:
-        assert time.monotonic() < deadline, [(pid, command_line(pid)) for pid in left]
-        os.sched_yield()
+def wait_until_gone(processes: Iterable[psutil.Process]) -> None:
+    """Wait until none of ``processes`` runs any more; a zombie does not."""
+    _, alive = psutil.wait_procs(list(processes), timeout=_GONE_WITHIN_SECONDS)
+    left = [one for one in alive if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert not left, [command_line(one) for one in left]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FROM_THE_START, assert_in_order_per_key, numbered, numbers
 from pyspark.errors import StreamingQueryException
+from spark_harness import FROM_THE_START, assert_in_order_per_key, by_place, numbered, numbers
 
 if TYPE_CHECKING:
-    from conftest import QueryRunner, RunningQuery
     from pyspark.sql import DataFrame
+    from spark_harness import QueryRunner, RunningQuery
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 class SinkIsDownError(Exception):
@@ -44,9 +44,6 @@ def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
     runner.server.put_many(flights, numbered(800, 1000))
     with runner.run(**FROM_THE_START) as running:
         running.wait_until(lambda: len(running.rows) >= 1000)
-
-    def by_place(rows: list[object]) -> list[object]:
-        return sorted(rows, key=lambda row: (row.shardId, int(row.sequenceNumber)))
 
     assert by_place(running.batches[batch_id]) == by_place(failed[batch_id])
     assert sorted(numbers(running.rows)) == list(range(1000))
@@ -95,17 +92,15 @@ def test_a_reshard_while_the_query_is_down_loses_nothing(runner: QueryRunner, fl
         running.wait_until(lambda: 0 in running.batches)
         runner.server.put_many(flights, numbered(0, 500))
         running.wait_for_rows(500)
-    first = running.rows
     runner.server.put_many(flights, numbered(500, 700))
     runner.server.reshard(flights, 2)
     runner.server.put_many(flights, numbered(700, 900))
     runner.server.reshard(flights, 5)
     runner.server.put_many(flights, numbered(900, 1000))
-    with runner.run() as running:
-        running.wait_for_rows(500)
-    rows = first + running.rows
-    assert sorted(numbers(rows)) == list(range(1000))
-    assert_in_order_per_key(rows)
+    with runner.run(earlier=running) as running:
+        running.wait_for_rows(1000)
+    assert sorted(numbers(running.rows)) == list(range(1000))
+    assert_in_order_per_key(running.rows)
 
 
 def test_a_recreated_stream_is_not_mistaken_for_the_old_one(

