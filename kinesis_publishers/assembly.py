@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import botocore.session
 from attrs import evolve, frozen
+from botocore.exceptions import BotoCoreError
 
 from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory
 from kinesis_publishers.clock import Clock, SystemClock
@@ -28,7 +30,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.errors import ConfigError, InvalidOptionError
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
@@ -154,11 +156,20 @@ def with_region(properties: Properties) -> Properties:
 
 
 def _region(properties: Properties) -> str:
-    return resolve_region(
-        AwsConfig.from_properties(properties),
-        StreamsConfig.from_properties(properties),
-        botocore.session.get_session().get_config_variable("region"),
-    )
+    aws = AwsConfig.from_properties(properties)
+    streams = StreamsConfig.from_properties(properties)
+    return resolve_region(aws, streams, _region_of_this_machine)
+
+
+def _region_of_this_machine() -> str | None:
+    # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
+    if region := os.environ.get("AWS_REGION"):
+        return region
+    try:
+        region = botocore.session.get_session().get_config_variable("region")
+    except BotoCoreError as error:
+        raise ConfigError(f"The AWS configuration of this machine: {error}") from error
+    return region
 
 
 def _initial_position(config: InitialPositionConfig) -> StartingPosition:

@@ -31,7 +31,9 @@ class EventLoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            self._loop.run_until_complete(_cancel_other_tasks())
+            # Again while there are tasks: another thread may have started one meanwhile.
+            while asyncio.all_tasks(self._loop):
+                self._loop.run_until_complete(_cancel_other_tasks())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:

@@ -1,11 +1,22 @@
-"""What all tests share."""
+"""What all tests share: nothing of this machine's AWS, proxy or terminal settings, and Ctrl-C."""
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
+
+# Before anything imports botocore or Spark; the processes that tests start inherit it.
+for _name in [name for name in os.environ if name.startswith("AWS_")]:
+    del os.environ[_name]
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+for _name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+    os.environ[_name] = os.devnull
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
+for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+    os.environ.pop(_name, None)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

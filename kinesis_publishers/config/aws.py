@@ -11,6 +11,8 @@ from kinesis_publishers.config.options import aws, fanout
 from kinesis_publishers.errors import MissingOptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_publishers.config.properties import Properties
     from kinesis_publishers.config.streams import StreamsConfig
 
@@ -44,18 +46,21 @@ class AwsConfig:
         )
 
 
-def resolve_region(config: AwsConfig, streams: StreamsConfig, botocore_region: str | None) -> str:
-    """Return the region: the configured one, else the ARN's, else botocore's.
+def resolve_region(
+    config: AwsConfig, streams: StreamsConfig, machine_region: Callable[[], str | None]
+) -> str:
+    """Return the region: the configured one, else the ARN's, else that of the machine.
 
     Args:
         config: the configured connection.
         streams: the streams, whose ARNs name their region.
-        botocore_region: what botocore's own chain says (environment, profile), None for nothing.
+        machine_region: says what the environment and the profile name, None for nothing; called
+            only where nothing is configured.
 
     Raises:
         MissingOptionError: nobody names a region.
     """
-    region = config.region or streams.region or botocore_region
+    region = config.region or streams.region or machine_region()
     if region is None:
         raise MissingOptionError(
             f"no region: set {aws.REGION.full_key} (as eu-west-1), or give the stream by its ARN, "

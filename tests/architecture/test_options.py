@@ -72,7 +72,7 @@ def attributes_read_outside_config() -> set[str]:
         for path in (_ROOT / package).rglob("*.py"):
             if "config" in path.relative_to(_ROOT).parts and path.name != "sessions.py":
                 continue
-            tree = ast.parse(path.read_text())
+            tree = ast.parse(path.read_text(encoding="utf-8"))
             names |= {
                 node.attr
                 for node in ast.walk(tree)

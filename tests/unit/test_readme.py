@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -25,18 +25,28 @@ _RECORDS = [(f"key{number}", b"value%d" % number) for number in range(5)]
 
 
 @contextmanager
-def _running(*arguments: str, **environ: str) -> Iterator[Iterator[str]]:
-    """Run Python while the context lasts and yield the lines that it prints."""
-    with subprocess.Popen(
-        [sys.executable, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | environ,
-    ) as process:
+def _running(log: Path, *arguments: str, **environ: str) -> Iterator[Callable[[], str]]:
+    """Run Python while the context lasts and yield a function that reads a line it prints."""
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | environ,
+        ) as process,
+    ):
         assert process.stdout is not None
+        lines = process.stdout
+
+        def read_line() -> str:
+            line = lines.readline()
+            assert line, log.read_text()
+            return line
+
         try:
-            yield process.stdout
+            yield read_line
         finally:
             process.kill()
 
@@ -57,7 +67,7 @@ def test_every_example_compiles(path: Path) -> None:
 
 
 def test_the_block_without_spark_prints_what_is_in_the_stream(
-    local_kinesis: LocalKinesis,
+    local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
     (block,) = [block for block in _BLOCKS if "KinesisDataFetcher" in block]
     local_kinesis.create_stream("orders")
@@ -68,9 +78,9 @@ def test_the_block_without_spark_prints_what_is_in_the_stream(
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
     }
-    with _running("-c", block, **environ) as lines:
+    with _running(tmp_path / "log", "-c", block, **environ) as read_line:
         for key, data in _RECORDS:
-            assert next(lines) == f"shardId-000000000000 {key} {data!r}\n"
+            assert read_line() == f"shardId-000000000000 {key} {data!r}\n"
 
 
 def test_the_example_without_spark_prints_what_is_in_the_stream(
@@ -81,6 +91,7 @@ def test_the_example_without_spark_prints_what_is_in_the_stream(
     properties = local_kinesis.properties("orders") | {"kinesis.stream.initpos": "TRIM_HORIZON"}
     file = tmp_path / "local.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    with _running(str(_ROOT / "examples" / "plain_python.py"), str(file)) as lines:
+    example = str(_ROOT / "examples" / "plain_python.py")
+    with _running(tmp_path / "log", example, str(file)) as read_line:
         for key, data in _RECORDS:
-            assert next(lines) == f"orders/shardId-000000000000 {key}: {data!r}\n"
+            assert read_line() == f"orders/shardId-000000000000 {key}: {data!r}\n"

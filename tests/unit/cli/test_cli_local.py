@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import boto3
 import pytest
@@ -79,8 +80,12 @@ def test_a_port_in_use_is_a_clear_error() -> None:
     assert f"Port {port} of 127.0.0.1 is in use" in result.output
 
 
-def test_an_address_of_another_machine_is_a_clear_error() -> None:
-    # TEST-NET-1: no machine has it.
+def test_an_address_of_another_machine_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some machines may listen on any address; the real refusal is this.
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
     result = CliRunner().invoke(main, ["local", "--port", "0", "--host", "192.0.2.1"])
     assert result.exit_code == 1
     assert "Cannot listen on 192.0.2.1" in result.output

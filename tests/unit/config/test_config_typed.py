@@ -176,9 +176,9 @@ def test_the_region_is_the_key_s_else_the_arn_s_else_the_chain_s(
     configured: str | None, stream: str, chain: str, region: str
 ) -> None:
     streams = StreamsConfig(streams=(StreamSelector.parse(stream),))
-    assert resolve_region(AwsConfig(region=configured), streams, chain) == region
+    assert resolve_region(AwsConfig(region=configured), streams, lambda: chain) == region
 
 
 def test_a_missing_region_says_what_to_set() -> None:
     with pytest.raises(MissingOptionError, match=r"aws\.region.*AWS_REGION"):
-        resolve_region(AwsConfig(), StreamsConfig(streams=(StreamSelector("a"),)), None)
+        resolve_region(AwsConfig(), StreamsConfig(streams=(StreamSelector("a"),)), lambda: None)

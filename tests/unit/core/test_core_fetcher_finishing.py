@@ -141,7 +141,14 @@ async def test_a_first_start_may_name_an_instant_beyond_the_retention():
 
 async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
     clock = ManualClock()
-    properties = {"aws.region": "eu-west-1", "kinesis.streams": "orders"}
+    properties = {
+        "aws.region": "eu-west-1",
+        "kinesis.streams": "orders",
+        # Without these, botocore looks for others on the network.
+        "aws.credentials.provider": "BASIC",
+        "aws.credentials.provider.basic.accesskeyid": "key",
+        "aws.credentials.provider.basic.secretkey": "secret",
+    }
     async with KinesisDataFetcher.from_properties(
         properties, RecordingSink(), clock=clock
     ) as fetcher:

@@ -23,10 +23,15 @@ _EXACT = Comparison(expected=9, received=9, missing=0, repeated=0, different=0, 
 _FIGURES = ReadFigures(total=100, put=60, read=50, elapsed_seconds=10.0, lag_ms=1500)
 
 
+def _plain_console(width: int) -> Console:
+    # FORCE_COLOR, which many CI systems set, would make a terminal of it.
+    return Console(file=io.StringIO(), width=width, force_terminal=False)
+
+
 async def test_without_a_terminal_a_line_comes_every_few_seconds(
     manual_clock: ManualClock,
 ) -> None:
-    console = Console(file=io.StringIO(), width=200)
+    console = _plain_console(200)
     with Report(console, manual_clock) as report:
         for _ in range(10):
             report.show_progress(_FIGURES)
@@ -37,15 +42,15 @@ async def test_without_a_terminal_a_line_comes_every_few_seconds(
 
 
 def test_without_a_terminal_there_are_no_control_characters(manual_clock: ManualClock) -> None:
-    file = io.StringIO()
-    with Report(Console(file=file, width=80), manual_clock) as report:
+    console = _plain_console(80)
+    with Report(console, manual_clock) as report:
         report.show_progress(_FIGURES)
         report.show_delays(
             {"UA": CarrierDelays(flights=3, departed=2, delay_minutes=3), "XX": CarrierDelays()},
             {"UA": "United Air Lines Inc."},
         )
         report.show_comparison(_EXACT, [])
-    text = file.getvalue()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "United Air Lines Inc." in text
     assert "1.50" in text
     assert not [c for c in text if unicodedata.category(c) == "Cc" and c != "\n"]
@@ -72,11 +77,12 @@ def test_on_a_terminal_there_are_bars(manual_clock: ManualClock) -> None:
 def test_the_verdict_follows_the_comparison(
     manual_clock: ManualClock, comparison: Comparison, wrong_carriers: list[str], said: str
 ) -> None:
-    file = io.StringIO()
-    Report(Console(file=file), manual_clock).show_comparison(comparison, wrong_carriers)
-    assert said in file.getvalue()
+    console = _plain_console(200)
+    Report(console, manual_clock).show_comparison(comparison, wrong_carriers)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said in text
     is_sound = comparison.is_exact and not wrong_carriers
-    assert ("FAILED" in file.getvalue()) is not is_sound
+    assert ("FAILED" in text) is not is_sound
 
 
 def _progress(batch: int, rows: int, lag_ms: int | None = None) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -19,12 +22,28 @@ from kinesis_publishers_spark.planning.chunks import Chunk
 from kinesis_publishers_spark.schema import ARROW_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 IDENTITY = StreamIdentity(name="orders", arn=ARN, created_at=NOON - timedelta(days=9))
 MIB = 1024 * 1024
+
+
+@contextmanager
+def starts_no_thread() -> Iterator[None]:
+    """Check that the calling thread starts none; others may, at any time."""
+    caller, started = threading.current_thread(), []
+    start = threading.Thread.start
+
+    def recording_start(thread: threading.Thread) -> None:
+        if threading.current_thread() is caller:
+            started.append(thread.name)
+        start(thread)
+
+    with patch.object(threading.Thread, "start", recording_start):
+        yield
+    assert started == []
 
 
 def shard(number: int) -> ShardKey:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
+from spark_builders import starts_no_thread
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import (
@@ -106,9 +106,8 @@ def test_the_options_of_spark_and_the_properties_mean_the_same() -> None:
 
 
 def test_constructing_starts_nothing() -> None:
-    before = threading.active_count()
-    KinesisDataSource(OPTIONS).streamReader(StructType())
-    assert threading.active_count() == before
+    with starts_no_thread():
+        KinesisDataSource(OPTIONS).streamReader(StructType())
 
 
 def test_a_missing_region_is_said_before_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +118,21 @@ def test_a_missing_region_is_said_before_the_query(monkeypatch: pytest.MonkeyPat
         KinesisDataSource({"streams": "orders"})
 
 
-def test_the_region_of_this_machine_travels_to_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_of_this_machine_travels_to_the_tasks(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "eu-central-1")
     source = KinesisDataSource({"streams": "orders"})
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.delenv(name)
     reader = pickle.loads(pickle.dumps(source)).streamReader(None)
     assert reader._properties.to_dict()["aws.region"] == "eu-central-1"
+
+
+def test_the_settings_of_this_machine_matter_only_where_no_region_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    KinesisDataSource(OPTIONS)
+    with pytest.raises(ConfigError, match=r"configuration of this machine.*nobody"):
+        KinesisDataSource({"streams": "orders"})

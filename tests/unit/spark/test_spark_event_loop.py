@@ -114,9 +114,12 @@ def test_work_runs_in_the_named_thread_and_closing_ends_it() -> None:
     async def where() -> str:
         return threading.current_thread().name
 
-    assert loop.start(where()).result(10) == "bridge-test"
-    loop.close()
-    assert threads("bridge-test") == []
+    try:
+        assert loop.start(where()).result(10) == "bridge-test"
+        (thread,) = threads("bridge-test")
+    finally:
+        loop.close()
+    assert not thread.is_alive()
 
 
 def test_a_failure_is_the_futures() -> None:
@@ -125,9 +128,11 @@ def test_a_failure_is_the_futures() -> None:
     async def fail() -> None:
         raise LookupError("nowhere")
 
-    with pytest.raises(LookupError, match="nowhere"):
-        loop.start(fail()).result(10)
-    loop.close()
+    try:
+        with pytest.raises(LookupError, match="nowhere"):
+            loop.start(fail()).result(10)
+    finally:
+        loop.close()
 
 
 def test_closing_cancels_what_runs_and_waits_for_its_cleaning_up() -> None:
@@ -153,12 +158,13 @@ def test_closing_cancels_what_runs_and_waits_for_its_cleaning_up() -> None:
 
 def test_closing_waits_for_the_threads_that_work_has_started() -> None:
     loop = EventLoopThread(name="bridge-test")
-    before = threading.active_count()
 
-    async def work() -> None:
-        await asyncio.to_thread(gc.isenabled)
+    async def work() -> threading.Thread:
+        return await asyncio.to_thread(threading.current_thread)
 
-    loop.start(work()).result(10)
-    assert threading.active_count() > before
-    loop.close()
-    assert threading.active_count() < before
+    try:
+        worker = loop.start(work()).result(10)
+        assert worker.is_alive()
+    finally:
+        loop.close()
+    assert not worker.is_alive()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from spark_builders import after, offset, shard
+from spark_builders import after, offset, shard, starts_no_thread
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
@@ -36,12 +35,11 @@ def reader(**options: str) -> KinesisStreamReader:
 
 
 def test_constructing_and_stopping_start_nothing() -> None:
-    before = threading.active_count()
-    one = reader()
-    one.stop()
-    one.stop()
-    assert one.reportLatestOffset() is None
-    assert threading.active_count() == before
+    with starts_no_thread():
+        one = reader()
+        one.stop()
+        one.stop()
+        assert one.reportLatestOffset() is None
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
@@ -117,14 +115,13 @@ def test_a_checkpoint_of_another_source_is_refused_by_every_call() -> None:
 
 
 def test_partitions_need_nothing_but_their_two_offsets() -> None:
-    before = threading.active_count()
     start = offset({shard(0): after(3), shard(1): after(3)}).to_json()
     end = offset({shard(0): after(9), shard(1): after(3)}, first={shard(0): 5}).to_json()
-    one = reader()
-    assert list(one.partitions(start, start)) == []
-    (partition,) = one.partitions(start, end)
+    with starts_no_thread():
+        one = reader()
+        assert list(one.partitions(start, start)) == []
+        (partition,) = one.partitions(start, end)
     assert [r.shard for r in partition.ranges] == [shard(0)]  # type: ignore[attr-defined]
-    assert threading.active_count() == before
 
 
 def test_ranges_are_spread_over_as_many_partitions_as_configured() -> None:
