@@ -163,13 +163,11 @@ def _region(properties: Properties) -> str:
 
 def _region_of_this_machine() -> str | None:
     # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
-    if region := os.environ.get("AWS_REGION"):
-        return region
+    region = os.environ.get("AWS_REGION")
     try:
-        region = botocore.session.get_session().get_config_variable("region")
+        return region or botocore.session.get_session().get_config_variable("region")
     except BotoCoreError as error:
         raise ConfigError(f"The AWS configuration of this machine: {error}") from error
-    return region
 
 
 def _initial_position(config: InitialPositionConfig) -> StartingPosition:
