@@ -40,7 +40,7 @@ REGION: Final[Option[str | None]] = Option(
     default=None,
     namespace=Namespace.AWS,
     section=_SECTION,
-    doc="The region; else that of the stream's ARN, else the one of botocore's chain.",
+    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain.",
 )
 ENDPOINT: Final[Option[str | None]] = Option(
     key="aws.endpoint",
