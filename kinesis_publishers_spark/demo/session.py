@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
     from pathlib import Path
 
-__all__ = ["isolate_environment", "open_session"]
+__all__ = ["end_processes", "isolate_environment", "open_session"]
 
 _CORES: Final = 2
 _EXIT_SECONDS: Final = 15.0
+_SLICE_SECONDS: Final = 0.1
 # Another Spark's home, configuration or arguments would take the place of the installed PySpark.
 _FOREIGN: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS")
 
@@ -96,11 +98,32 @@ def _end_jvm() -> None:
         process.kill()
         process.wait()
     # Spark asks its Python processes to end, but does not wait for them.
-    _, left = psutil.wait_procs(workers, timeout=_EXIT_SECONDS)
-    for worker in left:
+    end_processes(workers, patience_seconds=_EXIT_SECONDS)
+
+
+def end_processes(processes: list[psutil.Process], *, patience_seconds: float) -> None:
+    """Wait for the end of ``processes``; kill those that have not ended in time."""
+    left = _wait_for_end(processes, patience_seconds)
+    for process in left:
         with suppress(psutil.NoSuchProcess):
-            worker.kill()
-    psutil.wait_procs(left)
+            process.kill()
+    _wait_for_end(left, _EXIT_SECONDS)
+
+
+def _wait_for_end(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    deadline = time.monotonic() + seconds
+    while processes and time.monotonic() < deadline:
+        _, present = psutil.wait_procs(processes, timeout=_SLICE_SECONDS)
+        # In a container whose first process collects nobody, what has ended stays as a zombie.
+        processes = [one for one in present if not _has_ended(one)]
+    return processes
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _processes_below(pid: int) -> list[psutil.Process]:

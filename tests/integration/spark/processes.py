@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -28,8 +29,18 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def wait_until_gone(processes: Iterable[psutil.Process]) -> None:
     """Wait until none of ``processes`` runs any more; a zombie does not."""
-    _, alive = psutil.wait_procs(list(processes), timeout=_GONE_WITHIN_SECONDS)
-    left = [one for one in alive if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    assert not left, [command_line(one) for one in left]
+    deadline = time.monotonic() + _GONE_WITHIN_SECONDS
+    left = list(processes)
+    while left:
+        assert time.monotonic() < deadline, [command_line(one) for one in left]
+        _, present = psutil.wait_procs(left, timeout=0.1)
+        left = [one for one in present if not has_ended(one)]
