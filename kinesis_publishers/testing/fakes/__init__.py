@@ -36,7 +36,6 @@ from kinesis_publishers.testing.fakes.recording import RecordingConsumer, Record
 from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
     batch_of,
-    child_of,
     sample_records,
     sample_shard,
     shard_name,
@@ -77,5 +76,4 @@ __all__ = [
     "sample_records",
     "shard_name",
     "batch_of",
-    "child_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard
+from kinesis_publishers.model import Record, RecordBatch, Shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = [
     "STREAM_ARN",
     "batch_of",
-    "child_of",
     "sample_records",
     "sample_shard",
     "shard_name",
@@ -56,16 +55,6 @@ def sample_shard(
         parent_shard_id=None if parent is None else shard_name(parent),
         adjacent_parent_shard_id=None if adjacent_parent is None else shard_name(adjacent_parent),
         ending_sequence_number="9" * 30 if is_closed else None,
-    )
-
-
-def child_of(*parents: int, number: int) -> ChildShard:
-    """Return the shard ``number`` as the last answer of its ``parents`` announces it."""
-    return ChildShard(
-        shard_id=shard_name(number),
-        parent_shard_ids=tuple(map(shard_name, parents)),
-        starting_hash_key="0",
-        ending_hash_key=str(2**128 - 1),
     )
 
 

@@ -47,7 +47,8 @@ class Fault:
         shard_id: only calls for this shard. For PutRecords: only the entries that go to it fail.
         times: how many calls it hits; None for all.
         every: it hits each n-th of the calls that match.
-        delay_seconds: the answer is held back so long, whatever the kind.
+        delay_seconds: the answer is held back so long; not with ``empty``, nor for one shard of a
+            write.
     """
 
     operation: str
@@ -64,6 +65,13 @@ class Fault:
     def __attrs_post_init__(self) -> None:
         if self.kind == "error" and not self.code:
             raise ValueError("a fault of kind 'error' needs the code of an AWS error")
+        if self.is_inside(self.operation) and (
+            self.delay_seconds or self.kind in ("delay", "reset", "truncate")
+        ):
+            raise ValueError(
+                "a fault of kind 'empty', or of one shard of a write, cannot delay or break an "
+                "answer: it is part of one that succeeds"
+            )
 
     def matches(self, scope: Scope) -> bool:
         return (

@@ -21,7 +21,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         # Daemon: a test run that is interrupted must not hang on its server.
-        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread = Thread(target=self._serve, name=name, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -33,18 +33,14 @@ class LoopThread:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.run(_cancel_other_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
+
+    def _serve(self) -> None:
+        # Leaving the runner cancels what is left and closes the loop.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the loop and wait for its result; not from within the loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-
-async def _cancel_other_tasks() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

@@ -11,6 +11,7 @@ from attrs import frozen
 from kinesis_publishers.testing.local_kinesis.errors import (
     ApiError,
     invalid_argument,
+    resource_not_found,
     serialization,
     validation,
 )
@@ -101,6 +102,13 @@ class Request:
             raise serialization(f"{name} is not an object.")
         return Request(value)
 
+    def page_size(self, name: str, maximum: int, most: int | None) -> int | None:
+        """Return how many items an answer may have: what is asked for, but at most ``most``."""
+        wanted = self.integer(name, 1, maximum)
+        if wanted is None or most is None:
+            return wanted or most
+        return min(wanted, most)
+
     def items(self, name: str) -> list[object]:
         value = self.fields.get(name)
         if value is None:
@@ -148,7 +156,7 @@ def stream_name_of(request: Request, own_arn_prefix: str) -> str:
             raise invalid_argument("Either StreamName or StreamARN must be provided.")
         return name
     if not arn.startswith(own_arn_prefix):
-        raise ApiError("ResourceNotFoundException", f"Stream {arn} not found.")
+        raise resource_not_found(f"Stream {arn} not found.")
     named = arn.removeprefix(own_arn_prefix)
     if name is not None and name != named:
         raise invalid_argument("StreamName and StreamARN name different streams.")

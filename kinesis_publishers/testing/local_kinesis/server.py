@@ -103,7 +103,8 @@ class LocalKinesis:
     @property
     def endpoint_url(self) -> str:
         """The URL to give to a client."""
-        return f"http://{self._host}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
 
     @property
     def limits(self) -> Limits:

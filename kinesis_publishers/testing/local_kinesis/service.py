@@ -62,12 +62,11 @@ class KinesisService:
         self.state = ServiceState(Account(clock, behaviour), limits)
         self.calls = CallLog()
         self.lock = RLock()
-        self._clock = clock
 
     async def handle(self, target: str, body: bytes) -> Answer:
         """Answer one call; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
-        at_seconds = self._clock.monotonic()
+        at_seconds = self.state.monotonic()
         try:
             request = Request.parse(body)
         except ApiError as error:
@@ -77,7 +76,7 @@ class KinesisService:
             faults = self.state.faults.take_before(scope)
         for fault in faults:
             if fault.delay_seconds > 0:
-                await self._clock.sleep(fault.delay_seconds)
+                await self.state.account.clock.sleep(fault.delay_seconds)
         with self.lock:
             answer = self._answer(operation, request, faults[-1] if faults else None)
             code = answer.error_code if answer.delivery == "whole" else answer.delivery

@@ -44,7 +44,7 @@ class ShardIterator:
         try:
             name, created, shard_id, number, kind, born = _decode(text)
             return cls(name, created, shard_id, int(number), kind, born)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise invalid_argument("Invalid ShardIterator.") from error
 
 

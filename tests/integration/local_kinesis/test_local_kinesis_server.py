@@ -88,11 +88,11 @@ async def test_it_serves_in_the_running_loop_and_stops_with_open_connections() -
     async with aiohttp.ClientSession() as session:
         async with LocalKinesis() as server:
             server.create_stream("orders")
+            # Connections are accepted in their order: the idle one is when the other is answered.
+            idle = connect(server)
             url = f"{server.endpoint_url}/_admin/state"
             async with session.get(url) as response:
                 assert "orders" in (await response.json())["streams"]
-            idle = connect(server)
-            await asyncio.sleep(0.05)
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(url)
     with idle:
@@ -150,6 +150,11 @@ def test_a_port_in_use_is_an_error_and_leaves_no_thread() -> None:
         with pytest.raises(OSError, match="in use"), LocalKinesis.in_thread(port=port):
             pass
     assert server_threads() == before
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    server = LocalKinesis(host="::1", port=4567)
+    assert server.endpoint_url == "http://[::1]:4567"
 
 
 def test_helpers_may_be_called_from_any_thread() -> None:

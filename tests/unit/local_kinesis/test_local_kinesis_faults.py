@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kinesis_publishers.testing.local_kinesis.calls import Call, CallLog, busiest_second
@@ -70,6 +72,19 @@ def test_any_error_of_aws_can_be_scripted() -> None:
 def test_a_meaningless_fault_is_refused(kind: str) -> None:
     with pytest.raises(ValueError, match=r"code|kind"):
         Fault("*", kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"operation": "GetRecords", "kind": "empty", "delay_seconds": 1.0},
+        {"operation": "PutRecord", "kind": "reset", "shard_id": "shardId-000000000000"},
+        {"operation": "PutRecords", "kind": "delay", "shard_id": "shardId-000000000000"},
+    ],
+)
+def test_a_part_of_an_answer_cannot_be_delayed_or_broken(fault: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="cannot delay or break an answer"):
+        Fault(**fault)
 
 
 def test_a_plan_describes_what_it_has_hit() -> None:

@@ -109,6 +109,9 @@ def test_an_answer_holds_10_000_records(make_kinesis: Any) -> None:
     for limit in (0, 10_001):
         with pytest.raises(ApiError, match="ValidationException"):
             kinesis.read(Limit=limit)
+    lift(kinesis, get_records_max_records=5)
+    assert len(kinesis.read()["Records"]) == len(kinesis.read(Limit=100)["Records"]) == 5
+    assert len(kinesis.read(Limit=3)["Records"]) == 3
     lift(kinesis, get_records_max_records=None)
     assert len(kinesis.read()["Records"]) == 10_500
 
@@ -132,6 +135,20 @@ async def test_a_shard_takes_1_mib_a_second(limited: Any) -> None:
         limited.put("x")
     await limited.clock.advance(1)
     limited.put("x")
+
+
+async def test_a_large_record_passes_alone_and_is_made_up_for(limited: Any) -> None:
+    limited("CreateStream", StreamName="large", ShardCount=1, MaxRecordSizeInKiB=10_240)
+    limited.put("x", StreamName="large")
+    with pytest.raises(ApiError, match=THROTTLED):
+        limited.put(b"x" * 3 * MIB, StreamName="large")
+    await limited.clock.advance(1)
+    limited.put(b"x" * 3 * MIB, StreamName="large")
+    await limited.clock.advance(2.9)
+    with pytest.raises(ApiError, match=THROTTLED):
+        limited.put("x", StreamName="large")
+    await limited.clock.advance(0.2)
+    limited.put("x", StreamName="large")
 
 
 async def test_a_shard_takes_1000_records_a_second(limited: Any) -> None:

@@ -132,6 +132,17 @@ def test_a_description_pages_through_shards(make_kinesis: Any) -> None:
     assert (len(rest["Shards"]), rest["HasMoreShards"]) == (1, False)
 
 
+def test_no_page_has_more_than_100_whatever_limit_is_asked_for(make_kinesis: Any) -> None:
+    kinesis = make_kinesis()
+    kinesis.create(101)
+    page = kinesis("DescribeStream", Limit=10_000)["StreamDescription"]
+    assert (len(page["Shards"]), page["HasMoreShards"]) == (100, True)
+    for number in range(100):
+        kinesis("CreateStream", StreamName=f"other-{number}", ShardCount=1)
+    page = kinesis("ListStreams", Limit=10_000)
+    assert (len(page["StreamNames"]), page["HasMoreStreams"]) == (100, True)
+
+
 def test_a_stream_goes_by_its_name_or_its_arn(kinesis: Any) -> None:
     arn = kinesis("DescribeStreamSummary")["StreamDescriptionSummary"]["StreamARN"]
     assert kinesis.shards(StreamARN=arn) == kinesis.shards()

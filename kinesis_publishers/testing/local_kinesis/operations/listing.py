@@ -43,7 +43,7 @@ def list_shards(state: ServiceState, request: Request) -> Members:
         for shard in _filtered(stream, shard_filter, now_ms)
         if shard.shard_id > start.after_shard_id
     ]
-    page_size = _page_size(state, request)
+    page_size = request.page_size("MaxResults", 10_000, state.limits.list_shards_max_results)
     page = shards if page_size is None else shards[:page_size]
     answer: dict[str, object] = {"Shards": [shard_shape(shard) for shard in page]}
     if len(page) < len(shards):
@@ -91,14 +91,6 @@ def _listable_stream(state: ServiceState, start: ListToken) -> Stream:
             f"{status}"
         )
     return stream
-
-
-def _page_size(state: ServiceState, request: Request) -> int | None:
-    wanted = request.integer("MaxResults", 1, 10_000)
-    most = state.limits.list_shards_max_results
-    if wanted is None or most is None:
-        return wanted or most
-    return min(wanted, most)
 
 
 def _filtered(stream: Stream, shard_filter: Request | None, now_ms: int) -> list[Shard]:

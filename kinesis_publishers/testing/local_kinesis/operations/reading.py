@@ -43,7 +43,7 @@ def get_shard_iterator(state: ServiceState, request: Request) -> Members:
 
 def get_records(state: ServiceState, request: Request) -> Members:
     iterator = ShardIterator.decode(request.required_text("ShardIterator"))
-    limit = request.integer("Limit", 1, 10_000)
+    limit = request.page_size("Limit", 10_000, state.limits.get_records_max_records)
     stream = _stream_of(state, iterator, request)
     shard = stream.shard(iterator.shard_id, state.now_ms())
     _check_age(state, iterator)
@@ -53,11 +53,7 @@ def get_records(state: ServiceState, request: Request) -> Members:
         next_iterator = _iterator(state, stream, shard, iterator.number, "stuck")
         return _answer(page, next_iterator, stream.retention_ms)
     scope = Scope("GetRecords", stream.name, shard.shard_id)
-    most: int | None
-    if state.faults.take_inside(scope) is not None:
-        most = 0
-    else:
-        most = limit or state.limits.get_records_max_records
+    most = 0 if state.faults.take_inside(scope) is not None else limit
     page = shard.page(iterator.number, most, state.limits.get_records_max_bytes)
     _charge_bytes(state, stream, shard, page)
     is_late = state.account.behaviour.late_shard_end and bool(page.fragments)

@@ -21,6 +21,8 @@ __all__ = ["OPERATIONS"]
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
+# A larger Limit is accepted and not honoured (API reference).
+_MOST_PER_PAGE = 100
 _RETENTION_HOURS = (24, 8760)
 
 
@@ -53,7 +55,7 @@ def delete_stream(state: ServiceState, request: Request) -> Members:
 def describe_stream(state: ServiceState, request: Request) -> Members:
     state.take_control_call("DescribeStream", state.limits.describe_stream_calls_per_second)
     stream = state.stream_in(request)
-    limit = request.integer("Limit", 1, 10_000) or 100
+    limit = request.page_size("Limit", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
     after = request.text("ExclusiveStartShardId") or ""
     status = stream.status(state.now_ms())
     retained = [] if status == "CREATING" else stream.retained_shards(state.now_ms())
@@ -79,7 +81,7 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
 
 def list_streams(state: ServiceState, request: Request) -> Members:
     state.take_control_call("ListStreams", state.limits.list_streams_calls_per_second)
-    limit = request.integer("Limit", 1, 10_000) or 100
+    limit = request.page_size("Limit", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
     # The token is the last name of the page: ListStreams has always been pageable by that alone.
     after = request.text("NextToken") or request.text("ExclusiveStartStreamName") or ""
     matching = (stream for stream in state.account.all_streams() if stream.name > after)

@@ -110,13 +110,19 @@ class _Writer:
         now = self._state.monotonic()
         written_bytes = rates.window("write bytes", self._stream.name, shard.shard_id)
         written_records = rates.window("write records", self._stream.name, shard.shard_id)
-        if (most_bytes is not None and written_bytes.total(now) + size_bytes > most_bytes) or (
-            most_records is not None and written_records.total(now) >= most_records
+        taken = written_bytes.total(now)
+        # A single large record may exceed the rate; the shard then refuses until it is made up for.
+        if (
+            written_bytes.is_blocked(now)
+            or (most_bytes is not None and taken and taken + size_bytes > most_bytes)
+            or (most_records is not None and written_records.total(now) >= most_records)
         ):
             return throughput_exceeded(
                 f"Rate exceeded for shard {shard.shard_id} in stream {self._stream.name} under "
                 f"account {self._stream.account_id}."
             )
+        if most_bytes is not None and size_bytes > most_bytes:
+            written_bytes.block_until(now + size_bytes / most_bytes)
         written_bytes.take(now, size_bytes)
         written_records.take(now)
         return None
