@@ -29,6 +29,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import load_plugin
+from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
 from kinesis_publishers.events import EventSink, log_event
@@ -158,14 +159,16 @@ def with_region(properties: Properties) -> Properties:
 def _region(properties: Properties) -> str:
     aws = AwsConfig.from_properties(properties)
     streams = StreamsConfig.from_properties(properties)
-    return resolve_region(aws, streams, _region_of_this_machine)
+    return resolve_region(aws, streams, lambda: _region_of_this_machine(aws))
 
 
-def _region_of_this_machine() -> str | None:
+def _region_of_this_machine(config: AwsConfig) -> str | None:
     # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
     region = os.environ.get("AWS_REGION")
     try:
-        return region or botocore.session.get_session().get_config_variable("region")
+        # With the provider PROFILE it is the region of that profile.
+        session = build_session(botocore.session.get_session(), config)
+        return region or session.get_config_variable("region")
     except BotoCoreError as error:
         raise ConfigError(f"The AWS configuration of this machine: {error}") from error
 

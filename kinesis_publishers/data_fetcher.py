@@ -299,6 +299,8 @@ class KinesisDataFetcher:
         Raises:
             KinesisPublishersError: the first failure; every shard has been stopped then.
         """
+        if self._is_stopping:
+            return
         async with TaskScope() as scope:
             self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
 

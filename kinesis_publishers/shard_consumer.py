@@ -368,8 +368,6 @@ class ShardConsumer(RecordBatchConsumer):
         )
         if self.end is None:
             self._end_shard()
-        else:
-            self._is_range_done = True
 
     def _note_end_of_range(self, answer: RecordBatch) -> None:
         if self.end is None:

@@ -12,9 +12,13 @@ from botocore.session import get_session
 
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.config.sessions import build_session
-from kinesis_publishers.errors import ClosedError, InvalidArgumentError, MalformedResponseError
+from kinesis_publishers.errors import ClosedError, InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamIdentity, StreamSummary
-from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.transport.error_mapping import (
+    BOTOCORE_EXCEPTIONS,
+    complete_answer,
+    map_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,11 +70,13 @@ class Boto3ControlPlane(ControlPlane):
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         request = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
-        return await self._call(
+        answer = await self._call(
             "DescribeStreamSummary",
             stream,
-            lambda client: _summary(client.describe_stream_summary(**request)),
+            lambda client: client.describe_stream_summary(**request),
         )
+        with complete_answer("DescribeStreamSummary", stream):
+            return _summary(answer)
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
@@ -87,14 +93,12 @@ class Boto3ControlPlane(ControlPlane):
 
     async def _list_shards(self, stream_arn: str, extra: dict[str, Any]) -> tuple[Shard, ...]:
         def all_pages(client: Any) -> tuple[Shard, ...]:
-            shards: list[dict[str, Any]] = []
-            answer = client.list_shards(StreamARN=stream_arn, **extra)
-            shards.extend(answer["Shards"])
-            while token := answer.get("NextToken"):
+            answers = [client.list_shards(StreamARN=stream_arn, **extra)]
+            while token := answers[-1].get("NextToken"):
                 # A token excludes the stream's name and ARN, and every other parameter.
-                answer = client.list_shards(NextToken=token)
-                shards.extend(answer["Shards"])
-            return tuple(_shard(stream_arn, description) for description in shards)
+                answers.append(client.list_shards(NextToken=token))
+            with complete_answer("ListShards", stream_arn):
+                return tuple(_shard(stream_arn, one) for page in answers for one in page["Shards"])
 
         return await self._call("ListShards", stream_arn, all_pages)
 
@@ -109,13 +113,6 @@ class Boto3ControlPlane(ControlPlane):
             return await asyncio.get_running_loop().run_in_executor(self._executor, call)
         except BOTOCORE_EXCEPTIONS as error:
             raise map_error(error, operation=operation, where=where) from error
-        except KeyError as error:
-            # A body that is cut off comes back from botocore as an answer without its members.
-            raise MalformedResponseError(
-                f"{operation} of {where}: the answer has no {error}; it was cut off.",
-                operation=operation,
-                code="MalformedResponse",
-            ) from error
 
     def _create_client(self) -> Any:
         session = get_session()

@@ -14,7 +14,11 @@ from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
 from kinesis_publishers.transport.decoding import decode_get_records
-from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.transport.error_mapping import (
+    BOTOCORE_EXCEPTIONS,
+    complete_answer,
+    map_error,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -99,7 +103,8 @@ class AioDataPlane(DataPlane):
         if position.type is PositionType.AT_TIMESTAMP:
             request["Timestamp"] = position.timestamp
         answer = await self._call("get_shard_iterator", "GetShardIterator", shard, request)
-        return str(answer["ShardIterator"])
+        with complete_answer("GetShardIterator", str(shard)):
+            return str(answer["ShardIterator"])
 
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
         answer = await self._call(

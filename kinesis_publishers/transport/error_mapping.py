@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import aiohttp
 import botocore.exceptions as botocore_errors
 
@@ -14,13 +17,17 @@ from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
     LimitExceededError,
+    MalformedResponseError,
     ResourceInUseError,
     ServiceError,
     StreamNotFoundError,
     ThroughputExceededError,
 )
 
-__all__ = ["BOTOCORE_EXCEPTIONS", "map_error"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BOTOCORE_EXCEPTIONS", "complete_answer", "map_error"]
 
 #: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
 #: through while a body is read: botocore wraps only those of sending.
@@ -138,3 +145,22 @@ def _map_client_error(
         code=code,
         request_id=metadata.get("RequestId"),
     )
+
+
+@contextmanager
+def complete_answer(operation: str, where: str) -> Iterator[None]:
+    """Report an answer without its members as malformed; put it around taking them out only.
+
+    A body that is cut off comes back from botocore as an answer without its members.
+
+    Raises:
+        MalformedResponseError: a member is missing.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise MalformedResponseError(
+            f"{operation} of {where}: the answer has no {error}; it was cut off.",
+            operation=operation,
+            code="MalformedResponse",
+        ) from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, SequenceNumber, Shard, StartingPosition
 from kinesis_publishers.config import AwsConfig
@@ -24,7 +26,7 @@ from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
 from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -201,3 +203,52 @@ async def test_a_listing_that_is_cut_off_is_not_taken_for_an_empty_one(
             await control.list_shards(ARN)
         assert raised.value.retryable
         assert len(await control.list_shards(ARN)) == 1
+
+
+@pytest.fixture
+async def cut_off() -> AsyncIterator[AwsConfig]:
+    """A service whose answers end in the middle although their length is right."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(
+            body=b'{"ShardIterator":"AAAA', content_type="application/x-amz-json-1.1"
+        )
+
+    app = web.Application()
+    app.router.add_post("/", answer)
+    async with TestServer(app) as server:
+        options = {
+            "kinesis.streams": "orders",
+            "aws.region": "us-east-1",
+            "aws.endpoint": str(server.make_url("")),
+            "aws.credentials.provider": "BASIC",
+            "aws.credentials.provider.basic.accesskeyid": "key",
+            "aws.credentials.provider.basic.secretkey": "secret",
+        }
+        yield AwsConfig.from_properties(Properties.parse(options))
+
+
+async def test_an_answer_without_its_members_is_malformed_and_asked_for_again(
+    cut_off: AwsConfig,
+) -> None:
+    async with AioDataPlane(cut_off) as data, Boto3ControlPlane(cut_off) as control:
+        for call in (
+            data.get_shard_iterator(SHARD, TRIM_HORIZON),
+            control.describe_stream("orders"),
+            control.list_shards(ARN),
+        ):
+            with pytest.raises(MalformedResponseError, match="cut off") as raised:
+                await call
+            assert raised.value.retryable
+
+
+def _lookup_fails(*_: object) -> NoReturn:
+    raise KeyError("MY_VAULT_TOKEN")
+
+
+async def test_a_lookup_that_fails_elsewhere_is_not_taken_for_an_answer(
+    aws: AwsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kinesis_publishers.transport.control_plane.build_session", _lookup_fails)
+    with pytest.raises(KeyError, match="MY_VAULT_TOKEN"):
+        await Boto3ControlPlane(aws).__aenter__()

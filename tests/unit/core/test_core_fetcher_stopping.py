@@ -94,7 +94,7 @@ async def test_stopping_before_the_start_reads_nothing():
     fetcher = world.fetcher()
     fetcher.stop()
     await fetcher.run()
-    assert world.data_plane.calls == []
+    assert world.data_plane.calls == world.control_plane.describe_calls == []
 
 
 async def test_stopping_when_shards_are_found_starts_none_of_them():

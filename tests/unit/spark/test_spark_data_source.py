@@ -22,6 +22,7 @@ from kinesis_publishers_spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 # As Spark hands them over: keys in lower case, values as text.
 OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
@@ -136,3 +137,20 @@ def test_the_settings_of_this_machine_matter_only_where_no_region_is_configured(
     KinesisDataSource(OPTIONS)
     with pytest.raises(ConfigError, match=r"configuration of this machine.*nobody"):
         KinesisDataSource({"streams": "orders"})
+
+
+def test_the_provider_profile_names_its_own_region(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "[default]\nregion = us-east-1\n[profile prod]\nregion = eu-central-1\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    options = {
+        "streams": "orders",
+        "aws.credentials.provider": "PROFILE",
+        "aws.credentials.provider.profile.name": "prod",
+    }
+    reader = KinesisDataSource(options).streamReader(None)
+    assert reader._properties.to_dict()["aws.region"] == "eu-central-1"
