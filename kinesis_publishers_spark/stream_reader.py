@@ -57,9 +57,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._properties = properties
         self._config = config
         self._planner: PrefetchPlanner | None = None
+        self._parsed: tuple[OffsetJson, Offset] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_properties": self._properties, "_config": self._config, "_planner": None}
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._properties, self._config)
 
     @property
     def _plan(self) -> PrefetchPlanner:
@@ -79,10 +80,16 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
         """Return the end of the next micro-batch."""
-        begin = None if start is None else Offset.from_json(start)
+        begin = None if start is None else self._parse(start)
         end = self._plan.latest_offset(begin, self._limit(limit))
         # The very text that Spark gave: it compares offsets as text.
         return start if start is not None and end == begin else end.to_json()
+
+    def _parse(self, text: OffsetJson) -> Offset:
+        # While there is nothing new, Spark asks again and again with the same one.
+        if self._parsed is None or self._parsed[0] != text:
+            self._parsed = text, Offset.from_json(text)
+        return self._parsed[1]
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the configured limit; Spark can express only one, both are kept."""

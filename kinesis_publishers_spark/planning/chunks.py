@@ -28,7 +28,7 @@ __all__ = [
 # costs more than it gains.
 _MAX_PARTITION_BYTES = 16 * 1024 * 1024
 _MIN_PARTITION_BYTES = 2 * 1024 * 1024
-# The pieces in which chunks are spread over partitions.
+# The pieces in which a shard is cut that does not fit into one partition.
 _PIECE_BYTES = 2 * 1024 * 1024
 # A quarter of the shortest retention: an idle shard's progress is renewed well before its age could
 # be taken for lost data.

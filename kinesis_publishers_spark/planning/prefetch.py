@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers import Clock, Properties, ShardRange, SystemClock
+from kinesis_publishers import Clock, Properties, SystemClock
 from kinesis_publishers.config import PendingConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset
@@ -53,10 +53,10 @@ class PrefetchPlanner:
             records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
         )
         self._session: FetchSession | None = None
-        # Where a new query begins, where the session stands, and what Spark has heard of last.
         self._initial: Offset | None = None
+        # The end of the micro-batch that was planned or replayed last: there the session stands, if
+        # there is one.
         self._reached: Offset | None = None
-        self._told: Offset | None = None
         self._batch: _PlannedBatch | None = None
         self._catch_up_to: datetime | None = None
 
@@ -82,9 +82,9 @@ class PrefetchPlanner:
                 that was planned or replayed.
             limit: the most that it may have.
         """
-        start = start or self._told or self.initial_offset()
+        start = start or self._reached or self.initial_offset()
         batch = self._batch
-        if batch is not None and start == batch.start and start != batch.end:
+        if batch is not None and start == batch.start:
             # Asked again for a micro-batch that has been planned: it must not change any more.
             return batch.end
         if self._session is None or start != self._reached:
@@ -95,7 +95,6 @@ class PrefetchPlanner:
         if end != start:
             self._batch = _PlannedBatch(start=start, end=end, chunks=chunks)
             self._reached = end
-        self._told = end
         return end
 
     def _start(self, offset: Offset) -> Offset:
@@ -110,14 +109,16 @@ class PrefetchPlanner:
         self, start: Offset, end: Offset
     ) -> list[PrefetchedPartition] | list[RangePartition]:
         """Return the partitions of a micro-batch; the same each time for the same offsets."""
-        self._told = end
         batch = self._batch
         if batch is not None and batch.start == start and batch.end == end:
             return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
         self._check_streams(end)
+        if end != self._reached:
+            self.close()
+            self._reached = end
         ranges = end.ranges_since(start)
         groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
-        return [self._range_partition(group) for group in groups if group]
+        return [RangePartition(self._properties, group) for group in groups if group]
 
     def _check_streams(self, offset: Offset) -> None:
         configured = {one.name for one in StreamsConfig.from_properties(self._properties).streams}
@@ -128,9 +129,6 @@ class PrefetchPlanner:
                 f"that are configured ({', '.join(sorted(configured))}): use a checkpoint location "
                 "of its own for each set of streams."
             )
-
-    def _range_partition(self, ranges: tuple[ShardRange, ...]) -> RangePartition:
-        return RangePartition(self._properties, ranges)
 
     def commit(self, end: Offset) -> None:
         """Drop the records of the micro-batch that ends at ``end``: Spark is done with it."""
