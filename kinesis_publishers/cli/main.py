@@ -16,7 +16,7 @@ COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 
 
 class PluginGroup(click.Group):
-    """A group that also has the commands of :data:`COMMANDS_GROUP`, loaded when they are used.
+    """A group that also has the commands of :data:`COMMANDS_GROUP`, loaded when used or listed.
 
     The framework never imports pyspark; a command that needs it belongs to another package.
     """
@@ -28,9 +28,11 @@ class PluginGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one that cannot be loaded says why as soon as it is run."""
         own = super().get_command(ctx, cmd_name)
-        point = _announced().get(cmd_name)
-        if own is not None or point is None:
+        if own is not None:
             return own
+        point = _announced().get(cmd_name)
+        if point is None:
+            return None
         try:
             loaded: object = point.load()
         except ImportError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 from botocore.exceptions import BotoCoreError, ClientError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
@@ -33,6 +34,9 @@ _EXPECTED_FAILURES: Final = (
     FlightsMissingError,
     ClientError,
     BotoCoreError,
+    # What is left of a JVM that was killed.
+    Py4JError,
+    ConnectionError,
 )
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MINIMUM_JAVA", "find_java", "find_java_problem", "parse_major_version"]
+__all__ = ["find_java_problem", "parse_major_version"]
 
-MINIMUM_JAVA: Final = 17
-"""What Spark 4 needs."""
+# What Spark 4 needs.
+_MINIMUM_JAVA: Final = 17
 
 _INSTALL = (
     "Install one and run this again:\n"
@@ -28,24 +28,24 @@ _TIMEOUT_SECONDS = 30.0
 
 def find_java_problem(environ: Mapping[str, str]) -> str | None:
     """Return what to tell the user if Spark cannot start with this environment, else ``None``."""
-    java = find_java(environ)
+    java = _find_java(environ)
     if java is None:
-        return f"Spark needs Java {MINIMUM_JAVA} or later, and none was found.\n{_INSTALL}"
+        return f"Spark needs Java {_MINIMUM_JAVA} or later, and none was found.\n{_INSTALL}"
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         # macOS has a `java` that only says that there is none.
-        return f"Spark needs Java {MINIMUM_JAVA}, but {java} does not run: {error}\n{_INSTALL}"
+        return f"Spark needs Java {_MINIMUM_JAVA}, but {java} does not run: {error}\n{_INSTALL}"
     major = parse_major_version(answer.stderr + answer.stdout)
-    if major is None or major < MINIMUM_JAVA:
+    if major is None or major < _MINIMUM_JAVA:
         found = "of an unknown version" if major is None else f"Java {major}"
-        return f"Spark needs Java {MINIMUM_JAVA} or later; {java} is {found}.\n{_INSTALL}"
+        return f"Spark needs Java {_MINIMUM_JAVA} or later; {java} is {found}.\n{_INSTALL}"
     return None
 
 
-def find_java(environ: Mapping[str, str]) -> str | None:
+def _find_java(environ: Mapping[str, str]) -> str | None:
     """Return the ``java`` that Spark's launcher would run."""
     home = environ.get("JAVA_HOME")
     if home:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from kinesis_publishers_spark.demo.flights import load_airlines, load_flights
@@ -92,7 +93,7 @@ def run_demo(settings: DemoSettings, report: Report, clock: Clock) -> bool:
         try:
             job.read(properties)
             return job.verify()
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             # Spark's errors get their text from the JVM, which ends with this context.
             # Its plan and its offsets, which follow, are long and tell a user nothing.
             text = str(error).partition("\n=== Streaming Query ===")[0]
@@ -156,7 +157,8 @@ class _Job:
         return figures
 
     def _say_rate(self, figures: ReadFigures) -> None:
-        megabytes = sum(len(flight.data) for flight in self.flights) / 1e6
+        put = sum(len(flight.data) for flight in self.flights)
+        megabytes = put * figures.read / figures.total / 1e6
         self.report.say(
             f"Read {figures.read:,} records in {figures.elapsed_seconds:.1f} s, counted from the "
             f"first one put: {figures.records_per_second:,.0f} records/s, "

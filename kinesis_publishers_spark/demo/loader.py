@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers_spark.demo.flights import FlightRecord
 
-__all__ = ["Loader", "open_client", "start_loader"]
+__all__ = ["Loader", "start_loader"]
 
 # The most that PutRecords takes (API reference); the flights are far from its limit on bytes.
 _RECORDS_PER_CALL: Final = 500
@@ -81,7 +81,7 @@ def start_loader(
     properties: Mapping[str, str], stream: str, records: Sequence[FlightRecord]
 ) -> Iterator[tuple[Loader, Future[None]]]:
     """Run a :class:`Loader` in a thread while the context lasts; the future has its end."""
-    with closing(open_client(properties)) as client, ThreadPoolExecutor(1, "loader") as executor:
+    with closing(_open_client(properties)) as client, ThreadPoolExecutor(1, "loader") as executor:
         loader = Loader(client, stream, records)
         try:
             yield loader, executor.submit(loader.run)
@@ -89,7 +89,7 @@ def start_loader(
             loader.stop()
 
 
-def open_client(properties: Mapping[str, str]) -> Any:
+def _open_client(properties: Mapping[str, str]) -> Any:
     """Return a boto3 client for the service that ``properties`` read from."""
     return boto3.client(
         "kinesis",

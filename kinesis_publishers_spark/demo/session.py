@@ -26,12 +26,17 @@ __all__ = ["end_processes", "isolate_environment", "open_session"]
 _CORES: Final = 2
 _EXIT_SECONDS: Final = 15.0
 _SLICE_SECONDS: Final = 0.1
-# Another Spark's home, configuration or arguments would take the place of the installed PySpark.
-_FOREIGN: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS")
+# Another Spark's home, configuration or arguments would take the place of the installed PySpark;
+# Hadoop's could name another file system for the demo's files; and a profile that is not configured
+# here fails every AWS client, also one that has its credentials.
+_FOREIGN: Final = (
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"),
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"),
+)
 
 
 def isolate_environment(environ: MutableMapping[str, str]) -> None:
-    """Make Spark use this interpreter and nothing of another installation; before it starts."""
+    """Make Spark use this interpreter and nothing of another installation or account."""
     for name in _FOREIGN:
         environ.pop(name, None)
     # Without it Spark runs the `python3` of the PATH, and a query that cannot import its source
