@@ -13,7 +13,7 @@ import re
 import time
 from dataclasses import dataclass
 
-__all__ = ["MAX_PAGE_BYTES", "CannedPage", "Workload", "sequence_number"]
+__all__ = ["CannedPage", "Workload", "sequence_number"]
 
 #: The most that one GetRecords returns (AWS service limits).
 MAX_PAGE_BYTES = 10 * 1024 * 1024
@@ -84,7 +84,7 @@ class CannedPage:
         ]
         self._stride = len(records[0]) + 1
         self._first_digit = records[0].index(b"4966789") + len(_PREFIX.format(shard=shard))
-        self._places = range(workload.page_records)
+        self._count = workload.page_records
         self._text = bytearray(b",".join(records))
         if len(self._text) != self._stride * workload.page_records - 1:
             raise AssertionError("the records of a canned page differ in width")
@@ -92,9 +92,7 @@ class CannedPage:
     def renumbered(self, page: int) -> bytearray:
         """Return the text with the sequence numbers of ``page``; valid until the next call."""
         for index, digit in enumerate(f"{page:0{_PAGE_DIGITS}d}".encode()):
-            self._text[self._first_digit + index :: self._stride] = bytes([digit]) * len(
-                self._places
-            )
+            self._text[self._first_digit + index :: self._stride] = bytes([digit]) * self._count
         return self._text
 
 

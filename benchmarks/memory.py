@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.canned_pages import Workload
 from benchmarks.canned_server import running_server
 from benchmarks.clients import reader_properties
-from benchmarks.polling import environment
+from benchmarks.polling import environment, heading, publish
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,7 +63,9 @@ async def flat(url: str) -> dict[str, Any]:
         nonlocal read
         read += sum(len(record.data) for record in batch)
         if marks and read >= marks[0] * 1_000_000:
-            rss, peak = rss_bytes() / _MIB, peak_bytes() / _MIB
+            # The kernel brings the peak up to date a little later than the current size.
+            rss = rss_bytes() / _MIB
+            peak = max(rss, peak_bytes() / _MIB)
             samples.append({"megabytes": marks.pop(0), "rss_mib": rss, "peak_mib": peak})
         if read >= workload.payload_bytes:
             fetcher.stop()
@@ -186,12 +188,7 @@ def markdown(results: dict[str, Any], command: str, versions: dict[str, str]) ->
     """Return the results as tables."""
     idle_result = results["idle"]
     lines = [
-        "# Memory and event loop",
-        "",
-        f"`{command}`",
-        "",
-        ", ".join(f"{name} {value}" for name, value in versions.items()),
-        "",
+        *heading("Memory and event loop", command, versions),
         "| read, records of 1 KiB | RSS | peak RSS |",
         "|---|---|---|",
         f"| nothing yet | {results['flat']['before_mib']:.0f} MiB | |",
@@ -241,11 +238,7 @@ def main() -> None:
     command = f"python -m benchmarks.memory {shlex.join(sys.argv[1:])}".strip()
     versions = environment()
     table = markdown(results, command, versions)
-    print(table)
-    if arguments.output is not None:
-        result = {"command": command, "environment": versions, **results}
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
-        arguments.output.with_suffix(".md").write_text(table)
+    publish(table, {"command": command, "environment": versions, **results}, arguments.output)
 
 
 if __name__ == "__main__":

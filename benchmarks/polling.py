@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import shlex
 import statistics
@@ -96,18 +97,28 @@ def summarised(
 def environment() -> dict[str, str]:
     """Return what the figures depend on."""
     versions = {name: version(name) for name in _PACKAGES}
-    return {"python": platform.python_version(), **versions, "machine": "2 cores, loopback"}
+    machine = f"{len(os.sched_getaffinity(0))} cores, loopback"
+    return {"python": platform.python_version(), **versions, "machine": machine}
+
+
+def heading(title: str, command: str, versions: dict[str, str]) -> list[str]:
+    """Return the first lines of a page of results."""
+    listed = ", ".join(f"{name} {value}" for name, value in versions.items())
+    return [f"# {title}", "", f"`{command}`", "", listed, ""]
+
+
+def publish(table: str, result: dict[str, Any], output: Path | None) -> None:
+    """Print the table; write the JSON to ``output`` and the table beside it."""
+    print(table)
+    if output is not None:
+        output.write_text(json.dumps(result, indent=1) + "\n")
+        output.with_suffix(".md").write_text(table)
 
 
 def markdown(rows: list[dict[str, Any]], command: str, versions: dict[str, str]) -> str:
     """Return the rows as a table."""
     lines = [
-        "# Polling",
-        "",
-        f"`{command}`",
-        "",
-        ", ".join(f"{name} {value}" for name, value in versions.items()),
-        "",
+        *heading("Polling", command, versions),
         "| record | shards | client | MB/CPU-s | records/CPU-s | x boto3 | server CPU | peak RSS |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -133,11 +144,8 @@ def main() -> None:
     command = f"python -m benchmarks.polling {shlex.join(sys.argv[1:])}".strip()
     versions = environment()
     table = markdown(rows, command, versions)
-    print(table)
-    if arguments.output is not None:
-        result = {"command": command, "environment": versions, "rows": rows}
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
-        arguments.output.with_suffix(".md").write_text(table)
+    result = {"command": command, "environment": versions, "rows": rows}
+    publish(table, result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ PLANNER: Final = Option(
     default=Planner.PREFETCH,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="How the end of a micro-batch is found: prefetch (on the driver) or ranges (probes).",
+    doc="How the end of a micro-batch is found: prefetch (on the driver) or ranges (probes; not "
+    "built yet).",
 )
 PARALLELISM: Final[Option[int | None]] = Option(
     key="spark.parallelism",
