@@ -132,8 +132,9 @@ def _note_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -
 
 
 def _restore_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    # botocore writes timestamps as whole seconds, which would begin up to a second too early, with
-    # records from before a pinned LATEST. The service takes milliseconds.
+    # Whole milliseconds, rounded down, like the service's own arrival times. botocore writes whole
+    # seconds in some versions, which would begin too early, with records from before a pinned
+    # LATEST, and microseconds in others, which would skip a record of the same millisecond.
     timestamp = context.get(_TIMESTAMP)
     if timestamp is not None:
         request = orjson.loads(params["body"])

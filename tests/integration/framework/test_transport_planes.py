@@ -103,14 +103,15 @@ async def test_every_failure_is_an_error_of_our_tree(
     assert list(page.payloads) == [b"1"]
 
 
-async def test_an_instant_keeps_its_milliseconds(
+async def test_an_instant_keeps_its_milliseconds_and_no_more(
     local_kinesis_with_clock: tuple[LocalKinesis, ManualClock],
 ) -> None:
     server, clock = local_kinesis_with_clock
     server.create_stream("orders", 1)
     aws = AwsConfig.from_properties(Properties.parse(server.properties("orders")))
     server.put_many("orders", [("a", b"before")])
-    server.run(clock.advance(0.2))
+    # Not a whole number of milliseconds: the service keeps those of a record, rounded down.
+    server.run(clock.advance(0.2005))
     pinned = clock.now()
     server.put_many("orders", [("a", b"at")])
     server.run(clock.advance(1))

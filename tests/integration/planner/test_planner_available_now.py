@@ -114,9 +114,14 @@ def test_children_that_appear_behind_a_shard_that_was_read_far_enough_do_not_hol
     query = start_query()
     query.planner.prepare_for_available_now()
     query.planner.initial_offset()
+
+    def has_left_the_quick_one() -> bool:
+        lag = query.planner.lag()
+        return lag is not None and f"{STREAM}/{FIRST_SHARD}" not in lag.millis_behind_latest
+
     # The quick shard has been read far enough, then both are split while the slow one is read.
     eventually(lambda: bool(server.calls("GetRecords", shard_id=FIRST_SHARD)), "the first read")
-    threading.Event().wait(0.1)
+    eventually(has_left_the_quick_one, "the quick shard to be finished")
     server.reshard(STREAM, 4)
     assert not server.calls("GetRecords", shard_id="shardId-000000000001"), "it is still read"
     query.run_batch()

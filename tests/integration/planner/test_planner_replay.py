@@ -20,6 +20,7 @@ from planner_harness import (
 )
 
 from kinesis_publishers.errors import (
+    CheckpointError,
     DataLossError,
     PositionTrimmedError,
     ReplayMismatchError,
@@ -266,3 +267,21 @@ def test_the_end_of_a_shard_is_written_without_records_and_survives_a_restart(
     expected = put(server, ["y"] * 5)
     query.run_until(15)
     assert sorted(query.rows[10:]) == sorted(expected)
+
+
+def test_a_checkpoint_of_another_stream_is_refused_by_a_replay_and_by_reading_on(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    put(server, ["x"] * 10)
+    query = start_query()
+    query.run_until(10)
+    batch = query.batches[-1]
+    server.create_stream("payments", 1)
+    other = planner(server, streams="payments")
+    try:
+        with pytest.raises(CheckpointError, match=r"orders.*payments"):
+            other.partitions(batch.start, batch.end)
+        with pytest.raises(CheckpointError, match=r"orders.*payments"):
+            other.latest_offset(batch.end, BatchLimit())
+    finally:
+        other.close()

@@ -11,7 +11,13 @@ from fetcher_support import World, progress_of, records_of
 from kinesis_publishers import KinesisDataFetcher, ShardProgress, StartingPosition
 from kinesis_publishers.errors import PositionTrimmedError
 from kinesis_publishers.events import DataLossTolerated
-from kinesis_publishers.testing.fakes import FakeStream, RecordingSink, sample_shard, shard_name
+from kinesis_publishers.testing.fakes import (
+    FakeControlPlane,
+    FakeStream,
+    RecordingSink,
+    sample_shard,
+    shard_name,
+)
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -153,3 +159,33 @@ async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
         properties, RecordingSink(), clock=clock
     ) as fetcher:
         assert fetcher._parts.clock is clock
+
+
+async def test_a_shard_that_ends_while_shards_are_listed_is_not_settled_by_that_listing():
+    class SlowListing(FakeControlPlane):
+        async def list_shards(self, stream_arn, *, since=None):
+            listed = await super().list_shards(stream_arn, since=since)
+            if len(self.list_calls) == 2:
+                listing.set()
+                await answer.wait()
+            return listed
+
+    class Sink(RecordingSink):
+        def observe_discovery(self) -> None:
+            seen.append(fetcher.is_finished)
+
+    listing, answer = asyncio.Event(), asyncio.Event()
+    seen: list[bool] = []
+    world = World(sink=Sink())
+    first, second = world.add(0), world.add(1)
+    world.control_plane = SlowListing(world.stream)
+    async with world.running() as fetcher:
+        first.close()
+        await world.clock.advance(1)
+        assert listing.is_set()
+        second.close()  # its child appears after the answer that is on its way
+        await world.clock.advance(1)
+        world.add(2, parent=1)
+        answer.set()
+        await world.clock.settle()
+        assert seen[0] is False

@@ -8,8 +8,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fetcher_support import World, progress_of, records_of
 
-from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers import (
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+    StreamProgress,
+)
 from kinesis_publishers.errors import (
+    CheckpointError,
+    DataLossError,
     LimitExceededError,
     PositionTrimmedError,
     StreamNotFoundError,
@@ -21,6 +28,8 @@ from kinesis_publishers.testing.fakes import FakeStream, no_shards, shard_name
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRIM_HORIZON = StartingPosition.trim_horizon()
 ZERO, ONE, TWO, THREE = map(shard_name, range(4))
+PAYMENTS = "arn:aws:kinesis:eu-west-1:123456789012:stream/payments"
+AT_THE_HORIZON = ShardProgress(position=TRIM_HORIZON)
 
 
 def after(number: int, index: int, **more: object) -> ShardProgress:
@@ -337,3 +346,45 @@ async def test_shards_are_reported_when_they_are_found():
 
 def slow_down() -> Exception:
     return LimitExceededError("slow down", operation="ListShards", code="LimitExceededException")
+
+
+async def test_progress_of_other_streams_is_refused_before_anything_is_read():
+    world = World()
+    world.add(0)
+    resume = progress_of(FakeStream(arn=PAYMENTS), s0=AT_THE_HORIZON)
+    with pytest.raises(CheckpointError, match=r"payments.*orders.*checkpoint of its own"):
+        await world.fetcher(resume).prepare()
+    assert world.control_plane.list_calls == world.data_plane.calls == []
+
+
+def left_out(world: World) -> dict[str, StreamProgress]:
+    other = FakeStream(arn=PAYMENTS)
+    return progress_of(world.stream, s0=AT_THE_HORIZON) | progress_of(other, s0=AT_THE_HORIZON)
+
+
+async def test_a_stream_that_is_not_configured_any_more_is_data_loss():
+    world = World()
+    world.add(0)
+    with pytest.raises(DataLossError, match=r"payments.*not configured any more"):
+        await world.fetcher(left_out(world)).prepare()
+
+
+async def test_a_stream_that_is_not_configured_any_more_is_left_out_if_tolerated():
+    world = World(fails_on_data_loss=False)
+    world.add(0)
+    async with world.running(world.fetcher(left_out(world))):
+        await world.clock.advance(1)
+    assert [one.shard.stream_arn for one in world.events_of(DataLossTolerated)] == [PAYMENTS]
+    assert world.sink.records == records_of(0)
+
+
+async def test_a_closed_shard_with_a_position_of_its_own_is_read_although_others_begin_at_latest():
+    own = ShardProgress(position=TRIM_HORIZON)
+    world = World(initial_position=StartingPosition.latest(), initial_shards={ZERO: own})
+    world.add_closed(0)
+    world.stream.close(ZERO, at=NOW - timedelta(hours=1))
+    world.add(1)
+    async with world.running():
+        await world.clock.advance(1)
+    assert dict(world.started())[ZERO] == TRIM_HORIZON
+    assert world.sink.records_of(ZERO) == records_of(0)

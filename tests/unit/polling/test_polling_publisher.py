@@ -164,26 +164,22 @@ async def test_calls_are_one_period_apart_whether_there_are_records_or_not():
     assert starts == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
 
 
-async def test_the_time_that_the_consumer_takes_counts_towards_the_period():
-    async def takes_150_ms(batch: RecordBatch) -> SequenceNumber | None:
-        await polling.clock.sleep(0.15)
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.15, [0, 0.2, 0.4]), (1, [0, 1, 2])],
+    ids=["it counts towards the period", "a slower one is not slowed further"],
+)
+async def test_the_time_that_the_consumer_takes_is_not_added_to_the_period(
+    seconds: float, expected: list[float]
+):
+    async def takes_a_while(batch: RecordBatch) -> SequenceNumber | None:
+        await polling.clock.sleep(seconds)
         return None
 
     polling = Polling.of(empty_shard(9))
     starts = call_times(polling)
-    await polling.run(RecordingConsumer(takes_150_ms), times=3)
-    assert starts == pytest.approx([0, 0.2, 0.4])
-
-
-async def test_a_consumer_slower_than_the_period_is_not_slowed_further():
-    async def takes_a_second(batch: RecordBatch) -> SequenceNumber | None:
-        await polling.clock.sleep(1)
-        return None
-
-    polling = Polling.of(empty_shard(9))
-    starts = call_times(polling)
-    await polling.run(RecordingConsumer(takes_a_second), times=3)
-    assert starts == pytest.approx([0, 1, 2])
+    await polling.run(RecordingConsumer(takes_a_while), times=3)
+    assert starts == pytest.approx(expected)
 
 
 async def test_refused_calls_are_a_period_apart_as_well():
