@@ -34,9 +34,7 @@ _EXPECTED_FAILURES: Final = (
     FlightsMissingError,
     ClientError,
     BotoCoreError,
-    # What is left of a JVM that was killed.
     Py4JError,
-    ConnectionError,
 )
 
 
@@ -74,6 +72,11 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
     except KeyboardInterrupt:
         report.say("Interrupted: everything has been stopped and removed.")
         context.exit(_INTERRUPTED)
+    except ConnectionError as error:
+        # From py4j; the AWS clients raise BotoCoreErrors.
+        raise click.ClickException(
+            "the demo failed: Spark's Java process is gone. Was it killed for lack of memory?"
+        ) from error
     except _EXPECTED_FAILURES as error:
         raise click.ClickException(f"the demo failed.\n{error}") from error
     context.exit(0 if is_exact else 1)
