@@ -63,6 +63,11 @@ class Demo:
                 continue  # it has ended, or is somebody else's
         return found
 
+    def kill_the_one_with(self, text: str) -> None:
+        """Kill the process that has ``text`` in its command line."""
+        (number,) = [number for number, line in self.processes().items() if text in line]
+        os.kill(number, signal.SIGKILL)
+
     def wait_until_nothing_runs(self) -> None:
         """Wait for processes that must end by themselves when their parent was killed."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -136,14 +141,20 @@ def test_an_interrupt_stops_and_removes_everything(demo: Demo) -> None:
 @pytest.mark.parametrize("flights", [300_000])
 def test_a_failure_is_reported_and_leaves_nothing_behind(demo: Demo) -> None:
     demo.wait_for("s: put ")
-    (server,) = [
-        number for number, line in demo.processes().items() if "multiprocessing.spawn" in line
-    ]
-    os.kill(server, signal.SIGKILL)
+    demo.kill_the_one_with("multiprocessing.spawn")
     output = demo.finish()
     assert demo.process.returncode == 1
     assert "Error: the demo failed." in output
     assert "Traceback" not in output.partition("Error:")[0]
+    demo.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("flights", [300_000])
+def test_a_spark_that_is_killed_is_named_and_leaves_nothing_behind(demo: Demo) -> None:
+    demo.wait_for("s: put ")
+    demo.kill_the_one_with("org.apache.spark.deploy.SparkSubmit")
+    assert "Spark's Java process is gone" in demo.finish().splitlines()[-1]
+    assert demo.process.returncode == 1
     demo.assert_nothing_is_left()
 
 
