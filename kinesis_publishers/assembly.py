@@ -25,16 +25,18 @@ from kinesis_publishers.config import (
     ShardPosition,
     SourceConfig,
     StreamsConfig,
+    SubscriptionHttpConfig,
     resolve_region,
 )
 from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.errors import ConfigError, InvalidOptionError
+from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
@@ -46,8 +48,10 @@ __all__ = ["FetcherParts", "open_parts", "publisher_factory_class", "with_region
 
 _LOGGER = logging.getLogger(__name__)
 
-_FACTORIES: dict[str, type[RecordPublisherFactory]] = {"POLLING": PollingRecordPublisherFactory}
-_NOT_BUILT_YET = ("EFO",)
+_FACTORIES: dict[str, type[RecordPublisherFactory]] = {
+    "POLLING": PollingRecordPublisherFactory,
+    "EFO": FanOutRecordPublisherFactory,
+}
 
 
 @frozen(kw_only=True)
@@ -93,15 +97,19 @@ async def open_parts(
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(source.record_publisher)
     aws = evolve(AwsConfig.from_properties(properties), region=_region(properties))
+    http = SubscriptionHttpConfig.from_properties(properties)
     async with (
         Boto3ControlPlane(aws) as control_plane,
-        AioDataPlane(aws) as data_plane,
+        AioDataPlane(aws, http=http, clock=clock) as data_plane,
     ):
         discovery = ShardDiscovery(
             control_plane, DiscoveryConfig.from_properties(properties), clock
         )
         factory = factory_class.from_properties(
-            properties, PublisherContext(data_plane=data_plane, clock=clock, events=events)
+            properties,
+            PublisherContext(
+                data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
+            ),
         )
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
@@ -131,13 +139,8 @@ def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
     """Return the factory that ``stream.recordpublisher`` names.
 
     Raises:
-        InvalidOptionError: it is one of ours that is not built yet.
         PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
     """
-    if name in _NOT_BUILT_YET:
-        raise InvalidOptionError(
-            f"stream.recordpublisher = {name} is not available in this version: use POLLING."
-        )
     if name in _FACTORIES:
         return _FACTORIES[name]
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]

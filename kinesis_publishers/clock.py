@@ -1,7 +1,7 @@
-"""Owns time: the wall clock, the monotonic clock and sleeping.
+"""Owns time: the wall clock, the monotonic clock, sleeping and timeouts.
 
-Nothing else in the package calls ``datetime.now``, ``time.monotonic`` or ``asyncio.sleep`` with a
-delay, so that a test decides what time it is.
+Nothing else in the package calls ``datetime.now``, ``time.monotonic``, ``asyncio.timeout`` or
+``asyncio.sleep`` with a delay, so that a test decides what time it is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
 
 __all__ = ["Clock", "SystemClock"]
 
@@ -29,6 +33,10 @@ class Clock(ABC):
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task for ``seconds`` (0 or less: let other tasks run once)."""
 
+    @abstractmethod
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        """Return a context whose body is cancelled, with ``TimeoutError``, after ``seconds``."""
+
 
 class SystemClock(Clock):
     """The machine's own clock."""
@@ -41,3 +49,6 @@ class SystemClock(Clock):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
+
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(seconds)

@@ -212,6 +212,7 @@ class KinesisDataFetcher:
         self._check_resumed_streams()
         for identity in self._identities.values():
             await self._prepare_stream(identity, now)
+        await self._parts.factory.prepare(tuple(self._identities))
         self._is_prepared = True
 
     def _check_resumed_streams(self) -> None:

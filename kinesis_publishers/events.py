@@ -21,6 +21,11 @@ __all__ = [
     "ShardStarted",
     "ShardEnded",
     "RecordsFetched",
+    "SubscriptionStarted",
+    "SubscriptionEnded",
+    "EventReceived",
+    "ConsumerRegistered",
+    "ConsumerDeregistered",
     "Throttled",
     "IteratorReplaced",
     "RecordsSkipped",
@@ -71,6 +76,54 @@ class RecordsFetched:
 
 
 @frozen(kw_only=True)
+class SubscriptionStarted:
+    """SubscribeToShard was accepted."""
+
+    shard: ShardKey
+    position: StartingPosition
+    consumer_arn: str
+
+
+@frozen(kw_only=True)
+class SubscriptionEnded:
+    """A subscription is over; unless the shard has ended, another one follows.
+
+    Attributes:
+        reason: what ended it, in words.
+        seconds: how long it lasted.
+    """
+
+    shard: ShardKey
+    reason: str
+    seconds: float
+
+
+@frozen(kw_only=True)
+class EventReceived:
+    """A subscription delivered an event, which may have been a heartbeat without records."""
+
+    shard: ShardKey
+    records: int
+    payload_bytes: int
+    millis_behind_latest: int | None
+
+
+@frozen(kw_only=True)
+class ConsumerRegistered:
+    """A stream consumer was registered by this process."""
+
+    stream_arn: str
+    consumer_arn: str
+
+
+@frozen(kw_only=True)
+class ConsumerDeregistered:
+    """A stream consumer that this application had registered was removed."""
+
+    consumer_arn: str
+
+
+@frozen(kw_only=True)
 class Throttled:
     """AWS refused a call because a rate is used up; it is repeated after a delay."""
 
@@ -107,6 +160,11 @@ Event: TypeAlias = (
     | ShardStarted
     | ShardEnded
     | RecordsFetched
+    | SubscriptionStarted
+    | SubscriptionEnded
+    | EventReceived
+    | ConsumerRegistered
+    | ConsumerDeregistered
     | Throttled
     | IteratorReplaced
     | RecordsSkipped
@@ -117,6 +175,9 @@ EventSink: TypeAlias = Callable[[Event], None]
 _LEVELS: dict[type, int] = {
     DataLossTolerated: logging.ERROR,
     RecordsFetched: logging.DEBUG,
+    SubscriptionStarted: logging.DEBUG,
+    SubscriptionEnded: logging.DEBUG,
+    EventReceived: logging.DEBUG,
     RecordsSkipped: logging.DEBUG,
     Throttled: logging.DEBUG,
 }

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 import backoff
 from attrs import define, field, frozen, validators
 
-from kinesis_publishers.errors import RetriesExhaustedError, ServiceError
+from kinesis_publishers.errors import (
+    LimitExceededError,
+    ResourceInUseError,
+    RetriesExhaustedError,
+    ServiceError,
+    ThroughputExceededError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,6 +28,8 @@ _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _FAILURES_TO_REPORT = 3
+# Answers that say "later": nothing that anybody has to look into.
+_REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
 
 @frozen(kw_only=True)
@@ -75,20 +83,22 @@ class RetryBudget:
     _began_at: float | None = field(default=None, kw_only=True)
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
+    _unexpected: int = field(default=0, init=False)
 
-    def delay_after(self, error: ServiceError, *, is_endless: bool = False) -> float:
+    def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
         """Return how long to wait, in seconds, before the call that failed is made again.
 
         Args:
             error: what it failed with.
-            is_endless: whether this uses up no retry (a throttle is a request to slow down, not a
-                failure); it is backed off all the same.
+            is_endless: whether it is repeated as often as it takes, whatever it is, and uses up no
+                retry (a throttle is a request to slow down, not a failure); it is backed off all
+                the same.
 
         Raises:
-            ServiceError: ``error`` itself, if it is not retryable.
+            Exception: ``error`` itself, if it is not retryable.
             RetriesExhaustedError: the policy allows no more repetitions.
         """
-        if not error.retryable:
+        if not (is_endless or getattr(error, "retryable", False)):
             raise error
         if self._began_at is None:
             self._began_at = self._clock.monotonic()
@@ -100,20 +110,23 @@ class RetryBudget:
             raise self._exhausted(error, self._began_at) from error
         # A single failure is nothing to report. Several in a row are what somebody who waits for an
         # unreachable service must be able to see.
-        level = logging.WARNING if self._failures >= _FAILURES_TO_REPORT else logging.DEBUG
+        if not isinstance(error, _REQUESTS_TO_WAIT):
+            self._unexpected += 1
+        level = logging.WARNING if self._unexpected >= _FAILURES_TO_REPORT else logging.DEBUG
         _LOGGER.log(level, "Retry %d in %.1f s: %s", self._attempts, delay, error)
         return delay
 
     def reset(self) -> None:
         """Allow everything again: the operation has succeeded."""
         self._began_at = None
-        self._attempts = self._failures = 0
+        self._attempts = self._failures = self._unexpected = 0
 
-    def _exhausted(self, error: ServiceError, began_at: float) -> RetriesExhaustedError:
+    def _exhausted(self, error: Exception, began_at: float) -> RetriesExhaustedError:
         elapsed = self._clock.monotonic() - began_at
+        operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
         return RetriesExhaustedError(
-            f"{error.operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
-            f"the last time with {error.code or type(error).__name__}: {error}. Raise its "
+            f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
+            f"the last time with {code or type(error).__name__}: {error}. Raise its "
             "maxretries or backoff options if the service is expected to recover.",
             attempts=self._attempts,
             elapsed_seconds=elapsed,

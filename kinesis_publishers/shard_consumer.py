@@ -13,6 +13,8 @@ from kinesis_publishers.errors import (
     PositionTrimmedError,
     PublisherCancelledError,
     ReplayMismatchError,
+    ServiceError,
+    ShardNotFoundError,
     StreamNotFoundError,
 )
 from kinesis_publishers.events import EventSink, RecordsSkipped, ShardEnded, ShardStarted
@@ -210,8 +212,8 @@ class ShardConsumer(RecordBatchConsumer):
             await self._report_trimmed(error)
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
-        except StreamNotFoundError as error:
-            if error is self._delivery_error or not await self._has_left_retention():
+        except (StreamNotFoundError, ShardNotFoundError) as error:
+            if error is self._delivery_error or not await self._has_left_retention(error):
                 raise
             self._give_up_shard(error)
         return None
@@ -351,15 +353,17 @@ class ShardConsumer(RecordBatchConsumer):
                 cause=error,
             )
 
-    async def _has_left_retention(self) -> bool:
+    async def _has_left_retention(self, error: ServiceError) -> bool:
         """Say whether the stream is there without the shard."""
+        if isinstance(error, ShardNotFoundError):
+            return True
         has_shard = self.context.has_shard
         try:
             return has_shard is not None and not await has_shard(self.shard)
         except StreamNotFoundError:
             return False
 
-    def _give_up_shard(self, cause: StreamNotFoundError) -> None:
+    def _give_up_shard(self, cause: ServiceError) -> None:
         self.context.data_loss.report(
             self.shard.key,
             f"the shard was not read to its end (only to {self.progress.position}) and has left "

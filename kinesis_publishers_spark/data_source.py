@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.config import Planner, Properties, SourceConfig, SparkConfig
+from kinesis_publishers.eager_registration import register_consumers
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
@@ -28,8 +29,9 @@ class KinesisDataSource(DataSource):
         properties = Properties.from_spark_options(dict(options))
         self._config = SparkConfig.from_properties(properties)
         _refuse_unavailable(properties, self._config)
-        # Executors may have another environment than the driver: the region travels.
-        self._properties = with_region(properties)
+        # Executors may have another environment than the driver: the region travels. So do the
+        # ARNs of what EAGER registers here, the one place that runs once.
+        self._properties = register_consumers(with_region(properties))
 
     @classmethod
     def name(cls) -> str:

@@ -16,6 +16,8 @@ from kinesis_publishers import (
     ShardKey,
     ShardRange,
 )
+from kinesis_publishers.config import SourceConfig
+from kinesis_publishers.config.options import publisher
 from kinesis_publishers_spark.event_loop import iterate
 from kinesis_publishers_spark.schema import ARROW_SCHEMA, to_spark_arrow
 
@@ -55,6 +57,18 @@ class RangePartition(InputPartition):
 
     properties: Properties
     ranges: tuple[ShardRange, ...]
+
+    @classmethod
+    def of(cls, properties: Properties, ranges: Iterable[ShardRange]) -> RangePartition:
+        """Return the task that reads ``ranges``, never by subscription.
+
+        A subscription belongs to one reader per shard and consumer: a task's would end the one of
+        the driver, and that of a speculative copy the first one's.
+        """
+        if SourceConfig.from_properties(properties).record_publisher == "EFO":
+            key = publisher.RECORD_PUBLISHER.full_key
+            properties = Properties.parse({**properties.to_dict(), key: "POLLING"})
+        return cls(properties, tuple(ranges))
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the records, shard by shard in the order of ``ranges``: the same each time.

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_leases(tmp_path_factory: pytest.TempPathFactory) -> None:
+    # Who uses a stream consumer is agreed upon in files below it.
+    os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("runtime"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _interrupts_arrive() -> Iterator[None]:
     # A shell starts background jobs with Ctrl-C ignored; the processes that tests interrupt would
     # inherit that.

@@ -1,12 +1,13 @@
 """The replaceable parts of the framework, one interface per file."""
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.abc.data_plane import DataPlane
+from kinesis_publishers.abc.data_plane import DataPlane, ShardSubscription
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.abc.record_publisher_factory import (
     PublisherContext,
     RecordPublisherFactory,
 )
+from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
 
 __all__ = [
     "ControlPlane",
@@ -15,4 +16,6 @@ __all__ = [
     "RecordBatchConsumer",
     "RecordPublisher",
     "RecordPublisherFactory",
+    "ShardSubscription",
+    "StreamConsumerRegistrar",
 ]

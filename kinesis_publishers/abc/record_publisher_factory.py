@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Self
 from attrs import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.abc.data_plane import DataPlane
     from kinesis_publishers.abc.record_publisher import RecordPublisher
     from kinesis_publishers.clock import Clock
@@ -23,12 +26,14 @@ class PublisherContext:
     """What a factory may use; the fetcher owns all of it.
 
     Attributes:
-        data_plane: the one client of the fetcher.
+        data_plane: reads shards; one client for all of them.
+        control_plane: describes streams and registers consumers; it makes each call once.
         clock: the only source of time.
         events: where diagnostic events go.
     """
 
     data_plane: DataPlane
+    control_plane: ControlPlane
     clock: Clock
     events: EventSink
 
@@ -46,6 +51,12 @@ class RecordPublisherFactory(ABC):
 
         Raises:
             ConfigError: the properties cannot work; no call to AWS is made to find out.
+        """
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - most need nothing
+        """Do what has to be done before any shard of these streams is read.
+
+        Called once by a fetcher that reads whole shards, when the streams have been found.
         """
 
     @abstractmethod

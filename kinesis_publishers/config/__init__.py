@@ -11,6 +11,8 @@ from kinesis_publishers.config.choices import (
     AggregationMode,
     CredentialsProvider,
     DeregistrationPolicy,
+    Http2Client,
+    HttpVersion,
     InitialPosition,
     Planner,
     RegistrationStrategy,
@@ -18,11 +20,13 @@ from kinesis_publishers.config.choices import (
 )
 from kinesis_publishers.config.credentials import CredentialsConfig
 from kinesis_publishers.config.discovery import DiscoveryConfig
+from kinesis_publishers.config.fanout import FanOutConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.option import Option, OptionFamily
 from kinesis_publishers.config.pending import PendingConfig
 from kinesis_publishers.config.polling import PollingConfig
 from kinesis_publishers.config.positions import InitialPositionConfig
 from kinesis_publishers.config.properties import Properties
+from kinesis_publishers.config.registration import RegistrationConfig
 from kinesis_publishers.config.shard_positions import ShardIteratorKind, ShardPosition
 from kinesis_publishers.config.source import SourceConfig
 from kinesis_publishers.config.spark import SparkConfig
@@ -43,6 +47,11 @@ __all__ = [
     "SourceConfig",
     "AggregationMode",
     "PollingConfig",
+    "FanOutConfig",
+    "SubscriptionHttpConfig",
+    "HttpVersion",
+    "Http2Client",
+    "RegistrationConfig",
     "DiscoveryConfig",
     "ShardOrder",
     "PendingConfig",

@@ -27,12 +27,14 @@ class AwsConfig:
         region: the configured region; None leaves it to :func:`resolve_region`.
         endpoint_url: the Kinesis endpoint, None for AWS's own.
         credentials: where the credentials come from.
+        ca_bundle: a file with the CA certificates of the endpoint, None for botocore's choice.
         max_connections: the connection limit of the data plane.
     """
 
     region: str | None = None
     endpoint_url: str | None = None
     credentials: CredentialsConfig = field(factory=CredentialsConfig)
+    ca_bundle: str | None = None
     max_connections: int = fanout.MAX_CONCURRENCY.default
 
     @classmethod
@@ -41,6 +43,7 @@ class AwsConfig:
         return cls(
             region=properties.get(aws.REGION),
             endpoint_url=properties.get(aws.ENDPOINT),
+            ca_bundle=properties.get(aws.CA_BUNDLE),
             credentials=CredentialsConfig.from_properties(properties),
             max_connections=properties.get(fanout.MAX_CONCURRENCY),
         )

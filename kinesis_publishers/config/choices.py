@@ -8,6 +8,8 @@ __all__ = [
     "InitialPosition",
     "RegistrationStrategy",
     "DeregistrationPolicy",
+    "HttpVersion",
+    "Http2Client",
     "CredentialsProvider",
     "ShardOrder",
     "AggregationMode",
@@ -36,6 +38,21 @@ class DeregistrationPolicy(Enum):
 
     CREATED = "created"
     NEVER = "never"
+
+
+class HttpVersion(Enum):
+    """The protocol over which subscriptions are read."""
+
+    AUTO = "auto"
+    HTTP_2 = "2"
+    HTTP_1_1 = "1.1"
+
+
+class Http2Client(Enum):
+    """The library that speaks HTTP/2."""
+
+    HTTPX = "httpx"
+    PYREQWEST = "pyreqwest"
 
 
 class CredentialsProvider(Enum):

@@ -222,7 +222,8 @@ class Choice(Generic[_E]):
         return f"one of {', '.join(self.choices)}"
 
     def __call__(self, value: Scalar) -> _E:
-        wanted = value.strip().lower() if isinstance(value, str) else value
+        # Also a number, as the 2 of HTTP/2.
+        wanted = str(value).strip().lower()
         for member in self.members:
             if str(member.value).lower() == wanted:
                 return member

@@ -21,12 +21,10 @@ class PendingConfig:
     Attributes:
         max_records: the limit in records.
         max_bytes: the limit in bytes of payload.
-        wait_timeout_seconds: how long a subscription waits for space before it is closed.
     """
 
     max_records: int
     max_bytes: int
-    wait_timeout_seconds: float
 
     @classmethod
     def from_properties(cls, properties: Properties) -> PendingConfig:
@@ -34,5 +32,4 @@ class PendingConfig:
         return cls(
             max_records=properties.get(pending.MAX_PENDING_RECORDS),
             max_bytes=properties.get(pending.MAX_PENDING_BYTES),
-            wait_timeout_seconds=properties.seconds(pending.WAIT_TIMEOUT),
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config.choices import InitialPosition, RegistrationStrategy
+from kinesis_publishers.config.choices import InitialPosition
 from kinesis_publishers.config.credential_rules import credential_problems
-from kinesis_publishers.config.options import ALL_OPTIONS, aws, fanout, publisher, registration
+from kinesis_publishers.config.fan_out_rules import fan_out_problems
+from kinesis_publishers.config.options import ALL_OPTIONS, aws, fanout, publisher
 from kinesis_publishers.config.stream_selectors import StreamSelector, parse_streams
 from kinesis_publishers.config.timestamps import parse_timestamp
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.config.option import Lookup
 
-__all__ = ["find_problems", "initial_timestamp", "selected_streams", "consumer_arn"]
+__all__ = ["find_problems", "initial_timestamp", "selected_streams"]
 
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
@@ -53,18 +54,6 @@ def initial_timestamp(lookup: Lookup) -> datetime | None:
     except InvalidOptionError as error:
         written_key = lookup.written_key(publisher.INITIAL_TIMESTAMP)
         raise InvalidOptionError(f"{written_key}: {error}") from None
-
-
-def consumer_arn(lookup: Lookup, stream: str) -> str | None:
-    """Return the ARN that is given for the consumer on ``stream``, None if there is none.
-
-    Spark lower-cases keys, so a key that differs only in case counts if none fits exactly.
-    """
-    arns = lookup.members(registration.CONSUMER_ARN)
-    if stream in arns:
-        return arns[stream]
-    lowered = {name.lower(): arn for name, arn in arns.items()}
-    return lowered.get(stream.lower())
 
 
 def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
@@ -104,40 +93,11 @@ def _position_problems(lookup: Lookup) -> Iterator[ConfigError]:
 
 
 def _fan_out_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    is_fan_out = lookup.get(publisher.RECORD_PUBLISHER) == "EFO"
-    if not is_fan_out or lookup.is_refused(registration.REGISTRATION):
-        return
-    if lookup.get(registration.REGISTRATION) is RegistrationStrategy.NONE:
-        yield from _consumer_arn_problems(lookup)
-    elif not lookup.is_given(registration.CONSUMER_NAME):
-        strategy = lookup.get(registration.REGISTRATION).value
-        yield MissingOptionError(
-            f"{registration.CONSUMER_NAME.full_key} is required for EFO with {strategy} "
-            "registration: the name under which this application registers on each stream"
-        )
-
-
-def _consumer_arn_problems(lookup: Lookup) -> Iterator[ConfigError]:
     try:
-        names = [stream.name for stream in selected_streams(lookup)]
+        streams = selected_streams(lookup)
     except ConfigError:
-        return  # reported where the streams themselves are checked
-    missing = []
-    for name in names:
-        option = registration.CONSUMER_ARN.of(name)
-        arn = consumer_arn(lookup, name)
-        if arn is not None and f":stream/{name}/consumer/" not in arn:
-            yield InvalidOptionError(
-                f"{option.full_key}: {arn!r} is a consumer of another stream, expected one of "
-                f"{name!r}"
-            )
-        elif arn is None and not lookup.is_given(option):
-            missing.append(option.full_key)
-    if missing:
-        yield MissingOptionError(
-            f"{registration.REGISTRATION.full_key} is NONE: set {', '.join(missing)} to "
-            f"{registration.CONSUMER_ARN.member.parser.accepts}"
-        )
+        streams = ()  # reported where the streams themselves are checked
+    yield from fan_out_problems(lookup, streams)
 
 
 def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:

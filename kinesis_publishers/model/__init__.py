@@ -18,6 +18,7 @@ from kinesis_publishers.model.shards import (
     StreamIdentity,
     StreamSummary,
 )
+from kinesis_publishers.model.subscriptions import StreamConsumer, SubscriptionEvent
 
 __all__ = [
     "ChildShard",
@@ -32,9 +33,11 @@ __all__ = [
     "ShardProgress",
     "ShardRange",
     "StartingPosition",
+    "StreamConsumer",
     "StreamIdentity",
     "StreamProgress",
     "StreamSummary",
+    "SubscriptionEvent",
     "continue_from",
     "resume_after",
 ]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from kinesis_publishers.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 __all__ = ["ManualClock"]
 
@@ -29,6 +34,7 @@ class ManualClock(Clock):
         self._start = start
         self._elapsed_seconds = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._timeouts: set[asyncio.Future[None]] = set()
         self._count = 0
         self._somebody_sleeps = asyncio.Event()
         #: Every delay that was asked for, in order, in seconds.
@@ -45,16 +51,42 @@ class ManualClock(Clock):
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._count += 1
-        heapq.heappush(self._sleepers, (self._elapsed_seconds + seconds, self._count, future))
+        future = self._wake_after(seconds)
         self._somebody_sleeps.set()
         await future
 
+    @asynccontextmanager
+    async def timeout(self, seconds: float) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as scope:
+            expiry = self._wake_after(seconds)
+            self._timeouts.add(expiry)
+
+            def expire(future: asyncio.Future[None]) -> None:
+                if not future.cancelled():
+                    scope.reschedule(loop.time())
+
+            expiry.add_done_callback(expire)
+            try:
+                yield
+            finally:
+                self._timeouts.discard(expiry)
+                expiry.cancel()
+
+    def _wake_after(self, seconds: float) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._sleepers, (self._elapsed_seconds + seconds, self._count, future))
+        return future
+
     @property
     def sleeper_count(self) -> int:
-        """How many tasks are asleep now."""
-        return sum(1 for _, _, future in self._sleepers if not future.done())
+        """How many tasks are asleep now; timeouts do not count."""
+        return sum(
+            1
+            for _, _, future in self._sleepers
+            if not future.done() and future not in self._timeouts
+        )
 
     async def wait_for_sleepers(self, count: int = 1) -> None:
         """Wait in real time until ``count`` tasks are asleep, for code that does real I/O first."""

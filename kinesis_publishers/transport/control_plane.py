@@ -13,7 +13,7 @@ from botocore.session import get_session
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError, InvalidArgumentError
-from kinesis_publishers.model import Shard, StreamIdentity, StreamSummary
+from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
 from kinesis_publishers.transport.error_mapping import (
     BOTOCORE_EXCEPTIONS,
     complete_answer,
@@ -102,6 +102,47 @@ class Boto3ControlPlane(ControlPlane):
 
         return await self._call("ListShards", stream_arn, all_pages)
 
+    async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        operation, where = "DescribeStreamConsumer", f"{consumer_name} on {stream_arn}"
+        answer = await self._call(
+            operation,
+            where,
+            lambda client: client.describe_stream_consumer(
+                StreamARN=stream_arn, ConsumerName=consumer_name
+            ),
+        )
+        with complete_answer(operation, where):
+            return _consumer(answer["ConsumerDescription"])
+
+    async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
+        def all_pages(client: Any) -> tuple[StreamConsumer, ...]:
+            answers = [client.list_stream_consumers(StreamARN=stream_arn)]
+            while token := answers[-1].get("NextToken"):
+                answers.append(client.list_stream_consumers(StreamARN=stream_arn, NextToken=token))
+            with complete_answer("ListStreamConsumers", stream_arn):
+                return tuple(_consumer(one) for page in answers for one in page["Consumers"])
+
+        return await self._call("ListStreamConsumers", stream_arn, all_pages)
+
+    async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        operation, where = "RegisterStreamConsumer", f"{consumer_name} on {stream_arn}"
+        answer = await self._call(
+            operation,
+            where,
+            lambda client: client.register_stream_consumer(
+                StreamARN=stream_arn, ConsumerName=consumer_name
+            ),
+        )
+        with complete_answer(operation, where):
+            return _consumer(answer["Consumer"])
+
+    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
+        await self._call(
+            "DeregisterStreamConsumer",
+            consumer_arn,
+            lambda client: client.deregister_stream_consumer(ConsumerARN=consumer_arn),
+        )
+
     async def _call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
         client = self._client
         if client is None:
@@ -120,6 +161,7 @@ class Boto3ControlPlane(ControlPlane):
         return boto3.Session(botocore_session=session, region_name=self._config.region).client(
             "kinesis",
             endpoint_url=self._config.endpoint_url,
+            verify=self._config.ca_bundle,
             config=Config(
                 connect_timeout=_CONNECT_TIMEOUT_SECONDS,
                 read_timeout=_READ_TIMEOUT_SECONDS,
@@ -156,4 +198,13 @@ def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
         ending_hash_key=hash_range["EndingHashKey"],
         starting_sequence_number=numbers["StartingSequenceNumber"],
         ending_sequence_number=numbers.get("EndingSequenceNumber"),
+    )
+
+
+def _consumer(description: dict[str, Any]) -> StreamConsumer:
+    return StreamConsumer(
+        name=description["ConsumerName"],
+        arn=description["ConsumerARN"],
+        status=description["ConsumerStatus"],
+        created_at=description["ConsumerCreationTimestamp"],
     )

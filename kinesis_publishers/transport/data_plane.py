@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
@@ -10,19 +11,25 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
 from kinesis_publishers.abc.data_plane import DataPlane
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.config import SubscriptionHttpConfig
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
+from kinesis_publishers.transport.carriers import Endpoint, check_carrier, create_carrier
 from kinesis_publishers.transport.decoding import decode_get_records
 from kinesis_publishers.transport.error_mapping import (
     BOTOCORE_EXCEPTIONS,
     complete_answer,
     map_error,
 )
+from kinesis_publishers.transport.subscribing import ShardSubscriber
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from types import TracebackType
 
+    from kinesis_publishers.abc.data_plane import ShardSubscription
     from kinesis_publishers.config.aws import AwsConfig
 
 __all__ = ["AioDataPlane"]
@@ -37,20 +44,37 @@ _TIMESTAMP = "kinesis_publishers.timestamp"
 class AioDataPlane(DataPlane):
     """Calls Kinesis through aiobotocore, which signs, resolves endpoints and pools connections.
 
-    The records of GetRecords do not go through botocore's parser but through
-    :mod:`kinesis_publishers.transport.decoding`.
+    Records do not go through botocore's parsers but through
+    :mod:`kinesis_publishers.transport.decoding`, and subscriptions have connections of their own
+    (:mod:`kinesis_publishers.transport.carriers`), so that they never hold up another call.
 
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
     Args:
         config: region, endpoint, credentials and the limit of connections, of which a shard needs
             one at a time.
+        http: how subscriptions are carried.
+        clock: measures how long a subscription is silent.
+
+    Raises:
+        ConfigError: the endpoint or this machine cannot do what ``http`` asks for.
     """
 
-    def __init__(self, config: AwsConfig) -> None:
+    def __init__(
+        self,
+        config: AwsConfig,
+        *,
+        http: SubscriptionHttpConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._config = config
+        self._http = http or SubscriptionHttpConfig()
+        self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._client: Any = None
+        self._subscriber: ShardSubscriber | None = None
+        # AWS's own endpoints are https.
+        check_carrier(self._http, config.endpoint_url or "https://kinesis")
 
     async def __aenter__(self) -> Self:
         session = get_session()
@@ -59,19 +83,38 @@ class AioDataPlane(DataPlane):
             self._client = await self._stack.enter_async_context(self._create_client(session))
         except BOTOCORE_EXCEPTIONS as error:
             raise map_error(error, operation="CreateClient", where="Kinesis") from error
+        try:
+            self._subscriber = await self._create_subscriber(session)
+        except BaseException:
+            await self._stack.aclose()
+            raise
         # botocore offers this hook to customise parsing. The body is taken away before its own
         # parser sees it, and comes back as an extra key of the answer.
         hooks = self._client.meta.events
         hooks.register("before-parse.kinesis.GetRecords", _divert_body)
-        hooks.register("before-parameter-build.kinesis.GetShardIterator", _note_timestamp)
-        hooks.register("before-call.kinesis.GetShardIterator", _restore_timestamp)
+        for operation in ("GetShardIterator", "SubscribeToShard"):
+            hooks.register(f"before-parameter-build.kinesis.{operation}", _note_timestamp)
+            hooks.register(f"before-call.kinesis.{operation}", _restore_timestamp)
         return self
+
+    async def _create_subscriber(self, session: AioSession) -> ShardSubscriber:
+        url = str(self._client.meta.endpoint_url)
+        # Again: the environment may have named another endpoint than AWS's own.
+        check_carrier(self._http, url)
+        endpoint = Endpoint.of_session(session, url, self._config.ca_bundle)
+        if endpoint.ca_bundle is not None:
+            # Now, not at the first call, where it would look like a connection that may recover.
+            await asyncio.to_thread(endpoint.tls_context)
+        carrier = create_carrier(endpoint, self._http, self._config.max_connections)
+        self._stack.push_async_callback(carrier.close)
+        return ShardSubscriber(self._client, carrier, self._clock)
 
     def _create_client(self, session: AioSession) -> Any:
         return session.create_client(
             "kinesis",
             region_name=self._config.region,
             endpoint_url=self._config.endpoint_url,
+            verify=self._config.ca_bundle,
             config=AioConfig(
                 connect_timeout=_CONNECT_TIMEOUT_SECONDS,
                 read_timeout=_READ_TIMEOUT_SECONDS,
@@ -89,7 +132,7 @@ class AioDataPlane(DataPlane):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._client = None
+        self._client = self._subscriber = None
         await self._stack.aclose()
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
@@ -115,6 +158,15 @@ class AioDataPlane(DataPlane):
         )
         return decode_get_records(answer.pop(_RAW_BODY))
 
+    @asynccontextmanager
+    async def subscribe_to_shard(
+        self, shard: Shard, consumer_arn: str, position: StartingPosition
+    ) -> AsyncIterator[ShardSubscription]:
+        if self._subscriber is None:
+            raise ClosedError(f"SubscribeToShard of {shard}: the data plane is closed")
+        async with self._subscriber.subscribe(shard, consumer_arn, position) as subscription:
+            yield subscription
+
     async def _call(
         self, method: str, operation: str, shard: Shard, request: dict[str, Any]
     ) -> dict[str, Any]:
@@ -128,7 +180,7 @@ class AioDataPlane(DataPlane):
 
 
 def _note_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    context[_TIMESTAMP] = params.get("Timestamp")
+    context[_TIMESTAMP] = _position_of(params).get("Timestamp")
 
 
 def _restore_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
@@ -138,8 +190,14 @@ def _restore_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any
     timestamp = context.get(_TIMESTAMP)
     if timestamp is not None:
         request = orjson.loads(params["body"])
-        request["Timestamp"] = int(timestamp.timestamp() * 1000) / 1000
+        _position_of(request)["Timestamp"] = int(timestamp.timestamp() * 1000) / 1000
         params["body"] = orjson.dumps(request)
+
+
+def _position_of(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the part that says where to begin: SubscribeToShard has it one level down."""
+    position: dict[str, Any] = request.get("StartingPosition", request)
+    return position
 
 
 def _divert_body(

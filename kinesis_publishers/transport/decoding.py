@@ -1,4 +1,4 @@
-"""Decodes GetRecords answers straight into columns.
+"""Decodes what carries records, GetRecords answers above all, straight into columns.
 
 botocore's own parser walks the service model for every field of every record and hands each
 timestamp to dateutil, which costs forty times the transport itself. This one knows the one shape
@@ -7,6 +7,7 @@ that matters; a hypothesis test compares it with botocore's parser, field by fie
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,11 +19,10 @@ from kinesis_publishers.model import ChildShard, RecordPage
 from kinesis_publishers.transport.payload_cutting import has_large_payloads, parse_without_payloads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["decode_get_records"]
+__all__ = ["decode_get_records", "decode_page", "parse_records", "refuse_undecodable"]
 
-_OPERATION = "GetRecords"
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
 
 
@@ -36,28 +36,38 @@ def decode_get_records(body: bytes) -> RecordPage:
         MalformedResponseError: the body is not what the service model describes; nothing of it is
             returned.
     """
-    size = len(body)
-    try:
-        answer, payloads = _parse(body)
+    with refuse_undecodable("GetRecords", len(body)):
+        answer, payloads = parse_records(body)
         # What is decoded next takes its place: less memory to ask the system for, page by page.
         del body
-        return _decode(answer, payloads)
+        return decode_page(answer, payloads, _iterator(answer.get("NextShardIterator")))
+
+
+@contextmanager
+def refuse_undecodable(operation: str, size: int) -> Iterator[None]:
+    """Report what the decoding of ``size`` bytes raises as ``MalformedResponseError``."""
+    try:
+        yield
     except (TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         # RuntimeError: what botocore's timestamp parser raises for a number beyond any calendar.
         raise MalformedResponseError(
-            f"The answer to {_OPERATION} ({size} bytes) could not be decoded: {error!r}. "
+            f"The answer to {operation} ({size} bytes) could not be decoded: {error!r}. "
             "Nothing of it was delivered.",
-            operation=_OPERATION,
+            operation=operation,
             code="MalformedResponse",
         ) from error
 
 
-def _parse(body: bytes) -> tuple[dict[str, Any], list[bytes] | None]:
+def parse_records(body: bytes) -> tuple[dict[str, Any], list[bytes] | None]:
+    """Return the JSON object, and the payloads of its records if they were cut out of it."""
     cut = parse_without_payloads(body) if has_large_payloads(body) else None
     return cut or (orjson.loads(body), None)
 
 
-def _decode(answer: dict[str, Any], payloads: list[bytes] | None) -> RecordPage:
+def decode_page(
+    answer: dict[str, Any], payloads: list[bytes] | None, next_shard_iterator: str | None
+) -> RecordPage:
+    """Return the columns of what :func:`parse_records` has parsed."""
     records = answer["Records"] or ()
     if payloads is None:
         decode = pybase64.b64decode
@@ -70,7 +80,7 @@ def _decode(answer: dict[str, Any], payloads: list[bytes] | None) -> RecordPage:
             [record["ApproximateArrivalTimestamp"] for record in records]
         ),
         encryption_types=_optional([record.get("EncryptionType") for record in records]),
-        next_shard_iterator=_iterator(answer.get("NextShardIterator")),
+        next_shard_iterator=next_shard_iterator,
         millis_behind_latest=_millis(answer.get("MillisBehindLatest")),
         child_shards=tuple(_child_shard(child) for child in answer.get("ChildShards") or ()),
     )

@@ -11,6 +11,7 @@ import botocore.exceptions as botocore_errors
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
+    ConsumerNotFoundError,
     CredentialsError,
     EncryptionKeyError,
     InternalServiceError,
@@ -27,7 +28,7 @@ from kinesis_publishers.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BOTOCORE_EXCEPTIONS", "complete_answer", "map_error"]
+__all__ = ["BOTOCORE_EXCEPTIONS", "complete_answer", "map_error", "service_error"]
 
 #: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
 #: through while a body is read: botocore wraps only those of sending.
@@ -83,6 +84,13 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "ServiceUnavailableException": (InternalServiceError, ""),
 }
 
+# What a code means only where these operations answer it.
+_NO_CONSUMER = (ConsumerNotFoundError, "It was removed, or never registered on this stream.")
+_BY_OPERATION: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
+    ("DescribeStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
+    ("DeregisterStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
+}
+
 _CREDENTIAL_EXCEPTIONS = (
     botocore_errors.NoCredentialsError,
     botocore_errors.PartialCredentialsError,
@@ -103,7 +111,7 @@ def map_error(error: BaseException, *, operation: str, where: str) -> ServiceErr
     """Return the error of our tree for ``error``; raise it ``from`` the original.
 
     Args:
-        error: one of :data:`BOTOCORE_EXCEPTIONS`.
+        error: one of :data:`BOTOCORE_EXCEPTIONS`, or what another HTTP client raises.
         operation: the API operation, as ``GetRecords``.
         where: what was asked, for the message: a stream or a shard.
     """
@@ -131,20 +139,42 @@ def _map_client_error(
 ) -> ServiceError:
     details = error.response.get("Error", {})
     metadata = error.response.get("ResponseMetadata", {})
-    code = str(details.get("Code", ""))
-    kind, advice = _BY_CODE.get(code, (None, ""))
-    if kind is None:
-        status = int(metadata.get("HTTPStatusCode") or 0)
-        kind = InternalServiceError if status >= 500 else ServiceError
+    status = int(metadata.get("HTTPStatusCode") or 0)
+    return service_error(
+        str(details.get("Code", "")),
+        details.get("Message", ""),
+        operation=operation,
+        where=where,
+        request_id=metadata.get("RequestId"),
+        fallback=InternalServiceError if status >= 500 else ServiceError,
+    )
+
+
+def service_error(
+    code: str,
+    message: str,
+    *,
+    operation: str,
+    where: str,
+    request_id: str | None,
+    fallback: type[ServiceError],
+) -> ServiceError:
+    """Return the error for what the service itself says.
+
+    Args:
+        code: the AWS error code.
+        message: the service's own words.
+        operation: the API operation, as ``GetRecords``.
+        where: what was asked: a stream or a shard.
+        request_id: AWS's id of the request.
+        fallback: the class for a code that is not in the table.
+    """
+    general = _BY_CODE.get(code, (fallback, ""))
+    kind, advice = _BY_OPERATION.get((operation, code), general)
     if kind is AccessDeniedError:
         advice = f"Allow kinesis:{operation} in the IAM policy."
-    message = f"{operation} of {where}: {code}: {details.get('Message', '')}".rstrip(": .")
-    return kind(
-        f"{message}. {advice}".rstrip(),
-        operation=operation,
-        code=code,
-        request_id=metadata.get("RequestId"),
-    )
+    text = f"{operation} of {where}: {code}: {message}".rstrip(": .")
+    return kind(f"{text}. {advice}".rstrip(), operation=operation, code=code, request_id=request_id)
 
 
 @contextmanager

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from datetime import datetime
 
+    from kinesis_publishers.consumer_guard import ConsumerGuard
+
 __all__ = ["FetchSession", "Lag"]
 
 _T = TypeVar("_T")
@@ -71,6 +73,7 @@ class FetchSession(DeliverySink):
         clock: the source of time.
         catch_up_to: read each shard only until everything that arrived before this instant has been
             read (Trigger.AvailableNow).
+        guard: what removes stream consumers when this process is gone; ``None`` if there are none.
     """
 
     def __init__(
@@ -80,11 +83,13 @@ class FetchSession(DeliverySink):
         *,
         clock: Clock,
         catch_up_to: datetime | None = None,
+        guard: ConsumerGuard | None = None,
     ) -> None:
         self._properties = properties
         self._resume = dict(resume)
         self._clock = clock
         self._catch_up_to = catch_up_to
+        self._guard = guard
         self._waiting: list[Chunk] = []
         self._deliveries: list[Delivery] = []
         self._is_dirty = False
@@ -105,6 +110,12 @@ class FetchSession(DeliverySink):
                 self._begun = Offset.of(fetcher.progress)
                 self._fetcher = fetcher
                 self._activity.set()
+                if self._guard is not None:
+                    # Here, because the streams' ARNs are known now and nothing is registered yet:
+                    # LAZY registers when the first shard is read, and what EAGER registered at
+                    # load() is noted on this machine. So whenever this process is killed, either
+                    # the guard holds a lease on its consumers or it has not made any.
+                    await asyncio.to_thread(self._guard.hold, fetcher.progress)
                 await fetcher.run()
         finally:
             # The result itself is set a moment later, when this task is done.

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from kinesis_publishers import Clock, Properties, SystemClock
 from kinesis_publishers.config import PendingConfig, StreamsConfig
+from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
@@ -47,6 +48,8 @@ class PrefetchPlanner:
         self._properties = properties
         self._parallelism = parallelism
         self._clock = clock or SystemClock()
+        # One for all sessions: between two of them the consumers are still wanted.
+        self._guard = ConsumerGuard.for_properties(properties)
         pending = PendingConfig.from_properties(properties)
         # Half of the pool: the other half fills up while Spark works on this micro-batch.
         self._most = BatchLimit(
@@ -62,7 +65,7 @@ class PrefetchPlanner:
 
     def prepare_for_available_now(self) -> None:
         """Read what there is at this instant and no further."""
-        self.close()
+        self._end_session()
         self._catch_up_to = self._clock.now()
 
     def initial_offset(self) -> Offset:
@@ -98,9 +101,13 @@ class PrefetchPlanner:
         return end
 
     def _start(self, offset: Offset) -> Offset:
-        self.close()
+        self._end_session()
         self._session = FetchSession(
-            self._properties, offset.progress, clock=self._clock, catch_up_to=self._catch_up_to
+            self._properties,
+            offset.progress,
+            clock=self._clock,
+            catch_up_to=self._catch_up_to,
+            guard=self._guard,
         )
         self._reached = self._session.wait_until_prepared()
         return self._reached
@@ -114,11 +121,11 @@ class PrefetchPlanner:
             return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
         self._check_streams(end)
         if end != self._reached:
-            self.close()
+            self._end_session()
             self._reached = end
         ranges = end.ranges_since(start)
         groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
-        return [RangePartition(self._properties, group) for group in groups if group]
+        return [RangePartition.of(self._properties, group) for group in groups if group]
 
     def _check_streams(self, offset: Offset) -> None:
         configured = {one.name for one in StreamsConfig.from_properties(self._properties).streams}
@@ -140,7 +147,12 @@ class PrefetchPlanner:
         return None if self._session is None else self._session.lag()
 
     def close(self) -> None:
-        """Stop fetching."""
+        """Stop fetching, and leave the consumers to the guard process."""
+        self._end_session()
+        if self._guard is not None:
+            self._guard.close()
+
+    def _end_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             session.close()

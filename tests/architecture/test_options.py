@@ -12,40 +12,19 @@ import kinesis_publishers
 from kinesis_publishers import config
 from kinesis_publishers.config.options import all_declarations
 
-# Declared for the parts that are still to come: enhanced fan-out, aggregation, watermarks.
+# Declared for the parts that are still to come: aggregation, watermarks.
 NOT_READ_YET = {
     "aggregation",
-    "pending.waittimeoutmillis",
-    "shard.consumer.error.recoverable[i].exception",
     "shard.idle.interval",
-    "stream.efo.consumerarn.<stream>",
-    "stream.efo.consumername",
-    "stream.efo.deregister",
-    "stream.efo.http-client.read-timeout",
-    "stream.efo.registration",
     "watermark.lookahead.millis",
     "watermark.sync.interval",
     "watermark.sync.queue.capacity",
-    *(
-        f"{prefix}.{knob}"
-        for prefix in (
-            "shard.subscribetoshard",
-            "stream.deregisterstreamconsumer",
-            "stream.describestreamconsumer",
-            "stream.liststreamconsumers",
-            "stream.registerstreamconsumer",
-        )
-        for knob in ("maxretries", "backoff.base", "backoff.max", "backoff.expconst")
-    ),
-    "shard.subscribetoshard.timeout",
-    "stream.deregisterstreamconsumer.timeout",
-    "stream.registerstreamconsumer.timeout",
 }
 
 _TYPED_CONFIGS = [one for one in vars(config).values() if hasattr(one, "from_properties")]
 # These make something of what has been configured, and declare nothing.
 _READERS_IN_CONFIG = ("sessions.py", "custom_credentials.py")
-_NOT_READ_YET_FIELDS = {"aggregation", "wait_timeout_seconds"}
+_NOT_READ_YET_FIELDS = {"aggregation"}
 _ROOT = Path(kinesis_publishers.__file__).parent.parent
 
 

@@ -50,6 +50,15 @@ ENDPOINT: Final[Option[str | None]] = Option(
     section=_SECTION,
     doc="The URL of the Kinesis endpoint, where it is not AWS's own.",
 )
+CA_BUNDLE: Final[Option[str | None]] = Option(
+    key="aws.cabundle",
+    parser=Text(accepts="the path of a file with CA certificates in PEM format"),
+    default=None,
+    namespace=Namespace.AWS,
+    section=_SECTION,
+    doc="The CA certificates for an https endpoint that is not AWS's own; else those of "
+    "AWS_CA_BUNDLE, or of botocore.",
+)
 PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     key=CREDENTIALS_PREFIX,
     parser=Choice(members=CredentialsProvider),
@@ -116,4 +125,4 @@ NESTABLE: Final = (
 )
 """What may also stand after ``aws.credentials.provider.role.provider``, at any depth."""
 
-OPTIONS: Final = (REGION, ENDPOINT, PROVIDER, *NESTABLE)
+OPTIONS: Final = (REGION, ENDPOINT, CA_BUNDLE, PROVIDER, *NESTABLE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kinesis_publishers.config.option import Option, OptionFamily
-from kinesis_publishers.config.parsers import Duration, Text, WholeNumber
+from kinesis_publishers.config.choices import Http2Client, HttpVersion
+from kinesis_publishers.config.option import Namespace, Option, OptionFamily
+from kinesis_publishers.config.parsers import Choice, Duration, Text, WholeNumber
 
 _SECTION = "Enhanced fan-out"
 
@@ -17,12 +18,29 @@ MAX_CONCURRENCY: Final = Option(
     section=_SECTION,
     doc="The connection limit of the data plane.",
 )
+HTTP_VERSION: Final = Option(
+    key="stream.efo.http-version",
+    parser=Choice(members=HttpVersion),
+    default=HttpVersion.AUTO,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="The protocol of subscriptions: 2, 1.1, or auto (2 where an https endpoint offers it, as "
+    "AWS does, and 1.1 otherwise).",
+)
+HTTP2_CLIENT: Final = Option(
+    key="stream.efo.http2-client",
+    parser=Choice(members=Http2Client),
+    default=Http2Client.HTTPX,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="What carries subscriptions over HTTP/2: httpx, or pyreqwest, which takes a third of the "
+    "CPU (pip install 'kinesis-publishers[fast]').",
+)
 READ_TIMEOUT: Final = Option(
     key="stream.efo.http-client.read-timeout",
     parser=Duration(minimum=1.0),
     default=360_000.0,
     section=_SECTION,
-    implemented=False,
     doc="The socket read timeout of a subscription.",
 )
 SUBSCRIBE_TIMEOUT: Final = Option(
@@ -30,7 +48,6 @@ SUBSCRIBE_TIMEOUT: Final = Option(
     parser=Duration(unit="s", minimum=1.0),
     default=60.0,
     section=_SECTION,
-    implemented=False,
     doc="How long SubscribeToShard may take to answer.",
 )
 RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
@@ -42,7 +59,6 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
         ),
         default=None,
         section=_SECTION,
-        implemented=False,
         doc="An error that reopens a subscription, beside the built-in ones: i counts from 0 "
         "without gaps, and every one counts.",
     ),
@@ -50,5 +66,11 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
     name_pattern=re.compile(r"\[[0-9]{1,4}\]"),
 )
 
-OPTIONS: Final = (MAX_CONCURRENCY, READ_TIMEOUT, SUBSCRIBE_TIMEOUT)
+OPTIONS: Final = (
+    MAX_CONCURRENCY,
+    HTTP_VERSION,
+    HTTP2_CLIENT,
+    READ_TIMEOUT,
+    SUBSCRIBE_TIMEOUT,
+)
 FAMILIES: Final = (RECOVERABLE_ERRORS,)

@@ -31,7 +31,6 @@ WAIT_TIMEOUT: Final = Option(
     default=30_000.0,
     namespace=Namespace.OURS,
     section=_SECTION,
-    implemented=False,
     doc="How long a subscription may wait for space before it is closed.",
 )
 

@@ -43,7 +43,7 @@ RECORD_PUBLISHER: Final[Option[str]] = Option(
     parser=_PublisherName(),
     default="POLLING",
     section=_SECTION,
-    doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard; not built yet), or a "
+    doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "
     "factory of your own as module:Class or entry point.",
 )
 INITIAL_POSITION: Final = Option(

@@ -19,7 +19,6 @@ CONSUMER_NAME: Final[Option[str | None]] = Option(
     ),
     default=None,
     section=_SECTION,
-    implemented=False,
     doc="The name of the stream consumer, on every stream; needed for LAZY and EAGER.",
 )
 REGISTRATION: Final = Option(
@@ -29,7 +28,6 @@ REGISTRATION: Final = Option(
     # The FLIP's own table calls the key "registrar" once.
     spellings=("stream.efo.registrar",),
     section=_SECTION,
-    implemented=False,
     doc="Who registers the consumer: LAZY (when reading starts), EAGER (where the source is "
     "constructed) or NONE (you; no call is made).",
 )
@@ -46,7 +44,6 @@ CONSUMER_ARN: Final[OptionFamily[str | None]] = OptionFamily(
         ),
         default=None,
         section=_SECTION,
-        implemented=False,
         doc="The ARN of the consumer on one stream; needed for each stream with NONE.",
     ),
     placeholder="<stream>",
@@ -58,7 +55,6 @@ DEREGISTER: Final = Option(
     default=DeregistrationPolicy.CREATED,
     namespace=Namespace.OURS,
     section=_SECTION,
-    implemented=False,
     doc="At tear-down: remove a consumer that this application created, or none.",
 )
 REGISTER_TIMEOUT: Final = Option(
@@ -66,7 +62,6 @@ REGISTER_TIMEOUT: Final = Option(
     parser=Duration(unit="s"),
     default=60.0,
     section=_SECTION,
-    implemented=False,
     doc="How long a new consumer may take to become ACTIVE.",
 )
 DEREGISTER_TIMEOUT: Final = Option(
@@ -74,7 +69,6 @@ DEREGISTER_TIMEOUT: Final = Option(
     parser=Duration(unit="s"),
     default=60.0,
     section=_SECTION,
-    implemented=False,
     doc="How long a removed consumer may take to be gone.",
 )
 

@@ -30,11 +30,7 @@ class RetryOptions:
 
 
 def declare_retries(
-    prefix: str,
-    operation: str,
-    defaults: tuple[int, float, float, float],
-    *,
-    implemented: bool = True,
+    prefix: str, operation: str, defaults: tuple[int, float, float, float]
 ) -> RetryOptions:
     """Declare the retry options of ``operation`` under ``prefix``.
 
@@ -42,7 +38,6 @@ def declare_retries(
         prefix: the key before ``.maxretries``.
         operation: the API operation, for the reference.
         defaults: number of retries, base and maximum of the delay in ms, growth per attempt.
-        implemented: False where nothing makes the call yet.
     """
     max_retries, base, maximum, exponent = defaults
 
@@ -52,7 +47,6 @@ def declare_retries(
             parser=Duration(),
             default=default,
             section=_SECTION,
-            implemented=implemented,
             doc=doc,
         )
 
@@ -62,7 +56,6 @@ def declare_retries(
             parser=WholeNumber(),
             default=max_retries,
             section=_SECTION,
-            implemented=implemented,
             doc=f"How often {operation} is repeated before it counts as failed.",
         ),
         base=duration("base", base, f"The bound of the first delay between {operation} calls."),
@@ -72,7 +65,6 @@ def declare_retries(
             parser=DecimalNumber(),
             default=exponent,
             section=_SECTION,
-            implemented=implemented,
             doc=f"The growth of the delay between {operation} calls with each attempt.",
         ),
     )
@@ -90,31 +82,26 @@ DESCRIBE_CONSUMER: Final = declare_retries(
     "stream.describestreamconsumer",
     "DescribeStreamConsumer",
     (50, 2000.0, 5000.0, 1.5),
-    implemented=False,
 )
 LIST_CONSUMERS: Final = declare_retries(
     "stream.liststreamconsumers",
     "ListStreamConsumers",
     (10, 200.0, 1000.0, 1.5),
-    implemented=False,
 )
 REGISTER_CONSUMER: Final = declare_retries(
     "stream.registerstreamconsumer",
     "RegisterStreamConsumer",
     (10, 500.0, 2000.0, 1.5),
-    implemented=False,
 )
 DEREGISTER_CONSUMER: Final = declare_retries(
     "stream.deregisterstreamconsumer",
     "DeregisterStreamConsumer",
     (10, 500.0, 2000.0, 1.5),
-    implemented=False,
 )
 SUBSCRIBE_TO_SHARD: Final = declare_retries(
     "shard.subscribetoshard",
     "SubscribeToShard",
     (10, 1000.0, 2000.0, 1.5),
-    implemented=False,
 )
 
 RETRIES: Final = (

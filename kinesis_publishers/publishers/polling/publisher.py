@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
-    PositionTrimmedError,
     ServiceError,
     ThroughputExceededError,
 )
@@ -24,11 +22,16 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
-from kinesis_publishers.publishers.polling.lag_watch import LagWatch
+from kinesis_publishers.publishers.lag_watch import LagWatch
 from kinesis_publishers.publishers.polling.pacing import (
     adapted_limit,
     delay_before_next_call,
     expected_page,
+)
+from kinesis_publishers.publishers.trimmed_positions import (
+    CLOCK_SKEW_RETRY_SECONDS,
+    may_be_ahead_of_service,
+    trimmed_error,
 )
 from kinesis_publishers.retry import RetryBudget
 
@@ -41,10 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["PollingRecordPublisher"]
 
 _T = TypeVar("_T")
-
-# How far this machine's clock may be ahead of the service's.
-_CLOCK_SKEW = timedelta(seconds=60)
-_CLOCK_SKEW_POLL_SECONDS = 1.0
 
 # A shard iterator expires five minutes after it was returned (AWS API reference).
 _ITERATOR_SECONDS = 300.0
@@ -150,22 +149,15 @@ class PollingRecordPublisher(RecordPublisher):
             return await self._attempt(call, self._iterator_retries)
         except InvalidArgumentError as error:
             if self._position.sequence_number is not None:
-                raise self._trimmed(
-                    f"the service does not know the sequence number ({error})"
+                raise trimmed_error(
+                    self._shard,
+                    self._position,
+                    f"the service does not know the sequence number ({error})",
                 ) from error
-            if not self._may_be_ahead_of_service():
+            if not may_be_ahead_of_service(self._position, self._context.clock.now()):
                 raise
-        self._back_off(_CLOCK_SKEW_POLL_SECONDS)
+        self._back_off(CLOCK_SKEW_RETRY_SECONDS)
         return None
-
-    def _may_be_ahead_of_service(self) -> bool:
-        """Say whether the position may only seem to lie in the future of the service.
-
-        LATEST is pinned by this machine's clock. If that is ahead, the service refuses the instant
-        until its own clock has come to it.
-        """
-        instant = self._position.timestamp
-        return instant is not None and abs(self._context.clock.now() - instant) < _CLOCK_SKEW
 
     async def _get_records(self, iterator: str) -> RecordPage | None:
         self._last_call = self._context.clock.monotonic()
@@ -220,15 +212,6 @@ class PollingRecordPublisher(RecordPublisher):
         # Without a sequence number there is nothing that could have been trimmed.
         if self._position.sequence_number is None:
             return
-        self._lag_watch.observe(page)
+        self._lag_watch.observe(page, has_ended=page.next_shard_iterator is None)
         if self._lag_watch.is_stuck:
-            raise self._trimmed(
-                f"{self._lag_watch.stuck_answers} answers were empty with the lag stuck at "
-                f"{page.millis_behind_latest} ms"
-            )
-
-    def _trimmed(self, evidence: str) -> PositionTrimmedError:
-        return PositionTrimmedError(
-            f"{self._shard}: the position {self._position} is older than what the stream still "
-            f"holds: {evidence}."
-        )
+            raise trimmed_error(self._shard, self._position, self._lag_watch.describe())

@@ -5,17 +5,41 @@ They stand in for a :class:`~kinesis_publishers.abc.DataPlane`, a
 network and, with a :class:`~kinesis_publishers.testing.manual_clock.ManualClock`, without waiting.
 """
 
+from kinesis_publishers.testing.fakes.consumers import (
+    ConsumerCall,
+    DeregisterConsumerCall,
+    DescribeConsumerCall,
+    FakeConsumers,
+    ListConsumersCall,
+    RegisterConsumerCall,
+)
 from kinesis_publishers.testing.fakes.control_plane import (
     DescribeCall,
     FakeControlPlane,
     FakeStream,
     ListCall,
 )
-from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane, IteratorCall, RecordsCall
+from kinesis_publishers.testing.fakes.data_plane import (
+    FakeDataPlane,
+    IteratorCall,
+    RecordsCall,
+    SubscribeCall,
+)
 from kinesis_publishers.testing.fakes.failing_shards import (
     ExpiringIterators,
     FailingCalls,
     ThrottledCalls,
+)
+from kinesis_publishers.testing.fakes.fan_out import (
+    SUCCESSOR,
+    alternating_success_and_error,
+    bounded_shard,
+    empty_event_then_record,
+    error_during_subscription,
+    events,
+    never_answers,
+    pushes_without_demand,
+    rnf_when_subscribing,
 )
 from kinesis_publishers.testing.fakes.polling import (
     FeedItem,
@@ -33,6 +57,15 @@ from kinesis_publishers.testing.fakes.publishers import (
 )
 from kinesis_publishers.testing.fakes.reading import ShardReader, assert_shard_is_read, finish
 from kinesis_publishers.testing.fakes.recording import RecordingConsumer, RecordingSink
+from kinesis_publishers.testing.fakes.registration import (
+    CONSUMER_NAME,
+    active_consumer,
+    consumer_not_found,
+    creating_until,
+    deleting_until,
+    limit_exceeded,
+    stream_not_found,
+)
 from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
     batch_of,
@@ -41,6 +74,7 @@ from kinesis_publishers.testing.fakes.samples import (
     shard_name,
 )
 from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
+from kinesis_publishers.testing.fakes.subscriptions import FakeSubscription, event_of
 
 __all__ = [
     "no_shards",
@@ -50,6 +84,23 @@ __all__ = [
     "throttled",
     "live_feed",
     "FeedItem",
+    "bounded_shard",
+    "events",
+    "rnf_when_subscribing",
+    "error_during_subscription",
+    "alternating_success_and_error",
+    "never_answers",
+    "pushes_without_demand",
+    "empty_event_then_record",
+    "event_of",
+    "SUCCESSOR",
+    "stream_not_found",
+    "consumer_not_found",
+    "active_consumer",
+    "creating_until",
+    "deleting_until",
+    "limit_exceeded",
+    "CONSUMER_NAME",
     "assert_shard_is_read",
     "ShardReader",
     "finish",
@@ -61,10 +112,18 @@ __all__ = [
     "FakeDataPlane",
     "IteratorCall",
     "RecordsCall",
+    "SubscribeCall",
+    "FakeSubscription",
     "FakeControlPlane",
     "FakeStream",
     "DescribeCall",
     "ListCall",
+    "FakeConsumers",
+    "ConsumerCall",
+    "DescribeConsumerCall",
+    "ListConsumersCall",
+    "RegisterConsumerCall",
+    "DeregisterConsumerCall",
     "ShardBehaviour",
     "StoredShard",
     "Answer",

@@ -10,12 +10,20 @@ from attrs import define, evolve, field, frozen
 from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.errors import StreamNotFoundError
 from kinesis_publishers.model import StreamIdentity, StreamSummary
+from kinesis_publishers.testing.fakes.consumers import (
+    ConsumerCall,
+    DeregisterConsumerCall,
+    DescribeConsumerCall,
+    FakeConsumers,
+    ListConsumersCall,
+    RegisterConsumerCall,
+)
 from kinesis_publishers.testing.fakes.samples import STREAM_ARN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_publishers.model import Shard
+    from kinesis_publishers.model import Shard, StreamConsumer
 
 __all__ = ["DescribeCall", "FakeControlPlane", "FakeStream", "ListCall"]
 
@@ -49,6 +57,7 @@ class FakeStream:
         retention_seconds: how long it keeps its records.
         status: ``ACTIVE``, ``CREATING``, ``DELETING`` or ``UPDATING``.
         closed_at: when shards were closed, by shard id: a listing since later leaves them out.
+        consumers: who is registered for enhanced fan-out.
     """
 
     shards: list[Shard] = field(factory=list)
@@ -57,6 +66,7 @@ class FakeStream:
     retention_seconds: float = field(default=_DAY_SECONDS, kw_only=True)
     status: str = field(default="ACTIVE", kw_only=True)
     closed_at: dict[str, datetime] = field(factory=dict, kw_only=True)
+    consumers: FakeConsumers = field(factory=FakeConsumers, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -92,13 +102,19 @@ class FakeControlPlane(ControlPlane):
     Args:
         streams: what exists; anything else is not found.
         errors: what the first calls raise instead of answering; ``None`` lets one through.
+
+    Attributes:
+        streams: what exists.
+        errors: what the next calls raise, whichever they are.
+        consumer_errors: what the next calls of one kind raise, by the class of the call.
+        calls: every call, in order.
     """
 
     def __init__(self, *streams: FakeStream, errors: Iterable[Exception | None] = ()) -> None:
         self.streams = list(streams)
         self.errors = list(errors)
-        #: Every call, in order.
-        self.calls: list[DescribeCall | ListCall] = []
+        self.consumer_errors: dict[type[ConsumerCall], list[Exception | None]] = {}
+        self.calls: list[DescribeCall | ListCall | ConsumerCall] = []
 
     @property
     def describe_calls(self) -> list[DescribeCall]:
@@ -109,6 +125,10 @@ class FakeControlPlane(ControlPlane):
     def list_calls(self) -> list[ListCall]:
         """Every ListShards, in order."""
         return [call for call in self.calls if isinstance(call, ListCall)]
+
+    def consumer_calls(self, *kinds: type[ConsumerCall]) -> list[ConsumerCall]:
+        """Return every call about consumers of these kinds, of all kinds unless given, in order."""
+        return [call for call in self.calls if isinstance(call, kinds or ConsumerCall)]
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         self.calls.append(DescribeCall(stream=stream))
@@ -131,6 +151,34 @@ class FakeControlPlane(ControlPlane):
             for shard in stream.shards
             if since is None or stream.closed_at.get(shard.shard_id, since) >= since
         )
+
+    async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        self._note(DescribeConsumerCall(stream_arn=stream_arn, consumer_name=consumer_name))
+        # The service does not say whether it is the stream or the consumer that is not there.
+        holders = (one.consumers for one in self.streams if one.arn == stream_arn)
+        return next(holders, FakeConsumers()).describe(stream_arn, consumer_name)
+
+    async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
+        self._note(ListConsumersCall(stream_arn=stream_arn))
+        return self._find(stream_arn, "ListStreamConsumers").consumers.list()
+
+    async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        self._note(RegisterConsumerCall(stream_arn=stream_arn, consumer_name=consumer_name))
+        stream = self._find(stream_arn, "RegisterStreamConsumer")
+        return stream.consumers.register(stream_arn, consumer_name)
+
+    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
+        self._note(DeregisterConsumerCall(consumer_arn=consumer_arn))
+        holders = (one.consumers for one in self.streams if consumer_arn in one.consumers.arns)
+        next(holders, FakeConsumers()).deregister(consumer_arn)
+
+    def _note(self, call: ConsumerCall) -> None:
+        self.calls.append(call)
+        self._raise_next()
+        scripted = self.consumer_errors.get(type(call))
+        error = scripted.pop(0) if scripted else None
+        if error is not None:
+            raise error
 
     def _raise_next(self) -> None:
         error = self.errors.pop(0) if self.errors else None

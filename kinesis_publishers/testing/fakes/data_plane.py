@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from kinesis_publishers.abc import DataPlane
+from kinesis_publishers.testing.fakes.subscriptions import FakeSubscription
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from kinesis_publishers.model import RecordPage, Shard, ShardKey, StartingPosition
     from kinesis_publishers.testing.fakes.shard_behaviour import ShardBehaviour
 
-__all__ = ["FakeDataPlane", "IteratorCall", "RecordsCall"]
+__all__ = ["FakeDataPlane", "IteratorCall", "RecordsCall", "SubscribeCall"]
 
 
 @frozen(kw_only=True)
@@ -38,6 +42,15 @@ class RecordsCall:
     index: int
 
 
+@frozen(kw_only=True)
+class SubscribeCall:
+    """A SubscribeToShard that was made, accepted or not."""
+
+    shard_id: str
+    consumer_arn: str
+    position: StartingPosition
+
+
 class FakeDataPlane(DataPlane):
     """Answers as the behaviours of its shards say.
 
@@ -53,7 +66,9 @@ class FakeDataPlane(DataPlane):
         self._shards = shards
         self._iterators: dict[str, tuple[ShardKey, int]] = {}
         #: Every call, in order.
-        self.calls: list[IteratorCall | RecordsCall] = []
+        self.calls: list[IteratorCall | RecordsCall | SubscribeCall] = []
+        #: Every subscription that was accepted, in order.
+        self.subscriptions: list[FakeSubscription] = []
 
     @property
     def iterator_calls(self) -> list[IteratorCall]:
@@ -64,6 +79,11 @@ class FakeDataPlane(DataPlane):
     def records_calls(self) -> list[RecordsCall]:
         """Every GetRecords, in order."""
         return [call for call in self.calls if isinstance(call, RecordsCall)]
+
+    @property
+    def subscribe_calls(self) -> list[SubscribeCall]:
+        """Every SubscribeToShard, in order."""
+        return [call for call in self.calls if isinstance(call, SubscribeCall)]
 
     def behaviour_of(self, shard_id: str) -> ShardBehaviour:
         """Return what decides the answers of a shard."""
@@ -89,6 +109,22 @@ class FakeDataPlane(DataPlane):
         answer = await self.behaviour_of(shard.shard_id).read(index, limit)
         following = answer.next_index
         return answer.as_page(None if following is None else self._iterator_at(shard, following))
+
+    @asynccontextmanager
+    async def subscribe_to_shard(
+        self, shard: Shard, consumer_arn: str, position: StartingPosition
+    ) -> AsyncIterator[FakeSubscription]:
+        self.calls.append(
+            SubscribeCall(shard_id=shard.shard_id, consumer_arn=consumer_arn, position=position)
+        )
+        behaviour = self.behaviour_of(shard.shard_id)
+        await behaviour.accept(consumer_arn, position)
+        subscription = FakeSubscription(behaviour.subscribe(position))
+        self.subscriptions.append(subscription)
+        try:
+            yield subscription
+        finally:
+            subscription.is_closed = True
 
     def _iterator_at(self, shard: Shard, index: int) -> str:
         token = f"iterator-{len(self._iterators) + 1}-of-{shard.shard_id}"

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.model import PositionType, RecordPage
+from kinesis_publishers.model import PositionType, RecordPage, SequenceNumber, SubscriptionEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from kinesis_publishers.model import ChildShard, Record, StartingPosition
 
 __all__ = ["Answer", "ShardBehaviour", "StoredShard"]
+
+_MOST_RECORDS = 10_000
 
 
 @frozen(kw_only=True)
@@ -46,9 +48,19 @@ class Answer:
             child_shards=self.child_shards,
         )
 
+    def as_event(self, continuation_sequence_number: str) -> SubscriptionEvent:
+        """Return the answer as a subscription pushes it."""
+        has_ended = self.next_index is None
+        return SubscriptionEvent(
+            page=self.as_page(None),
+            continuation_sequence_number=(
+                None if has_ended else SequenceNumber(continuation_sequence_number)
+            ),
+        )
+
 
 class ShardBehaviour(ABC):
-    """Decides what a shard answers; raise from either method to make the call fail."""
+    """Decides what a shard answers; raise from any method to make the call fail."""
 
     @abstractmethod
     async def locate(self, position: StartingPosition) -> int:
@@ -57,6 +69,27 @@ class ShardBehaviour(ABC):
     @abstractmethod
     async def read(self, index: int, limit: int) -> Answer:
         """Answer GetRecords from the record ``index`` on."""
+
+    async def accept(  # noqa: B027 - most accept everything
+        self, consumer_arn: str, position: StartingPosition
+    ) -> None:
+        """Accept a SubscribeToShard by returning, or refuse it by raising."""
+
+    async def subscribe(self, position: StartingPosition) -> AsyncIterator[SubscriptionEvent]:
+        """Yield what an accepted subscription pushes; returning ends it.
+
+        Unless a behaviour says otherwise it pushes what GetRecords would answer, and ends the
+        subscription at the tip.
+        """
+        index: int | None = await self.locate(position)
+        reached = "0" if position.sequence_number is None else str(position.sequence_number)
+        while index is not None:
+            answer = await self.read(index, _MOST_RECORDS)
+            reached = answer.records[-1].sequence_number if answer.records else reached
+            yield answer.as_event(reached)
+            if answer.next_index == index:
+                return
+            index = answer.next_index
 
 
 @define(eq=False)

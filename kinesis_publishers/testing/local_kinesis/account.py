@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from kinesis_publishers.testing.local_kinesis.consumers import Consumer
 from kinesis_publishers.testing.local_kinesis.errors import (
     resource_in_use,
     resource_not_found,
@@ -25,7 +26,7 @@ __all__ = ["Account"]
 
 @define(eq=False)
 class Account:
-    """Creates, finds, changes and deletes streams.
+    """Creates, finds, changes and deletes streams and their consumers.
 
     Every stream that is handed out has been settled: what was due by now has happened.
     """
@@ -35,6 +36,7 @@ class Account:
     _streams: dict[str, Stream] = field(factory=dict)
     _creation_seconds: CreationSeconds = field(factory=CreationSeconds)
     _last_creation_ms: int = 0
+    _consumer_seconds: dict[str, CreationSeconds] = field(factory=dict)
 
     def now_ms(self) -> int:
         return round(self.clock.now().timestamp() * 1000)
@@ -73,6 +75,38 @@ class Account:
 
     def delete(self, stream: Stream) -> None:
         stream.deleted_ms = self.now_ms() + _milliseconds(self.behaviour.deleting_seconds)
+
+    def register(self, stream: Stream, name: str, tags: dict[str, str]) -> Consumer:
+        """Register a consumer.
+
+        Raises:
+            ApiError: ResourceInUseException if there is one of that name, even a DELETING one.
+        """
+        now_ms = self.now_ms()
+        existing = stream.consumers.get(name, now_ms)
+        if existing is not None:
+            raise resource_in_use(
+                f"Consumer {name} of stream {stream.name} under account {stream.account_id} "
+                f"already exists in state {existing.status(now_ms)}."
+            )
+        # The ARN counts in seconds: one that is registered again within a second runs ahead.
+        base_arn = f"{stream.arn}/consumer/{name}"
+        second = self._consumer_seconds.setdefault(base_arn, CreationSeconds()).next(now_ms)
+        consumer = Consumer(
+            name=name,
+            arn=f"{base_arn}:{second}",
+            created_ms=second * 1000,
+            active_ms=now_ms + _milliseconds(self.behaviour.consumer_creating_seconds),
+            tags=tags,
+        )
+        stream.consumers.add(consumer)
+        return consumer
+
+    def deregister(self, consumer: Consumer) -> None:
+        """Let a consumer go; one that is going already is gone no later."""
+        if consumer.deleted_ms is None:
+            deleting = _milliseconds(self.behaviour.consumer_deleting_seconds)
+            consumer.deleted_ms = self.now_ms() + deleting
 
     def change(self, stream: Stream, change: Callable[[int], object]) -> None:
         """Apply ``change`` to a stream, which stays UPDATING for the configured time before."""

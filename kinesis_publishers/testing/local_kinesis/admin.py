@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kinesis_publishers.testing.local_kinesis.answers import Answer
 from kinesis_publishers.testing.local_kinesis.errors import ApiError
 from kinesis_publishers.testing.local_kinesis.faults import Fault
-from kinesis_publishers.testing.local_kinesis.service import Answer
 from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
 
 if TYPE_CHECKING:
@@ -69,6 +69,19 @@ class Admin:
                 "shards": {
                     shard.shard_id: {"open": shard.is_open, "records": shard.record_count}
                     for shard in stream.retained_shards(state.now_ms())
+                },
+                "consumers": {
+                    consumer.name: {
+                        "arn": consumer.arn,
+                        "status": consumer.status(state.now_ms()),
+                        "subscriptions": [
+                            open_one.describe(state.monotonic())
+                            for open_one in state.subscriptions.find(
+                                stream=stream.name, consumer=consumer.name
+                            )
+                        ],
+                    }
+                    for consumer in stream.consumers.present(state.now_ms())
                 },
             }
             for stream in state.account.all_streams()

@@ -1,4 +1,7 @@
-"""The HTTP/1.1 front: carries calls to the service, and breaks connections when it is told to."""
+"""The front: carries calls to the service over HTTP/1.1 and HTTP/2, and breaks connections.
+
+Over TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,23 @@ import asyncio
 import socket
 import struct
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from aiohttp import web
 
+from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken, StreamingAnswer
+
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.admin import Admin
-    from kinesis_publishers.testing.local_kinesis.service import Answer, KinesisService
+    from collections.abc import Callable, Sequence
+
+    from kinesis_publishers.testing.local_kinesis.answers import Answer
+    from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
+    from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
+    from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
 
 __all__ = ["HttpFront"]
 
+_ALPN_NAMES = {"2": "h2", "1.1": "http/1.1"}
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 # Handlers that are still busy when the server stops hold a scripted delay: nobody waits for them.
 _SHUTDOWN_SECONDS = 0.05
@@ -23,20 +34,54 @@ _SETTLE_TURNS = 5
 
 
 class HttpFront:
-    """Listens on one address until it is closed."""
+    """Listens on one address until it is closed.
 
-    def __init__(self, service: KinesisService, admin: Admin) -> None:
-        self._service = service
-        self._admin = admin
-        # The low-level server: no routes and no middleware between a socket and the service.
-        self._server = web.Server(self._handle, access_log=None)
+    Args:
+        dispatcher: answers each request.
+        certificate: makes it serve https; without it, http.
+        http_versions: the protocols that are offered over https, ``2`` and ``1.1``.
+        max_streams: how many calls an HTTP/2 connection may have open at once.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        certificate: ServerCertificate | None = None,
+        *,
+        http_versions: Sequence[str] = ("2", "1.1"),
+        max_streams: int = 128,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._certificate = certificate
+        self._protocols = [_ALPN_NAMES[version] for version in http_versions]
+        self._max_streams = max_streams
+        # The low-level server: no routes and no middleware between a socket and the service. A
+        # handler that waits for the next event is cancelled when its client has gone.
+        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._http2: WeakSet[Http2Connection] = WeakSet()
         self._listener: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port; 0 takes any free one."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._server, host, port)
+        if self._certificate is None:
+            self._listener = await loop.create_server(self._server, host, port)
+        else:
+            context = self._certificate.server_context(self._protocols)
+            self._listener = await loop.create_server(
+                lambda: _Negotiation(self._protocol_for), host, port, ssl=context
+            )
         return int(self._listener.sockets[0].getsockname()[1])
+
+    def _protocol_for(self, alpn_name: str | None) -> asyncio.Protocol:
+        if alpn_name != _ALPN_NAMES["2"]:
+            return self._server()
+        # Only a server that speaks HTTP/2 needs h2.
+        from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
+
+        connection = Http2Connection(self._dispatcher, max_streams=self._max_streams)
+        self._http2.add(connection)
+        return connection
 
     async def close(self) -> None:
         """Stop listening and break the connections that are open, idle or not."""
@@ -48,6 +93,9 @@ class HttpFront:
             asyncio.get_running_loop().remove_reader(listening)
         await _settle()
         self._listener.close()
+        connections = list(self._http2)
+        for connection in connections:
+            connection.close()
         transports = [handler.transport for handler in self._server.connections]
         self._server.pre_shutdown()
         await self._server.shutdown(_SHUTDOWN_SECONDS)
@@ -56,18 +104,34 @@ class HttpFront:
             if transport is not None:
                 transport.abort()
         await _settle()
+        for connection in connections:
+            await connection.wait_closed()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
         body = await request.content.read()
-        if request.path.startswith("/_admin/"):
-            return _response(self._admin.handle(request.method, request.path, body))
-        answer = await self._service.handle(request.headers.get("X-Amz-Target", ""), body)
+        target = request.headers.get("X-Amz-Target", "")
+        answer = await self._dispatcher.answer(request.method, request.path, target, body)
+        if isinstance(answer, StreamingAnswer):
+            return await _stream(request, answer)
         if answer.delivery == "reset":
             return _reset(request)
         if answer.delivery == "truncate":
             return await _truncate(request, answer)
         return _response(answer)
+
+
+class _Negotiation(asyncio.Protocol):
+    """Waits for the handshake and hands over to the protocol that was agreed on in it."""
+
+    def __init__(self, protocol_for: Callable[[str | None], asyncio.Protocol]) -> None:
+        self._protocol_for = protocol_for
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+        protocol = self._protocol_for(agreed)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
 
 
 async def _settle() -> None:
@@ -87,6 +151,19 @@ def _reset(request: web.BaseRequest) -> web.Response:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
         transport.abort()
     return web.Response()
+
+
+async def _stream(request: web.BaseRequest, answer: StreamingAnswer) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    try:
+        await response.prepare(request)
+        async for piece in answer.body:
+            await response.write(piece)
+    except ConnectionBroken:
+        return _reset(request)
+    finally:
+        await answer.body.aclose()
+    return response
 
 
 async def _truncate(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:

@@ -6,11 +6,12 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-__all__ = ["Behaviour", "Limits", "TrimmedIterator"]
+__all__ = ["Behaviour", "Limits", "Takeover", "TrimmedIterator"]
 
 _MIB = 1024 * 1024
 
 TrimmedIterator = Literal["stuck", "invalid_argument", "trim_horizon"]
+Takeover = Literal["close", "exception"]
 
 
 @frozen(kw_only=True)
@@ -18,7 +19,15 @@ class Limits:
     """The quotas of Kinesis Data Streams; ``None`` switches one off.
 
     Source: "Quotas and limits" and the API reference of Amazon Kinesis Data Streams. Rates are per
-    shard, except those of the control plane, which are per account.
+    shard, except those of the control plane, which are per account; those of consumers are per
+    stream (RegisterStreamConsumer: per account), those of SubscribeToShard per shard and consumer.
+
+    Attributes:
+        resubscribe_seconds: how long after a successful SubscribeToShard another one is refused.
+        subscription_seconds: how long a subscription lasts.
+        subscribe_bytes_per_second: how fast a subscription delivers; it waits, it does not fail.
+        event_max_bytes: data and partition keys of one event, which may exceed it with one record.
+        creating_consumers: how many consumers of an account may be CREATING at once.
     """
 
     get_records_calls_per_second: int | None = 5
@@ -39,6 +48,19 @@ class Limits:
     describe_stream_summary_calls_per_second: int | None = None
     list_shards_calls_per_second: int | None = None
     list_streams_calls_per_second: int | None = None
+    consumers_per_stream: int | None = 20
+    creating_consumers: int | None = 5
+    register_consumer_calls_per_second: int | None = 5
+    deregister_consumer_calls_per_second: int | None = 5
+    describe_consumer_calls_per_second: int | None = 20
+    list_consumers_calls_per_second: int | None = 5
+    list_consumers_token_lifetime_seconds: float | None = 300.0
+    subscribe_calls_per_second: int | None = 1
+    subscribe_bytes_per_second: int | None = 2 * _MIB
+    resubscribe_seconds: float | None = 5.0
+    subscription_seconds: float | None = 300.0
+    event_max_bytes: int | None = _MIB
+    event_max_records: int | None = 10_000
 
     @classmethod
     def aws(cls, *, writes: bool = False, control_plane: bool = False) -> Limits:
@@ -65,8 +87,9 @@ class Limits:
     def off(cls) -> Limits:
         """Return no rates, no expiry and no limits on what is put.
 
-        The size of one answer stays limited (10 MiB, 10,000 records, 1,000 shards): without pages
-        a client would not meet the service it is written for. Set those to ``None`` one by one.
+        The size of one answer or event stays limited (10 MiB or 1 MiB, 10,000 records, 1,000
+        shards): without pages a client would not meet the service it is written for. Set those to
+        ``None`` one by one.
         """
         return cls(
             get_records_calls_per_second=None,
@@ -78,6 +101,17 @@ class Limits:
             put_records_max_entries=None,
             put_records_max_bytes=None,
             update_shard_count_factor=None,
+            consumers_per_stream=None,
+            creating_consumers=None,
+            register_consumer_calls_per_second=None,
+            deregister_consumer_calls_per_second=None,
+            describe_consumer_calls_per_second=None,
+            list_consumers_calls_per_second=None,
+            list_consumers_token_lifetime_seconds=None,
+            subscribe_calls_per_second=None,
+            subscribe_bytes_per_second=None,
+            resubscribe_seconds=None,
+            subscription_seconds=None,
         )
 
 
@@ -92,8 +126,14 @@ class Behaviour:
             shards change when it ends.
         trimmed_iterator: what AFTER_SEQUENCE_NUMBER of a trimmed record leads to. AWS answers
             nothing for ever, with ``MillisBehindLatest`` stuck at the retention period.
-        late_shard_end: the null iterator of a closed shard does not come with its last records but
-            with an answer of its own, without records.
+        late_shard_end: the null iterator (or continuation) of a closed shard does not come with its
+            last records but with an answer (or event) of its own, without records.
+        consumer_creating_seconds: how long a new consumer is CREATING.
+        consumer_deleting_seconds: how long a deregistered consumer stays visible as DELETING.
+        heartbeat_seconds: how long a subscription is silent before it sends an event without
+            records.
+        takeover: how a subscription ends when another one takes its place: "close" ends the body,
+            "exception" sends a ResourceInUseException first. AWS does either.
     """
 
     creating_seconds: float = 0.0
@@ -101,5 +141,9 @@ class Behaviour:
     updating_seconds: float = 0.0
     trimmed_iterator: TrimmedIterator = "stuck"
     late_shard_end: bool = False
+    consumer_creating_seconds: float = 0.0
+    consumer_deleting_seconds: float = 0.0
+    heartbeat_seconds: float = 5.0
+    takeover: Takeover = "close"
     region: str = "us-east-1"
     account_id: str = "123456789012"

@@ -22,9 +22,23 @@ class RateWindow:
     _blocked_until: float = float("-inf")
 
     def total(self, now: float) -> float:
-        while self._taken and now - self._taken[0][0] >= _WINDOW_SECONDS:
+        while self._taken and now >= self._taken[0][0] + _WINDOW_SECONDS:
             self._total -= self._taken.popleft()[1]
         return self._total
+
+    def seconds_until_fits(self, now: float, amount: float, most: float) -> float:
+        """Return how long to wait until ``amount`` more is within ``most``.
+
+        An empty window takes any amount: what exceeds ``most`` by itself passes alone.
+        """
+        total = self.total(now)
+        free_at = max(now, self._blocked_until)
+        for taken_at, taken in self._taken:
+            if total + amount <= most:
+                break
+            total -= taken
+            free_at = max(free_at, taken_at + _WINDOW_SECONDS)
+        return free_at - now
 
     def is_blocked(self, now: float) -> bool:
         return now < self._blocked_until

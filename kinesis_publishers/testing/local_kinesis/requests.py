@@ -84,6 +84,12 @@ class Request:
             raise missing(name)
         return value
 
+    def flag(self, name: str) -> bool:
+        value = self.fields.get(name)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise serialization(f"{name} is not a boolean.")
+
     def instant_ms(self, name: str) -> float | None:
         """Return a timestamp, which travels as seconds since the epoch, in milliseconds."""
         value = self.fields.get(name)

@@ -1,7 +1,8 @@
 """Sequence numbers: 56 decimal digits that encode shard, order and time, as those of AWS do.
 
 Layout in bits, from the top: version 2 | second of the shard's creation 36 | shard index modulo 16,
-4 | position within the shard 64 | 8 zero | second of the put 36 | shard index 32 | version 4.
+4 | position within the shard 64 | 8 zero for a record | second of the put 36 | shard index 32 |
+version 4.
 Positions grow, so numbers grow within a shard even when the wall clock steps back; a later
 creation second puts every number of a child shard above all numbers of its parents.
 """
@@ -19,6 +20,7 @@ _INDEX_SHIFT = 4
 _PREFIX_SHIFT = _POSITION_SHIFT + 64
 _SECOND_MASK = (1 << 36) - 1
 _INDEX_MASK = (1 << 32) - 1
+_TIP_FLAG = 1 << 72
 _LAST_POSITION = (1 << 63) - 1
 
 
@@ -47,6 +49,10 @@ class SequenceSpace:
     def ending(self, second: int) -> int:
         """Return the EndingSequenceNumber of a shard closed at ``second``: above every record."""
         return self.number(_LAST_POSITION, second)
+
+    def tip(self, position: int, second: int) -> int:
+        """Return a number above the record at ``position`` and below the one that will follow."""
+        return self.number(position, second) | _TIP_FLAG
 
     def number(self, position: int, second: int) -> int:
         return self._base | position << _POSITION_SHIFT | (second & _SECOND_MASK) << _SECOND_SHIFT

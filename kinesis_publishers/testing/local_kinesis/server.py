@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.testing.local_kinesis.admin import Admin
 from kinesis_publishers.testing.local_kinesis.calls import Call, busiest_second
+from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
 from kinesis_publishers.testing.local_kinesis.contents import (
     StoredRecord,
     read_records,
     write_records,
 )
+from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
 from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
+from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from kinesis_publishers.testing.local_kinesis.faults import Fault
@@ -32,6 +35,7 @@ __all__ = ["LocalKinesis", "run_server"]
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
 _CREDENTIAL = "local"
+_HTTP_VERSIONS = ("2", "1.1")
 
 
 class LocalKinesis:
@@ -47,6 +51,8 @@ class LocalKinesis:
         behaviour: how long changes take and what traps it sets.
         host: the address to listen on.
         port: 0 takes any free port.
+        tls: serve https, with a certificate that is made for this server; see :attr:`ca_bundle`.
+        http_versions: the protocols that are offered over https.
     """
 
     def __init__(
@@ -57,12 +63,16 @@ class LocalKinesis:
         *,
         host: str = _LOOPBACK,
         port: int = 0,
+        tls: bool = False,
+        http_versions: Sequence[str] = _HTTP_VERSIONS,
     ) -> None:
         self.clock = clock or SystemClock()
         self.behaviour = behaviour or Behaviour()
         self._service = KinesisService(limits or Limits.aws(), self.clock, self.behaviour)
         self._host = host
         self._port = port
+        self._certificate = ServerCertificate(host) if tls else None
+        self._http_versions = http_versions
         self._front: HttpFront | None = None
         self._thread: LoopThread | None = None
 
@@ -76,9 +86,19 @@ class LocalKinesis:
         *,
         host: str = _LOOPBACK,
         port: int = 0,
+        tls: bool = False,
+        http_versions: Sequence[str] = _HTTP_VERSIONS,
     ) -> Iterator[Self]:
         """Serve in a thread of its own while the context lasts."""
-        server = cls(limits, clock, behaviour, host=host, port=port)
+        server = cls(
+            limits,
+            clock,
+            behaviour,
+            host=host,
+            port=port,
+            tls=tls,
+            http_versions=http_versions,
+        )
         with LoopThread("local-kinesis") as thread:
             thread.run(server._open())
             server._thread = thread
@@ -104,7 +124,13 @@ class LocalKinesis:
     def endpoint_url(self) -> str:
         """The URL to give to a client."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        scheme = "http" if self._certificate is None else "https"
+        return f"{scheme}://{host}:{self._port}"
+
+    @property
+    def ca_bundle(self) -> str | None:
+        """The path of the CA certificate that clients must trust while an https server runs."""
+        return None if self._certificate is None else self._certificate.ca_bundle
 
     @property
     def limits(self) -> Limits:
@@ -124,6 +150,7 @@ class LocalKinesis:
             "kinesis",
             endpoint_url=self.endpoint_url,
             region_name=self.behaviour.region,
+            verify=self.ca_bundle,
             aws_access_key_id=_CREDENTIAL,
             aws_secret_access_key=_CREDENTIAL,
             config=Config(retries={"total_max_attempts": 1}, max_pool_connections=50),
@@ -131,9 +158,11 @@ class LocalKinesis:
 
     def properties(self, stream: str) -> dict[str, str]:
         """Return the properties with which the framework reads ``stream`` from this server."""
+        trust = {} if self.ca_bundle is None else {"aws.cabundle": self.ca_bundle}
         return {
             "aws.region": self.behaviour.region,
             "aws.endpoint": self.endpoint_url,
+            **trust,
             "aws.credentials.provider": "BASIC",
             "aws.credentials.provider.basic.accesskeyid": _CREDENTIAL,
             "aws.credentials.provider.basic.secretkey": _CREDENTIAL,
@@ -219,14 +248,54 @@ class LocalKinesis:
             raise RuntimeError("run() needs a server that was started by in_thread()")
         return self._thread.run(coroutine)
 
+    def register_consumer(self, stream: str, name: str) -> str:
+        """Register a consumer without limits or HTTP and return its ARN."""
+        with self._service.lock:
+            account = self._service.state.account
+            return account.register(account.find_active(stream), name, {}).arn
+
+    def deregister_consumer(self, stream: str, name: str) -> None:
+        """Deregister a consumer, as if somebody else had done it; its subscriptions end."""
+        with self._service.lock:
+            state = self._service.state
+            consumer = state.account.find(stream).consumers.get(name, state.now_ms())
+            if consumer is None:
+                raise ValueError(f"stream {stream} has no consumer {name}")
+            deregister(state, consumer)
+
+    def consumers(self, stream: str) -> dict[str, str]:
+        """Return the status of every consumer of a stream by its name."""
+        with self._service.lock:
+            now_ms = self._service.state.now_ms()
+            present = self._service.state.account.find(stream).consumers.present(now_ms)
+            return {consumer.name: consumer.status(now_ms) for consumer in present}
+
+    def open_subscriptions(
+        self,
+        stream: str | None = None,
+        shard_id: str | None = None,
+        consumer: str | None = None,
+    ) -> int:
+        """Return how many subscriptions are open; one that has been taken over is not."""
+        with self._service.lock:
+            found = self._service.state.subscriptions.find(
+                stream=stream, shard_id=shard_id, consumer=consumer
+            )
+            return len(found)
+
     async def _open(self) -> None:
-        self._front = HttpFront(self._service, Admin(self._service))
+        if self._certificate is not None:
+            self._certificate.__enter__()
+        dispatcher = Dispatcher(self._service, Admin(self._service))
+        self._front = HttpFront(dispatcher, self._certificate, http_versions=self._http_versions)
         self._port = await self._front.open(self._host, self._port)
 
     async def _close(self) -> None:
         if self._front is not None:
             front, self._front = self._front, None
             await front.close()
+        if self._certificate is not None:
+            self._certificate.__exit__(None, None, None)
 
 
 def run_server(

@@ -5,50 +5,36 @@ A front (HTTP/1.1 here) carries answers and breaks connections; it decides nothi
 
 from __future__ import annotations
 
-import uuid
 from threading import RLock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import orjson
-from attrs import frozen
 
 from kinesis_publishers.testing.local_kinesis.account import Account
+from kinesis_publishers.testing.local_kinesis.answers import Answer, StreamingAnswer
 from kinesis_publishers.testing.local_kinesis.calls import CallLog
-from kinesis_publishers.testing.local_kinesis.errors import ApiError, unknown_operation
+from kinesis_publishers.testing.local_kinesis.consumers import ConsumerArn
+from kinesis_publishers.testing.local_kinesis.errors import (
+    ApiError,
+    resource_not_found,
+    unknown_operation,
+)
+from kinesis_publishers.testing.local_kinesis.event_body import open_body
 from kinesis_publishers.testing.local_kinesis.faults import Fault, Scope
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
 from kinesis_publishers.testing.local_kinesis.state import ServiceState
+from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 from kinesis_publishers.testing.local_kinesis.tokens import ListToken, ShardIterator
 
 if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 
-__all__ = ["Answer", "KinesisService"]
+__all__ = ["KinesisService"]
 
 _TARGET_PREFIX = "Kinesis_20131202."
 _SHARD_MEMBERS = ("ShardId", "ShardToSplit", "ShardToMerge")
-
-
-@frozen
-class Answer:
-    """What goes back to the client.
-
-    Attributes:
-        delivery: "truncate" sends the body's Content-Length but only half of the body, "reset"
-            breaks the connection without a word.
-    """
-
-    status: int
-    body: bytes
-    error_code: str = ""
-    delivery: Literal["whole", "truncate", "reset"] = "whole"
-    content_type: str = "application/x-amz-json-1.1"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Content-Type": self.content_type, "x-amzn-RequestId": str(uuid.uuid4())}
 
 
 class KinesisService:
@@ -63,7 +49,7 @@ class KinesisService:
         self.calls = CallLog()
         self.lock = RLock()
 
-    async def handle(self, target: str, body: bytes) -> Answer:
+    async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
         """Answer one call; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
         at_seconds = self.state.monotonic()
@@ -79,19 +65,23 @@ class KinesisService:
                 await self.state.account.clock.sleep(fault.delay_seconds)
         with self.lock:
             answer = self._answer(operation, request, faults[-1] if faults else None)
-            code = answer.error_code if answer.delivery == "whole" else answer.delivery
-            self.calls.add(scope, at_seconds, code)
+            self.calls.add(scope, at_seconds, _code_of(answer))
+        if isinstance(answer, Subscription):
+            return StreamingAnswer(await open_body(self.state, answer, self.lock))
         return answer
 
     def clear(self) -> None:
         """Forget streams, faults, calls and rates."""
         with self.lock:
             self.state.account.clear()
+            self.state.subscriptions.clear(resource_not_found("The service was reset."))
             self.state.faults.clear()
             self.state.rates.clear()
             self.calls.clear()
 
-    def _answer(self, operation: str, request: Request, fault: Fault | None) -> Answer:
+    def _answer(
+        self, operation: str, request: Request, fault: Fault | None
+    ) -> Answer | Subscription:
         if fault is not None and fault.kind == "reset":
             return Answer(200, b"", delivery="reset")
         try:
@@ -101,15 +91,17 @@ class KinesisService:
             body = self._run(operation, request)
         except ApiError as refused:
             return _error_answer(refused)
+        if isinstance(body, Subscription):
+            return body
         is_truncated = fault is not None and fault.kind == "truncate"
         return Answer(200, body, delivery="truncate" if is_truncated else "whole")
 
-    def _run(self, operation: str, request: Request) -> bytes:
+    def _run(self, operation: str, request: Request) -> bytes | Subscription:
         run = OPERATIONS.get(operation)
         if run is None:
             raise unknown_operation(f"The local service has no operation {operation}.")
         members = run(self.state, request)
-        if isinstance(members, bytes):
+        if isinstance(members, bytes | Subscription):
             return members
         return b"" if members is None else orjson.dumps(members)
 
@@ -119,6 +111,9 @@ class KinesisService:
             if operation == "GetRecords":
                 iterator = ShardIterator.decode(request.required_text("ShardIterator"))
                 return Scope(operation, iterator.stream_name, iterator.shard_id)
+            if request.has("ConsumerARN"):
+                arn = ConsumerArn.parse(request.required_text("ConsumerARN"))
+                return Scope(operation, arn.stream_name, request.text("ShardId"))
             if request.has("StreamName") or request.has("StreamARN"):
                 shard_ids = (request.text(member) for member in _SHARD_MEMBERS)
                 shard_id = next((found for found in shard_ids if found), None)
@@ -129,6 +124,12 @@ class KinesisService:
         except ApiError:
             pass
         return Scope(operation)
+
+
+def _code_of(answer: Answer | Subscription) -> str:
+    if isinstance(answer, Subscription):
+        return ""
+    return answer.error_code if answer.delivery == "whole" else answer.delivery
 
 
 def _error_answer(error: ApiError) -> Answer:

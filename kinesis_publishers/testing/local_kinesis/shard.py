@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
@@ -10,6 +11,9 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     SequenceSpace,
     shard_id_of_index,
 )
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis.wakeups import Wakeup
 
 __all__ = ["Page", "Shard"]
 
@@ -35,6 +39,8 @@ class Page:
 class Shard:
     """A shard and its records.
 
+    ``watchers`` are rung, once, by the next record and by the end of the shard.
+
     The lists run in parallel, one entry per record, oldest first. ``_ends`` holds running totals
     of bytes, so that the end of a page of at most n bytes is found by bisection.
     """
@@ -48,8 +54,10 @@ class Shard:
     closed_ms: int | None = None
     ending_number: int | None = None
     trimmed_number: int = 0
+    watchers: set[Wakeup] = field(factory=set)
     _next_position: int = 1
     _last_number: int = field(init=False)
+    _tip_number: int = 0
     _numbers: list[int] = field(factory=list)
     _fragments: list[bytes] = field(factory=list)
     _arrivals_ms: list[int] = field(factory=list)
@@ -71,6 +79,11 @@ class Shard:
     def last_number(self) -> int:
         """The number given out last; the starting number as long as there is none."""
         return self._last_number
+
+    @property
+    def tip_number(self) -> int:
+        """The largest number that any client has seen, be it of a record or of the tip."""
+        return max(self._last_number, self._tip_number)
 
     @property
     def record_count(self) -> int:
@@ -104,12 +117,31 @@ class Shard:
             max(now_ms, self._arrivals_ms[-1]) if self._arrivals_ms else now_ms
         )
         self._ends.append((self._ends[-1] if self._ends else self._trimmed_bytes) + size_bytes)
+        if self.watchers:
+            self.ring()
         return number
+
+    def mark_tip(self, now_ms: int) -> int:
+        """Return a number that moves with time, although nothing is put.
+
+        Reading that goes on after it misses nothing and, unlike the number of the last record, it
+        stays valid when that record is trimmed.
+        """
+        mark = self.space.tip(self._next_position - 1, now_ms // 1000)
+        self._tip_number = max(self._tip_number, mark)
+        return self._tip_number
 
     def close(self, now_ms: int, child_ids: tuple[str, ...]) -> None:
         self.closed_ms = now_ms
         self.child_ids = child_ids
         self.ending_number = self.space.ending(now_ms // 1000)
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake everybody who waits for records."""
+        watchers, self.watchers = self.watchers, set()
+        for watcher in watchers:
+            watcher.ring()
 
     def page(self, number: int, max_records: int | None, max_bytes: int | None) -> Page:
         """Return the records from ``number`` on; one record always fits, whatever its size."""

@@ -10,6 +10,7 @@ from kinesis_publishers.testing.local_kinesis.errors import limit_exceeded
 from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
 from kinesis_publishers.testing.local_kinesis.rates import Rates
 from kinesis_publishers.testing.local_kinesis.requests import Request, stream_name_of
+from kinesis_publishers.testing.local_kinesis.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.account import Account
@@ -21,12 +22,13 @@ __all__ = ["ServiceState"]
 
 @define(eq=False)
 class ServiceState:
-    """One account, the limits that hold for it, and the faults that are planned."""
+    """One account, the limits that hold for it, its subscriptions, and the planned faults."""
 
     account: Account
     limits: Limits
     rates: Rates = field(factory=Rates)
     faults: FaultPlan = field(factory=FaultPlan)
+    subscriptions: Subscriptions = field(factory=Subscriptions)
 
     @property
     def behaviour(self) -> Behaviour:
@@ -51,11 +53,11 @@ class ServiceState:
     def active_stream_in(self, request: Request) -> Stream:
         return self.account.find_active(self.name_in(request))
 
-    def take_control_call(self, operation: str, per_second: int | None) -> None:
-        """Count a call of the control plane.
+    def take_control_call(self, operation: str, per_second: int | None, *scope: str) -> None:
+        """Count a call of the control plane; ``scope`` is what the rate holds for.
 
         Raises:
             ApiError: LimitExceededException above the rate.
         """
-        if not self.rates.take_call((operation,), per_second, self.monotonic()):
+        if not self.rates.take_call((operation, *scope), per_second, self.monotonic()):
             raise limit_exceeded(f"Rate exceeded for {operation}.")

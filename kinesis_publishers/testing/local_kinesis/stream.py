@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
+from kinesis_publishers.testing.local_kinesis.consumers import StreamConsumers
 from kinesis_publishers.testing.local_kinesis.errors import resource_not_found
 from kinesis_publishers.testing.local_kinesis.hash_keys import HASH_KEY_COUNT, even_starts
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
@@ -28,7 +29,7 @@ StreamStatus = Literal["CREATING", "DELETING", "ACTIVE", "UPDATING"]
 
 @define(eq=False)
 class Stream:
-    """A stream and its shards.
+    """A stream, its shards and its consumers.
 
     Times are in milliseconds since the epoch and passed in: a stream has no clock. A change that
     takes a while is held in ``_pending`` and happens when a caller settles the stream.
@@ -46,6 +47,7 @@ class Stream:
     deleted_ms: int | None = None
     tags: dict[str, str] = field(factory=dict)
     shards: dict[str, Shard] = field(factory=dict)
+    consumers: StreamConsumers = field(factory=StreamConsumers)
     _next_index: int = 0
     _pending: tuple[int, Callable[[int], object]] | None = None
     _open: list[Shard] = field(factory=list)
@@ -94,9 +96,17 @@ class Stream:
         """Return the open shard whose range contains ``hash_key``."""
         return self._open[bisect_right(self._open_starts, hash_key) - 1]
 
+    @property
+    def pending_due_ms(self) -> int | None:
+        """When the change that it is UPDATING for happens, if there is one."""
+        return self._pending[0] if self._pending is not None else None
+
     def change_later(self, due_ms: int, change: Callable[[int], object]) -> None:
         """Keep the stream UPDATING until ``due_ms`` and call ``change(due_ms)`` then."""
         self._pending = (due_ms, change)
+        # Whoever waits for records looks again: the change may close the shard.
+        for shard in self.shards.values():
+            shard.ring()
 
     def settle(self, now_ms: int) -> None:
         """Apply a change that is due."""

@@ -1,4 +1,4 @@
-"""Shard iterators and ListShards tokens: opaque to clients, a position and a birth time to us."""
+"""Shard iterators and tokens of lists: opaque to clients, a position and a birth time to us."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import astuple, frozen
 
 from kinesis_publishers.testing.local_kinesis.errors import invalid_argument
 
-__all__ = ["ListToken", "ShardIterator"]
+__all__ = ["ConsumerListToken", "ListToken", "ShardIterator"]
 
 
 @frozen
@@ -71,6 +71,32 @@ class ListToken:
         try:
             name, created, after, shard_filter, born = _decode(text)
             return cls(name, created, after, shard_filter, born)
+        except ValueError as error:
+            raise invalid_argument("Invalid NextToken.") from error
+
+
+@frozen
+class ConsumerListToken:
+    """Where the next page of ListStreamConsumers begins."""
+
+    stream_arn: str
+    stream_created_ms: int
+    after_name: str
+    created_ms: int
+
+    def encode(self) -> str:
+        return _encode(list(astuple(self)))
+
+    @classmethod
+    def decode(cls, text: str) -> ConsumerListToken:
+        """Read a token.
+
+        Raises:
+            ApiError: InvalidArgumentException if it is none.
+        """
+        try:
+            arn, created, after, born = _decode(text)
+            return cls(arn, created, after, born)
         except ValueError as error:
             raise invalid_argument("Invalid NextToken.") from error
 

@@ -155,6 +155,10 @@ class Query:
         while self.run_batch(limit):
             assert time.monotonic() < deadline, "AvailableNow does not end"
 
+    def replay(self, batch: Batch) -> list[Row]:
+        """Read a micro-batch again, as after a restart; return its rows."""
+        return read(self.planner.partitions(batch.start, batch.end))
+
     def stop(self) -> None:
         self.planner.close()
 

@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _leases_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the leases of stream consumers apart from those of whatever else runs here."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Before Spark's JVM starts, whose environment the Python processes have.
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, _leases_of_its_own: None
+) -> Iterator[SparkSession]:
     """A local session of two cores that knows ``format("kinesis")``."""
     session = (
         SparkSession.builder.master("local[2]")

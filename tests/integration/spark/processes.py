@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,15 @@ def command_line(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
+
+
+def source_processes() -> list[psutil.Process]:
+    """Return the processes that read, one per query, without the daemons that fork task workers."""
+    return [
+        process
+        for process in descendants(os.getpid())
+        if "python_streaming_source_runner" in command_line(process)
+    ]
 
 
 def has_ended(process: psutil.Process) -> bool:

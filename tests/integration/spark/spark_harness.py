@@ -81,6 +81,21 @@ class QueryRunner:
         A query that goes on after an ``earlier`` one keeps its micro-batches, and reads the last of
         them again where the earlier one was stopped before Spark had noted it as done.
         """
+        options = {**self.server.properties(stream), **options}
+        frame = self.spark.readStream.format("kinesis").options(**options).load()
+        with self.run_frame(frame, earlier=earlier, sink=sink, trigger=trigger) as running:
+            yield running
+
+    @contextmanager
+    def run_frame(
+        self,
+        frame: DataFrame,
+        *,
+        earlier: RunningQuery | None = None,
+        sink: Callable[[RunningQuery, DataFrame, int], None] | None = None,
+        trigger: dict[str, Any] | None = None,
+    ) -> Iterator[RunningQuery]:
+        """Run a query over a source that has been loaded; see :meth:`run`."""
         running = RunningQuery(batches=dict(earlier.batches) if earlier else {})
 
         def for_each_batch(frame: DataFrame, batch_id: int) -> None:
@@ -90,10 +105,7 @@ class QueryRunner:
                 sink(running, frame, batch_id)
 
         writer = (
-            self.spark.readStream.format("kinesis")
-            .options(**{**self.server.properties(stream), **options})
-            .load()
-            .writeStream.foreachBatch(for_each_batch)
+            frame.writeStream.foreachBatch(for_each_batch)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(**(trigger or {"processingTime": "0 seconds"}))
         )

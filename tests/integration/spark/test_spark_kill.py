@@ -2,78 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import threading
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from processes import descendants, wait_until_gone
+from drivers import Driver, read_files
 from spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-_DRIVER = Path(__file__).with_name("kill_driver.py")
 _KILLS = 10
 _PER_KILL = 4000
 _DEADLINE_SECONDS = 180.0
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-class Driver:
-    """The driver program in a process group of its own, as a user's job would run."""
-
-    def __init__(self, properties: dict[str, str], checkpoint: Path, output: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(_DRIVER), json.dumps(properties), str(checkpoint), str(output)],
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        self.errors = b""
-        self._drain = threading.Thread(target=self._read_errors, daemon=True)
-        self._drain.start()
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as stream:
-            for line in stream:
-                self.errors = (self.errors + line)[-20_000:]
-
-    @property
-    def said(self) -> str:
-        return self.errors.decode(errors="replace")
-
-    def wait(self, seconds: float) -> None:
-        """Let it run; it must not end by itself."""
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return
-        raise AssertionError(f"the driver ended by itself:\n{self.said}")
-
-    def kill(self) -> None:
-        """SIGKILL everything at once: the driver, the JVM and the Python workers."""
-        family = descendants(self._process.pid)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        wait_until_gone(family)
-        self._drain.join()
-
-
-def read_files(output: Path) -> list[list[str]]:
-    files = sorted(output.glob("*.json"), key=lambda path: int(path.stem))
-    return [row for path in files for row in json.loads(path.read_text())]
 
 
 def test_each_record_is_there_once_and_in_order_after_ten_kills(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from processes import command_line, descendants, wait_until_gone
+from processes import source_processes, wait_until_gone
 from spark_harness import FROM_THE_START
 
 if TYPE_CHECKING:
-    import psutil
     from spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -24,12 +22,3 @@ def test_stopping_in_full_flow_leaves_no_process_behind(runner: QueryRunner, fli
         sources = source_processes()
         assert len(sources) == 1, "the source runs in a process of its own"
     wait_until_gone(sources)
-
-
-def source_processes() -> list[psutil.Process]:
-    # The daemons that fork task workers belong to the session and stay.
-    return [
-        process
-        for process in descendants(os.getpid())
-        if "python_streaming_source_runner" in command_line(process)
-    ]

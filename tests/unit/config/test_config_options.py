@@ -58,6 +58,8 @@ _FLIP = [
 _OURS = [
     ("streams", None, "a,b", "a,b"),
     ("stream.efo.deregister", "created", "NEVER", "never"),
+    ("stream.efo.http-version", "auto", "1.1", "1.1"),
+    ("stream.efo.http2-client", "httpx", "PyReqwest", "pyreqwest"),
     ("stream.initpos.shards", (), "{}", ()),
     ("pending.maxrecords", 50000, "1", 1),
     ("pending.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
@@ -89,6 +91,7 @@ _CREDENTIALS = [
 _AWS = [
     ("aws.region", None, "eu-west-1", "eu-west-1"),
     ("aws.endpoint", None, "https://k.example/x", "https://k.example/x"),
+    ("aws.cabundle", None, "/etc/ca.pem", "/etc/ca.pem"),
     *((f"aws.credentials.provider{key}", *rest) for key, *rest in _CREDENTIALS),
 ]
 _CASES = [*_FLIP, *_OURS, *_AWS]

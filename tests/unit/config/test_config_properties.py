@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.config import InitialPosition, Properties
+from kinesis_publishers.config.fan_out_rules import consumer_arn
 from kinesis_publishers.config.options import fanout, polling, publisher, registration
-from kinesis_publishers.config.rules import consumer_arn
 from kinesis_publishers.errors import (
     ConfigErrors,
     InvalidOptionError,

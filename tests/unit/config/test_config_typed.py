@@ -10,14 +10,17 @@ from attrs.exceptions import FrozenInstanceError
 from kinesis_publishers.config import (
     AwsConfig,
     DiscoveryConfig,
+    FanOutConfig,
     InitialPositionConfig,
     PendingConfig,
     PollingConfig,
     Properties,
+    RegistrationConfig,
     SourceConfig,
     SparkConfig,
     StreamsConfig,
     StreamSelector,
+    SubscriptionHttpConfig,
     resolve_region,
 )
 from kinesis_publishers.config.choices import AggregationMode, Planner
@@ -34,6 +37,9 @@ _TYPED: tuple[Any, ...] = (
     PollingConfig,
     DiscoveryConfig,
     PendingConfig,
+    FanOutConfig,
+    SubscriptionHttpConfig,
+    RegistrationConfig,
     SparkConfig,
 )
 _ROLE = {
@@ -66,6 +72,10 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "shard.order": ("none", {}),
     "failondataloss": (False, {}),
     "shard.adaptivereads": (True, {}),
+    "stream.efo.http-version": ("1.1", {}),
+    "stream.efo.http2-client": ("pyreqwest", {}),
+    "stream.efo.registration": ("EAGER", {}),
+    "stream.efo.deregister": ("never", {}),
     "spark.planner": ("ranges", {}),
     "spark.includemetadata": (True, {}),
     "aws.region": ("eu-west-1", {}),
@@ -122,7 +132,7 @@ def test_polling_is_read_in_seconds() -> None:
 def test_the_defaults_of_the_other_configs() -> None:
     properties = Properties.parse({}, complete=False)
     assert PendingConfig.from_properties(properties) == PendingConfig(
-        max_records=50_000, max_bytes=64 * 1024 * 1024, wait_timeout_seconds=30.0
+        max_records=50_000, max_bytes=64 * 1024 * 1024
     )
     assert DiscoveryConfig.from_properties(properties) == DiscoveryConfig(
         interval_seconds=10.0,

@@ -140,7 +140,10 @@ class World:
             self.clock,
         )
         context = PublisherContext(
-            data_plane=self.data_plane, clock=self.clock, events=self.events.append
+            data_plane=self.data_plane,
+            control_plane=self.control_plane,
+            clock=self.clock,
+            events=self.events.append,
         )
         parts = FetcherParts(
             streams=tuple(stream.name for stream in self.streams),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from kinesis_publishers.errors import (
     AccessDeniedError,
     InternalServiceError,
+    LimitExceededError,
+    ResourceInUseError,
     RetriesExhaustedError,
     ServiceError,
     ThroughputExceededError,
@@ -142,8 +144,27 @@ async def test_an_error_of_somebody_else_is_not_repeated(manual_clock: ManualClo
 def test_a_budget_raises_what_is_not_retryable(manual_clock: ManualClock):
     error = failure(AccessDeniedError)
     with pytest.raises(AccessDeniedError) as caught:
-        RetryBudget(POLICY, manual_clock).delay_after(error, is_endless=True)
+        RetryBudget(POLICY, manual_clock).delay_after(error)
     assert caught.value is error
+
+
+def test_what_is_repeated_endlessly_is_so_whatever_it_is_and_is_warned_of(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budget = RetryBudget(POLICY, manual_clock)
+    for _ in range(3 * POLICY.max_retries):
+        budget.delay_after(failure(AccessDeniedError), is_endless=True)
+        budget.delay_after(OSError("of a plane of somebody else's"), is_endless=True)
+    assert "of somebody else's" in caplog.text
+
+
+def test_being_asked_to_wait_is_nothing_to_warn_of(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budget = RetryBudget(POLICY, manual_clock)
+    for kind in (ThroughputExceededError, LimitExceededError, ResourceInUseError) * 5:
+        budget.delay_after(failure(kind), is_endless=True)
+    assert caplog.text == ""
 
 
 async def test_a_budget_is_used_up_by_as_many_failures_as_there_are_retries(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pybase64
 import pytest
+from subscribing_harness import FanOut
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.account import Account
@@ -16,9 +17,10 @@ from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 STREAM = "orders"
+_OTHER_NAMES = {"StreamARN", "ConsumerARN", "NextToken", "ShardIterator"}
 
 
 class Kinesis:
@@ -29,9 +31,7 @@ class Kinesis:
         self.state = ServiceState(Account(self.clock, behaviour), limits)
 
     def __call__(self, operation: str, **fields: Any) -> Any:
-        if operation != "ListStreams" and not {"StreamARN", "NextToken", "ShardIterator"} & {
-            *fields
-        }:
+        if operation != "ListStreams" and _OTHER_NAMES.isdisjoint(fields):
             fields.setdefault("StreamName", STREAM)
         answer = OPERATIONS[operation](self.state, Request.parse(orjson.dumps(fields)))
         return orjson.loads(answer) if isinstance(answer, bytes) else answer
@@ -87,3 +87,22 @@ def kinesis(make_kinesis: Callable[..., Kinesis]) -> Kinesis:
     kinesis = make_kinesis()
     kinesis.create()
     return kinesis
+
+
+@pytest.fixture
+async def make_fan_out() -> AsyncIterator[Callable[..., FanOut]]:
+    made: list[FanOut] = []
+
+    def make(limits: Limits | None = None, behaviour: Behaviour | None = None) -> FanOut:
+        made.append(FanOut(limits, behaviour))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+def fan_out(make_fan_out: Callable[..., FanOut]) -> FanOut:
+    """A stream with one shard and one consumer, under AWS's limits."""
+    return make_fan_out()

@@ -194,4 +194,10 @@ def test_switched_off_no_rate_holds(make_kinesis: Any) -> None:
 def test_off_keeps_only_what_makes_pages() -> None:
     off = Limits.off()
     kept = {field.name for field in fields(Limits) if getattr(off, field.name) is not None}
-    assert kept == {"get_records_max_bytes", "get_records_max_records", "list_shards_max_results"}
+    assert kept == {
+        "get_records_max_bytes",
+        "get_records_max_records",
+        "list_shards_max_results",
+        "event_max_bytes",
+        "event_max_records",
+    }

@@ -13,7 +13,13 @@ from kinesis_publishers.publishers.polling import (
     PollingRecordPublisherFactory,
 )
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.testing.fakes import FakeDataPlane, ShardBehaviour, finish, sample_shard
+from kinesis_publishers.testing.fakes import (
+    FakeControlPlane,
+    FakeDataPlane,
+    ShardBehaviour,
+    finish,
+    sample_shard,
+)
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -33,7 +39,9 @@ CONFIG = PollingConfig(
 
 
 def polling_factory(plane: FakeDataPlane, clock: ManualClock) -> PollingRecordPublisherFactory:
-    context = PublisherContext(data_plane=plane, clock=clock, events=lambda _: None)
+    context = PublisherContext(
+        data_plane=plane, control_plane=FakeControlPlane(), clock=clock, events=lambda _: None
+    )
     return PollingRecordPublisherFactory(CONFIG, context)
 
 
@@ -61,7 +69,12 @@ class Polling:
             sample_shard(),
             start or StartingPosition.trim_horizon(),
             evolve(CONFIG, **config),
-            PublisherContext(data_plane=plane, clock=clock, events=events.append),
+            PublisherContext(
+                data_plane=plane,
+                control_plane=FakeControlPlane(),
+                clock=clock,
+                events=events.append,
+            ),
         )
         return cls(plane=plane, publisher=publisher, clock=clock, events=events)
 

@@ -28,6 +28,7 @@ from kinesis_publishers.testing.fakes import (
     expired_iterator_after,
     finish,
     live_feed,
+    no_shards,
     records_in_calls,
     sample_records,
     sample_shard,
@@ -75,7 +76,10 @@ async def test_what_the_service_refuses_for_now_is_read_all_the_same(
 
 def test_latest_must_be_pinned_before_it_is_read_from():
     context = PublisherContext(
-        data_plane=empty_shard(1), clock=ManualClock(), events=lambda _: None
+        data_plane=empty_shard(1),
+        control_plane=no_shards(),
+        clock=ManualClock(),
+        events=lambda _: None,
     )
     with pytest.raises(ValueError, match="LATEST must be pinned"):
         PollingRecordPublisher(sample_shard(), StartingPosition.latest(), CONFIG, context)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from spark_builders import starts_no_thread
 
 from kinesis_publishers import Properties
+from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import (
     ConfigError,
     ConfigErrors,
@@ -52,9 +53,6 @@ def test_every_mistake_is_named_at_once() -> None:
 UNAVAILABLE = [
     ({"kinesis.spark.planner": "ranges"}, "use prefetch"),
     ({"kinesis.spark.includemetadata": "true"}, "includemetadata = true is not available"),
-    ({"consumermode": "efo", "consumername": "app"}, "use POLLING"),
-    ({"consumertype": "SubscribeToShard", "consumername": "app"}, "use POLLING"),
-    ({"kinesis.stream.recordpublisher": "EFO", "consumername": "app"}, "use POLLING"),
 ]
 
 
@@ -67,10 +65,49 @@ def test_what_this_version_cannot_do_is_refused_before_the_query(
 
 
 def test_everything_that_is_unavailable_is_named_at_once() -> None:
-    options = {key: value for one, _ in UNAVAILABLE[:3] for key, value in one.items()}
+    options = {key: value for one, _ in UNAVAILABLE for key, value in one.items()}
     with pytest.raises(ConfigErrors) as raised:
         KinesisDataSource(OPTIONS | options)
-    assert len(raised.value.problems) == 3
+    assert len(raised.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"consumermode": "efo"},
+        {"consumertype": "SubscribeToShard"},
+        {"kinesis.stream.recordpublisher": "efo"},
+    ],
+)
+def test_enhanced_fan_out_needs_a_consumer_name_and_nothing_else(options: dict[str, str]) -> None:
+    KinesisDataSource(OPTIONS | options | {"consumername": "app"})
+    with pytest.raises(ConfigError, match=r"consumername is required for EFO"):
+        KinesisDataSource(OPTIONS | options)
+
+
+def test_the_arns_of_consumers_match_streams_whatever_their_case() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/Orders.Of-Today/consumer/app:1"
+    options = {
+        "streamname": "Orders.Of-Today",
+        "region": "eu-west-1",
+        "consumermode": "efo",
+        "kinesis.stream.efo.registration": "NONE",
+        "kinesis.stream.efo.consumerarn.orders.of-today": arn,
+    }
+    reader = KinesisDataSource(options).streamReader(StructType())
+    config = RegistrationConfig.from_properties(reader._properties)
+    assert config.consumer_arns == {"Orders.Of-Today": arn}
+
+
+def test_every_arn_that_none_misses_is_named() -> None:
+    options = {
+        "streams": "one,two",
+        "region": "eu-west-1",
+        "consumermode": "efo",
+        "kinesis.stream.efo.registration": "NONE",
+    }
+    with pytest.raises(ConfigError, match=r"consumerarn\.one.*consumerarn\.two"):
+        KinesisDataSource(options)
 
 
 def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query() -> None:

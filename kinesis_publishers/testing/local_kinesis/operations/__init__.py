@@ -1,16 +1,18 @@
 """The operations of the service by name: a request in, the members of the answer out.
 
-A change that adds operations (consumers, say) adds a module with an ``OPERATIONS`` table and one
+A change that adds operations adds a module with an ``OPERATIONS`` table and one
 line here.
 """
 
 from __future__ import annotations
 
 from kinesis_publishers.testing.local_kinesis.operations import (
+    consumers,
     listing,
     reading,
     reshards,
     streams,
+    subscribing,
     tags,
     writing,
 )
@@ -25,4 +27,6 @@ OPERATIONS: dict[str, Operation] = {
     **tags.OPERATIONS,
     **writing.OPERATIONS,
     **reading.OPERATIONS,
+    **consumers.OPERATIONS,
+    **subscribing.OPERATIONS,
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.state import ServiceState
     from kinesis_publishers.testing.local_kinesis.stream import Stream
 
-__all__ = ["Position", "position_in"]
+__all__ = ["ITERATOR_MEMBERS", "SUBSCRIPTION_MEMBERS", "Position", "PositionMembers", "position_in"]
 
 _ITERATOR_TYPES = (
     "AFTER_SEQUENCE_NUMBER",
@@ -37,43 +37,54 @@ class Position:
     kind: Literal["live", "stuck"] = "live"
 
 
-def position_in(state: ServiceState, stream: Stream, shard: Shard, request: Request) -> Position:
-    """Return where a GetShardIterator request begins.
+@frozen
+class PositionMembers:
+    """What an operation calls the members that make a position."""
+
+    operation: str
+    kind: str
+    number: str
+
+
+ITERATOR_MEMBERS = PositionMembers(
+    "GetShardIterator", "ShardIteratorType", "StartingSequenceNumber"
+)
+SUBSCRIPTION_MEMBERS = PositionMembers("SubscribeToShard", "Type", "SequenceNumber")
+
+
+def position_in(
+    state: ServiceState, stream: Stream, shard: Shard, request: Request, members: PositionMembers
+) -> Position:
+    """Return where reading begins.
 
     Raises:
         ApiError: InvalidArgumentException if the shard has no such position.
     """
-    kind = request.choice("ShardIteratorType", _ITERATOR_TYPES)
+    kind = request.choice(members.kind, _ITERATOR_TYPES)
     if kind == "TRIM_HORIZON":
         return Position(0)
     if kind == "LATEST":
         return Position(shard.last_number + 1)
     if kind == "AT_TIMESTAMP":
         return Position(shard.first_number_since(_instant_in(state, request)))
-    return _numbered_position(state, stream, shard, request)
-
-
-def _numbered_position(
-    state: ServiceState, stream: Stream, shard: Shard, request: Request
-) -> Position:
-    if not request.has("StartingSequenceNumber"):
-        raise missing("StartingSequenceNumber")
-    number = request.decimal("StartingSequenceNumber")
-    _check_number(stream, shard, number)
-    is_after = request.text("ShardIteratorType") == "AFTER_SEQUENCE_NUMBER"
+    if not request.has(members.number):
+        raise missing(members.number)
+    number = request.decimal(members.number)
+    _check_number(stream, shard, number, members)
+    is_after = kind == "AFTER_SEQUENCE_NUMBER"
     if number <= shard.trimmed_number:
-        return _trimmed_position(state, shard, number, is_after=is_after)
+        return _trimmed_position(state, shard, number, members, is_after=is_after)
     return Position(number + 1 if is_after else number)
 
 
 def _trimmed_position(
-    state: ServiceState, shard: Shard, number: int, *, is_after: bool
+    state: ServiceState, shard: Shard, number: int, members: PositionMembers, *, is_after: bool
 ) -> Position:
     trimmed_iterator = state.behaviour.trimmed_iterator
     if trimmed_iterator == "invalid_argument":
         raise invalid_argument(
-            f"StartingSequenceNumber {number} used in GetShardIterator on shard {shard.shard_id} "
-            "is invalid because the record has been trimmed."
+            f"{members.number} {number} used in {members.operation} on shard {shard.shard_id} is "
+            "invalid because the record has been trimmed."
         )
     # AT a trimmed number begins at the horizon; only AFTER leads nowhere.
     if is_after and trimmed_iterator == "stuck":
@@ -81,19 +92,19 @@ def _trimmed_position(
     return Position(0)
 
 
-def _check_number(stream: Stream, shard: Shard, number: int) -> None:
-    last = shard.last_number if shard.ending_number is None else shard.ending_number
+def _check_number(stream: Stream, shard: Shard, number: int, members: PositionMembers) -> None:
+    last = shard.tip_number if shard.ending_number is None else shard.ending_number
     if shard.space.owns(number) and number <= last:
         return
     encoded = shard_id_of_index(encoded_shard_index(number))
     other = stream.shards.get(encoded)
     if other is not None and other is not shard and other.space.owns(number):
         raise invalid_argument(
-            f"Invalid StartingSequenceNumber. It encodes {encoded}, while it was used in a call to "
+            f"Invalid {members.number}. It encodes {encoded}, while it was used in a call to "
             f"a shard with {shard.shard_id}"
         )
     raise invalid_argument(
-        f"StartingSequenceNumber {number} used in GetShardIterator on shard {shard.shard_id} in "
+        f"{members.number} {number} used in {members.operation} on shard {shard.shard_id} in "
         f"stream {stream.name} under account {stream.account_id} is invalid because it did not "
         "come from this stream."
     )

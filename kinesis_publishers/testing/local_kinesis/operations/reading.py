@@ -13,8 +13,14 @@ from kinesis_publishers.testing.local_kinesis.errors import (
     throughput_exceeded,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
-from kinesis_publishers.testing.local_kinesis.operations.positions import position_in
-from kinesis_publishers.testing.local_kinesis.operations.shapes import child_shard_shape
+from kinesis_publishers.testing.local_kinesis.operations.pages import (
+    child_shards_of,
+    millis_behind,
+)
+from kinesis_publishers.testing.local_kinesis.operations.positions import (
+    ITERATOR_MEMBERS,
+    position_in,
+)
 from kinesis_publishers.testing.local_kinesis.shard import Page
 from kinesis_publishers.testing.local_kinesis.tokens import ShardIterator
 
@@ -32,7 +38,7 @@ __all__ = ["OPERATIONS"]
 def get_shard_iterator(state: ServiceState, request: Request) -> Members:
     stream = state.readable_stream_in(request)
     shard = stream.shard(request.required_text("ShardId"), state.now_ms())
-    position = position_in(state, stream, shard, request)
+    position = position_in(state, stream, shard, request, ITERATOR_MEMBERS)
     per_second = state.limits.get_shard_iterator_calls_per_second
     key = ("GetShardIterator", stream.name, shard.shard_id)
     if not state.rates.take_call(key, per_second, state.monotonic()):
@@ -60,7 +66,7 @@ def get_records(state: ServiceState, request: Request) -> Members:
     if shard.has_ended_at(page.next_number) and not is_late:
         return _last_answer(page, stream, shard)
     next_iterator = _iterator(state, stream, shard, page.next_number, "live")
-    return _answer(page, next_iterator, _millis_behind(state, page))
+    return _answer(page, next_iterator, millis_behind(page, state.now_ms()))
 
 
 def _stream_of(state: ServiceState, iterator: ShardIterator, request: Request) -> Stream:
@@ -114,13 +120,6 @@ def _charge_bytes(state: ServiceState, stream: Stream, shard: Shard, page: Page)
         window.block_until(now + page.payload_bytes / most_bytes)
 
 
-def _millis_behind(state: ServiceState, page: Page) -> int:
-    if page.next_arrival_ms is None:
-        return 0
-    # Zero would say that there is nothing left, even to a reader who came in the same millisecond.
-    return max(1, state.now_ms() - page.next_arrival_ms)
-
-
 def _iterator(
     state: ServiceState,
     stream: Stream,
@@ -133,23 +132,18 @@ def _iterator(
     )
 
 
-def _answer(page: Page, next_iterator: ShardIterator, millis_behind: int) -> bytes:
+def _answer(page: Page, next_iterator: ShardIterator, lag_ms: int) -> bytes:
     # Records are JSON since they were put: a page is copied, not serialised.
     return b'{"MillisBehindLatest":%d,"NextShardIterator":"%s","Records":[%s]}' % (
-        millis_behind,
+        lag_ms,
         next_iterator.encode().encode(),
         b",".join(page.fragments),
     )
 
 
 def _last_answer(page: Page, stream: Stream, shard: Shard) -> bytes:
-    children = [
-        child_shard_shape(stream.shards[child_id])
-        for child_id in shard.child_ids
-        if child_id in stream.shards
-    ]
     return b'{"MillisBehindLatest":0,"NextShardIterator":null,"ChildShards":%s,"Records":[%s]}' % (
-        orjson.dumps(children),
+        orjson.dumps(child_shards_of(stream, shard)),
         b",".join(page.fragments),
     )
 

@@ -6,7 +6,12 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from kinesis_publishers.testing.local_kinesis.errors import invalid_argument, validation
+from kinesis_publishers.testing.local_kinesis.errors import (
+    invalid_argument,
+    resource_in_use,
+    validation,
+)
+from kinesis_publishers.testing.local_kinesis.operations.consumers import delete_consumers
 from kinesis_publishers.testing.local_kinesis.operations.shapes import shard_shape
 from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing, violation
@@ -48,7 +53,17 @@ def create_stream(state: ServiceState, request: Request) -> Members:
 
 
 def delete_stream(state: ServiceState, request: Request) -> Members:
-    state.account.delete(state.active_stream_in(request))
+    enforced = request.flag("EnforceConsumerDeletion")
+    stream = state.active_stream_in(request)
+    consumers = stream.consumers.present(state.now_ms())
+    if consumers and not enforced:
+        raise resource_in_use(
+            f"Stream {stream.name} under account {stream.account_id} has {len(consumers)} "
+            "registered consumers; EnforceConsumerDeletion deletes them, too."
+        )
+    state.subscriptions.end_stream(stream, state.account.not_found(stream.name))
+    delete_consumers(state, stream)
+    state.account.delete(stream)
     return None
 
 
@@ -74,7 +89,7 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
     stream = state.stream_in(request)
     summary = _description(state, stream) | {
         "OpenShardCount": len(stream.open_shards),
-        "ConsumerCount": 0,
+        "ConsumerCount": len(stream.consumers.present(state.now_ms())),
     }
     return {"StreamDescriptionSummary": summary}
 

@@ -21,7 +21,7 @@ _JITTER_MILLIS = 1000
 class LagWatch:
     """Counts empty answers in a row whose lag is stuck at the retention.
 
-    From a trimmed sequence number GetRecords may answer nothing for ever, its lag stuck at the
+    From a trimmed sequence number the service may answer nothing for ever, its lag stuck at the
     retention, which is 24 hours at least. Answers may be empty with data ahead as well, but then
     the lag shrinks.
 
@@ -31,16 +31,25 @@ class LagWatch:
 
     stuck_answers: int = 0
     _first_lag_millis: int | None = None
+    _last_lag_millis: int | None = None
 
     @property
     def is_stuck(self) -> bool:
         """Whether the answers show that reading leads nowhere."""
         return self.stuck_answers >= _STUCK_ANSWERS
 
-    def observe(self, page: RecordPage) -> None:
-        """Take an answer into account."""
+    def describe(self) -> str:
+        """Say in words what the answers show."""
+        return (
+            f"{self.stuck_answers} answers were empty with the lag stuck at "
+            f"{self._last_lag_millis} ms"
+        )
+
+    def observe(self, page: RecordPage, *, has_ended: bool) -> None:
+        """Take an answer into account; ``has_ended`` says that it is the last one of the shard."""
         lag, first = page.millis_behind_latest, self._first_lag_millis
-        leads_on = bool(page.payloads) or page.next_shard_iterator is None
+        self._last_lag_millis = lag
+        leads_on = bool(page.payloads) or has_ended
         if leads_on or lag is None or lag <= _STUCK_LAG_MILLIS:
             self.stuck_answers, self._first_lag_millis = 0, None
         elif first is None or first - lag > _JITTER_MILLIS:

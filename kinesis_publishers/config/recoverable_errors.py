@@ -1,0 +1,85 @@
+"""The errors that a user names as recoverable, by AWS error code or by Python exception."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.errors import InvalidOptionError, PluginLoadError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["RecoverableErrors", "causes"]
+
+
+@frozen(kw_only=True)
+class RecoverableErrors:
+    """Errors after which a subscription is reopened as often as it takes.
+
+    Attributes:
+        codes: AWS error codes, as ``ThrottlingException``.
+        types: exception classes; their subclasses count as well.
+    """
+
+    codes: frozenset[str] = frozenset()
+    types: tuple[type[Exception], ...] = ()
+
+    @classmethod
+    def parse(cls, names: Iterable[str]) -> RecoverableErrors:
+        """Return what ``names`` mean: a dotted name is an exception, any other one is a code.
+
+        Raises:
+            InvalidOptionError: a dotted name cannot be imported, or is not an exception.
+        """
+        codes: set[str] = set()
+        types: list[type[Exception]] = []
+        for name in names:
+            found = _load(name) if "." in name else _builtin(name)
+            if found is None:
+                codes.add(name)
+            else:
+                types.append(found)
+        return cls(codes=frozenset(codes), types=tuple(types))
+
+    def contain(self, error: BaseException) -> bool:
+        """Say whether ``error`` or anything that led to it is one of these."""
+        return any(
+            isinstance(one, self.types)
+            or (isinstance(one, ServiceError) and one.code in self.codes)
+            for one in causes(error)
+        )
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error``, its cause, the cause of that, and so on, each once.
+
+    Only what was raised ``from`` another error counts: what merely happened while another one was
+    handled may be something else altogether.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__
+
+
+def _load(name: str) -> type[Exception]:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return load_class(f"{module}:{attribute}", Exception)
+    except PluginLoadError as error:
+        raise InvalidOptionError(
+            f"{name!r} among the recoverable errors is no exception of this Python: {error}. Name "
+            "a Python exception with its module, or an AWS error code"
+        ) from error
+
+
+def _builtin(name: str) -> type[Exception] | None:
+    found = getattr(builtins, name, None)
+    is_exception = isinstance(found, type) and issubclass(found, Exception)
+    return found if is_exception else None

@@ -1,0 +1,106 @@
+"""EAGER registration apart from reading: where a source is constructed that others will read."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.abc import PublisherContext
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import (
+    AwsConfig,
+    DiscoveryConfig,
+    Properties,
+    RegistrationConfig,
+    RegistrationStrategy,
+    SourceConfig,
+    StreamsConfig,
+    SubscriptionHttpConfig,
+)
+from kinesis_publishers.config.options import registration
+from kinesis_publishers.events import log_event
+from kinesis_publishers.publishers.fanout.registration import ConsumerLease, create_registrar
+from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.abc import StreamConsumerRegistrar
+    from kinesis_publishers.clock import Clock
+
+__all__ = ["register_consumers"]
+
+
+def register_consumers(properties: Properties) -> Properties:
+    """Register what EAGER asks for, and return ``properties`` with the consumers' ARNs.
+
+    Whoever reads with them makes no call for a consumer that is there. It may be called any number
+    of times: a consumer that exists is used. What was registered is noted on this machine, so that
+    the last reader removes it. Unless the publisher is EFO and the strategy EAGER, ``properties``
+    are returned as they are.
+
+    Args:
+        properties: the configuration; with a region.
+
+    Raises:
+        AccessDeniedError: the credentials do not allow it; the missing action is named.
+        LimitExceededError: a stream has as many consumers as it may have.
+        StreamNotFoundError: a stream does not exist.
+        RetriesExhaustedError: the service failed too often, or took too long.
+    """
+    config = RegistrationConfig.from_properties(properties)
+    is_fan_out = SourceConfig.from_properties(properties).record_publisher == "EFO"
+    if not is_fan_out or config.strategy is not RegistrationStrategy.EAGER:
+        return properties
+    arns = asyncio.run(_register(properties, config))
+    keys = {name: registration.CONSUMER_ARN.of(name).full_key for name in arns}
+    return Properties.parse(
+        {**properties.to_dict(), **{keys[name]: arn for name, arn in arns.items()}}
+    )
+
+
+async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
+    """Return the ARN of the consumer on each stream, by the stream's name."""
+    clock = SystemClock()
+    aws = AwsConfig.from_properties(properties)
+    async with Boto3ControlPlane(aws) as control_plane:
+        discovery = ShardDiscovery(
+            control_plane, DiscoveryConfig.from_properties(properties), clock
+        )
+        streams = [
+            (await discovery.describe(selector.arn or selector.name)).identity
+            for selector in StreamsConfig.from_properties(properties).streams
+        ]
+        http = SubscriptionHttpConfig.from_properties(properties)
+        context = PublisherContext(
+            # Not opened: nothing is read here.
+            data_plane=AioDataPlane(aws, http=http, clock=clock),
+            control_plane=control_plane,
+            clock=clock,
+            events=log_event,
+        )
+        return await _consumer_arns(
+            {one.name: one.arn for one in streams}, create_registrar(config, context), config, clock
+        )
+
+
+async def _consumer_arns(
+    streams: Mapping[str, str],
+    registrar: StreamConsumerRegistrar,
+    config: RegistrationConfig,
+    clock: Clock,
+) -> dict[str, str]:
+    assert config.consumer_name is not None, "EAGER has a consumer name"
+    with ExitStack() as leases:
+        try:
+            await registrar.prepare(tuple(streams.values()))
+            # Held until the registrar has left, which is not the last one then and removes nothing.
+            # Not held before: where one stream fails, the others' consumers are to be removed.
+            for arn in streams.values():
+                lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
+                leases.callback(lease.close)
+            return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
+        finally:
+            await registrar.close()

@@ -1,0 +1,255 @@
+"""Reads a shard with SubscribeToShard."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
+from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    RunResult,
+    Shard,
+    StartingPosition,
+    SubscriptionEvent,
+    continue_from,
+)
+from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
+from kinesis_publishers.publishers.lag_watch import LagWatch
+from kinesis_publishers.publishers.trimmed_positions import trimmed_error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+    from datetime import datetime
+
+    from kinesis_publishers.abc.data_plane import ShardSubscription
+    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+    from kinesis_publishers.config.fanout import FanOutConfig
+    from kinesis_publishers.model import SequenceNumber
+
+__all__ = ["FanOutRecordPublisher"]
+
+_T = TypeVar("_T")
+
+_OPERATION = "SubscribeToShard"
+# Within 5 s of a successful SubscribeToShard a second call for the shard is refused; and a shard
+# takes one call per second, successful or not (AWS API reference).
+_EXCLUSIVE_SECONDS = 5.0
+_CALL_PERIOD_SECONDS = 1.0
+
+
+class _RunOver(Exception):
+    """Ends a run that is to be repeated; never leaves this module."""
+
+
+class FanOutRecordPublisher(RecordPublisher):
+    """Publishes the records of one shard as they are pushed; one :meth:`run` is one subscription.
+
+    Within a process a subscription is continued after the last event, even an empty one: a quiet
+    shard would be searched again from its last record every five minutes. Delays are waited for at
+    the beginning of the next run, without a subscription and without room.
+
+    Args:
+        shard: what to read.
+        starting_position: where to begin; not LATEST.
+        config: timeouts, retry policy and recoverable errors.
+        registrar: provides the stream consumer.
+        context: clients, clock and event sink.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        starting_position: StartingPosition,
+        config: FanOutConfig,
+        registrar: StreamConsumerRegistrar,
+        context: PublisherContext,
+    ) -> None:
+        if starting_position.type is PositionType.LATEST:
+            raise ValueError("LATEST must be pinned to an instant before it is read from")
+        self._shard = shard
+        self._position = starting_position
+        self._config = config
+        self._registrar = registrar
+        self._context = context
+        self._consumer_arn = ""
+        self._not_before = -math.inf
+        self._refused_room: tuple[int, int] | None = None
+        self._has_room = False
+        self._last_record_count = 1
+        self._end_reason = ""
+        self._lag_watch = LagWatch()
+        self._recovery = SubscriptionRecovery(shard, config, registrar, context)
+
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        await self._wait_for_turn()
+        await self._regain_room(consumer)
+        requested_at = self._context.clock.now()
+        try:
+            async with self._subscription() as subscription:
+                return await self._read(subscription, consumer, requested_at)
+        except _RunOver:
+            return RunResult.INCOMPLETE
+
+    async def _wait_for_turn(self) -> None:
+        delay = self._not_before - self._context.clock.monotonic()
+        if delay > 0:
+            await self._context.clock.sleep(delay)
+
+    def _back_off(self, seconds: float) -> None:
+        """Let the next run wait for so long, unless it has to wait longer anyway."""
+        self._not_before = max(self._not_before, self._context.clock.monotonic() + seconds)
+
+    async def _regain_room(self, consumer: RecordBatchConsumer) -> None:
+        """Wait for the room that the last subscription was closed for the want of.
+
+        It is kept for the first event: if that had to ask once more, behind the others, shards that
+        all wait for longer than a subscription may would take turns without ever delivering.
+        """
+        self._has_room = self._refused_room is not None
+        if self._refused_room is not None:
+            await consumer.wait_for_space(*self._refused_room)
+
+    @asynccontextmanager
+    async def _subscription(self) -> AsyncIterator[ShardSubscription]:
+        context = self._context
+        self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
+        async with AsyncExitStack() as stack:
+            subscription = await self._of_service(self._open(stack))
+            opened_at = context.clock.monotonic()
+            self._back_off(_EXCLUSIVE_SECONDS)
+            self._end_reason = "the reader was stopped"
+            context.events(
+                SubscriptionStarted(
+                    shard=self._shard.key, position=self._position, consumer_arn=self._consumer_arn
+                )
+            )
+            try:
+                yield subscription
+            finally:
+                seconds = context.clock.monotonic() - opened_at
+                context.events(
+                    SubscriptionEnded(
+                        shard=self._shard.key, reason=self._end_reason, seconds=seconds
+                    )
+                )
+
+    async def _open(self, stack: AsyncExitStack) -> ShardSubscription:
+        context, seconds = self._context, self._config.subscribe_timeout_seconds
+        self._back_off(_CALL_PERIOD_SECONDS)
+        call = context.data_plane.subscribe_to_shard(
+            self._shard, self._consumer_arn, self._position
+        )
+        try:
+            async with context.clock.timeout(seconds):
+                return await stack.enter_async_context(call)
+        except TimeoutError as error:
+            raise ConnectionFailedError(
+                f"{_OPERATION} of {self._shard}: no answer within {seconds:g} s.",
+                operation=_OPERATION,
+                code="SubscribeTimeout",
+            ) from error
+
+    async def _read(
+        self,
+        subscription: ShardSubscription,
+        consumer: RecordBatchConsumer,
+        requested_at: datetime,
+    ) -> RunResult:
+        while True:
+            size = await self._of_service(subscription.wait_for_event())
+            if size is None:
+                self._end_reason = "the service ended it"
+                return RunResult.INCOMPLETE
+            if not await self._make_room(consumer, size):
+                return RunResult.INCOMPLETE
+            event = await self._of_service(subscription.receive())
+            # When an event was made is not known, only that it was after the subscription began:
+            # with a lag of 0 everything that had arrived by then has been delivered.
+            batch = RecordBatch.from_page(event.page, shard=self._shard, requested_at=requested_at)
+            await self._deliver(batch, event, consumer)
+            if event.continuation_sequence_number is None:
+                await self._of_service(_check_end(self._shard, event))
+                self._end_reason = "the shard has ended"
+                return RunResult.COMPLETE
+            # Whatever arrives is progress, a heartbeat as well.
+            self._recovery.note_progress()
+
+    async def _make_room(self, consumer: RecordBatchConsumer, payload_bytes: int) -> bool:
+        """Wait for the room that the coming event needs, but not for so long as to hold it back."""
+        if self._has_room:
+            return True
+        wanted = self._last_record_count, payload_bytes
+        seconds = self._config.space_timeout_seconds
+        try:
+            async with self._context.clock.timeout(seconds):
+                await consumer.wait_for_space(*wanted)
+        except TimeoutError:
+            self._end_reason = f"the application has left no room for {seconds:g} s"
+            self._refused_room = wanted
+            return False
+        return True
+
+    async def _deliver(
+        self, batch: RecordBatch, event: SubscriptionEvent, consumer: RecordBatchConsumer
+    ) -> None:
+        self._check_progress(event)
+        self._has_room = False
+        if len(batch):
+            self._refused_room = None
+            self._last_record_count = len(batch)
+        self._report(batch)
+        processed = await consumer(batch)
+        self._position = self._position_after(event, batch, processed)
+
+    def _position_after(
+        self, event: SubscriptionEvent, batch: RecordBatch, processed: SequenceNumber | None
+    ) -> StartingPosition:
+        continuation, last = event.continuation_sequence_number, batch.last_sequence_number
+        is_processed = last is None or (processed is not None and processed >= last)
+        if continuation is not None and is_processed:
+            return StartingPosition.after(continuation)
+        return self._position if last is None else continue_from(self._position, processed)
+
+    def _report(self, batch: RecordBatch) -> None:
+        self._context.events(
+            EventReceived(
+                shard=self._shard.key,
+                records=len(batch),
+                payload_bytes=batch.payload_bytes,
+                millis_behind_latest=batch.millis_behind_latest,
+            )
+        )
+
+    def _check_progress(self, event: SubscriptionEvent) -> None:
+        # Without a sequence number there is nothing that could have been trimmed.
+        if self._position.sequence_number is None:
+            return
+        has_ended = event.continuation_sequence_number is None
+        self._lag_watch.observe(event.page, has_ended=has_ended)
+        if self._lag_watch.is_stuck:
+            raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
+
+    async def _of_service(self, call: Awaitable[_T]) -> _T:
+        """Await what the service does; end the run if it failed and may be repeated."""
+        try:
+            return await call
+        except Exception as error:
+            self._end_reason = str(error)
+            delay = await self._recovery.delay_after(error, self._position, self._consumer_arn)
+            self._back_off(delay)
+            raise _RunOver from error
+
+
+async def _check_end(shard: Shard, event: SubscriptionEvent) -> None:
+    if not event.page.child_shards:
+        raise MalformedResponseError(
+            f"{_OPERATION} of {shard}: an event has neither a continuation nor child shards.",
+            operation=_OPERATION,
+            code="MalformedResponse",
+        )

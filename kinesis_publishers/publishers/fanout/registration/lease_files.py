@@ -1,0 +1,170 @@
+"""The files by which the processes of one user on one machine agree about a stream consumer.
+
+Three per consumer: one that everybody who uses it holds a lock on, one that is locked while it is
+being registered, and a record of what was registered. What follows is for ``leases`` to decide.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import orjson
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FileLock", "LeaseFiles", "lease_directory"]
+
+_NAME = "kinesis-publishers"
+
+
+class FileLock:
+    """A lock (flock) on an open file; the kernel drops it when the process ends, however it ends.
+
+    Every object has an open file of its own, so that holders within one process count too.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor: int | None = descriptor
+        _OPEN.add(self)
+
+    @classmethod
+    def try_take(cls, path: Path, *, exclusive: bool) -> Self | None:
+        """Return the lock on ``path``, ``None`` while somebody else is in the way; never waits.
+
+        Raises:
+            OSError: the file cannot be opened, or its file system has no locks.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = cls(path, os.open(path, flags, 0o600))
+        try:
+            if lock._try(exclusive=exclusive) and lock.is_current:
+                return lock
+        except BaseException:
+            lock.close()
+            raise
+        lock.close()
+        return None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file is still the one at its path, or was removed (and made anew) since."""
+        try:
+            found = self._path.lstat()
+        except FileNotFoundError:
+            return False
+        return self._descriptor is not None and os.path.samestat(found, os.fstat(self._descriptor))
+
+    def try_make_exclusive(self) -> bool:
+        """Exchange a shared lock for the exclusive one; if that fails, no lock is left at all.
+
+        Of several who try at once the last one succeeds, because the shared lock is given up first.
+        """
+        return self._try(exclusive=True) and self.is_current
+
+    def close(self) -> None:
+        """Give the lock up; more than once is fine."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _try(self, *, exclusive: bool) -> bool:
+        if self._descriptor is None:
+            return False
+        try:
+            fcntl.flock(
+                self._descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
+            )
+        except BlockingIOError:
+            return False
+        return True
+
+
+_OPEN: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    # A forked process has the same open files: it would hold the locks of its parent for as long
+    # as it lives, although it uses no consumer.
+    for lock in list(_OPEN):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+@frozen(kw_only=True)
+class LeaseFiles:
+    """The files of one consumer.
+
+    Attributes:
+        users: everybody who uses the consumer holds a shared lock on it.
+        registration: locked by whoever finds out whether to register, and does so.
+        record: says what was registered; it is replaced as a whole.
+        subject: what the record is about, for those who look into it.
+    """
+
+    users: Path
+    registration: Path
+    record: Path
+    subject: Mapping[str, str]
+
+    @classmethod
+    def of(cls, directory: Path, stream_arn: str, consumer_name: str) -> Self:
+        """Return the files of a consumer in ``directory``."""
+        digest = hashlib.sha256(f"{stream_arn}/{consumer_name}".encode()).hexdigest()
+        stem = f"{consumer_name}-{digest[:16]}"
+        return cls(
+            users=directory / f"{stem}.users",
+            registration=directory / f"{stem}.registration",
+            record=directory / f"{stem}.json",
+            subject={"stream_arn": stream_arn, "consumer_name": consumer_name},
+        )
+
+    def read_created_arn(self) -> str | None:
+        """Return the ARN of the consumer that was registered, ``None`` if there is none."""
+        try:
+            arn = orjson.loads(self.record.read_bytes())["created_arn"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        is_arn = isinstance(arn, str) and arn.startswith(f"{self.subject['stream_arn']}/consumer/")
+        return arn if is_arn else None
+
+    def write_created_arn(self, consumer_arn: str) -> None:
+        """Record that ``consumer_arn`` was registered."""
+        new = self.record.with_suffix(".new")
+        new.write_bytes(orjson.dumps({**self.subject, "created_arn": consumer_arn}))
+        new.replace(self.record)
+
+    def clear(self) -> None:
+        """Record that nothing is left that was registered."""
+        self.record.unlink(missing_ok=True)
+
+
+def lease_directory() -> Path:
+    """Return the directory of this user's leases, which is made if need be.
+
+    Raises:
+        OSError: it cannot be made, or somebody else could write to it.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.access(runtime, os.W_OK | os.X_OK):
+        directory = Path(runtime) / _NAME
+    else:
+        directory = Path(tempfile.gettempdir()) / f"{_NAME}-{os.geteuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(f"{directory} belongs to somebody else")
+    if found.st_mode & 0o077:
+        directory.chmod(0o700)
+    return directory

@@ -1,0 +1,52 @@
+"""Registers nothing: somebody else has, and the ARNs are configured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+from kinesis_publishers.config.options import registration as options
+from kinesis_publishers.errors import ConsumerNotFoundError, MissingOptionError
+from kinesis_publishers.publishers.fanout.registration.consumer_arns import stream_name_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["NoRegistrar"]
+
+
+class NoRegistrar(StreamConsumerRegistrar):
+    """Selected by ``stream.efo.registration = NONE``: no call is ever made.
+
+    Args:
+        consumer_arns: the consumers, by the name of the stream.
+    """
+
+    def __init__(self, consumer_arns: Mapping[str, str]) -> None:
+        self._consumer_arns = consumer_arns
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        pass
+
+    async def consumer_arn(self, stream_arn: str) -> str:
+        name = stream_name_in(stream_arn)
+        try:
+            return self._consumer_arns[name]
+        except KeyError:
+            raise MissingOptionError(
+                f"{options.REGISTRATION.full_key} is NONE: set "
+                f"{options.CONSUMER_ARN.of(name).full_key} to the ARN of a stream consumer"
+            ) from None
+
+    async def renew(self, stream_arn: str, consumer_arn: str) -> NoReturn:
+        key = options.CONSUMER_ARN.of(stream_name_in(stream_arn)).full_key
+        raise ConsumerNotFoundError(
+            f"The stream consumer {consumer_arn} does not exist (any more), and with "
+            f"{options.REGISTRATION.full_key} = NONE it is not registered again: register one and "
+            f"set {key} to its ARN, or let this application register one (LAZY or EAGER).",
+            operation="SubscribeToShard",
+            code="ResourceNotFoundException",
+        )
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,57 @@
+"""What goes back to a client: a whole answer, or one whose body is made while it is sent."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Literal
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+__all__ = ["Answer", "ConnectionBroken", "StreamingAnswer"]
+
+
+class ConnectionBroken(Exception):
+    """Raised by the body of a :class:`StreamingAnswer`: the front breaks the connection here."""
+
+
+@frozen
+class Answer:
+    """What goes back to the client.
+
+    Attributes:
+        delivery: "truncate" sends the body's Content-Length but only half of the body, "reset"
+            breaks the connection without a word.
+    """
+
+    status: int
+    body: bytes
+    error_code: str = ""
+    delivery: Literal["whole", "truncate", "reset"] = "whole"
+    content_type: str = "application/x-amz-json-1.1"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Content-Type": self.content_type, "x-amzn-RequestId": str(uuid.uuid4())}
+
+
+@frozen
+class StreamingAnswer:
+    """The accepted answer to SubscribeToShard: status 200 and a body without a known end.
+
+    Attributes:
+        body: the pieces of the body. A front sends each as soon as it has it, ends the body cleanly
+            after the last one, breaks the connection without a word when it raises
+            :class:`ConnectionBroken` (a TCP reset, or RST_STREAM on HTTP/2), and closes the
+            generator when the client is gone.
+    """
+
+    body: AsyncGenerator[bytes, None]
+    status: int = field(default=200, init=False)
+    content_type: str = field(default="application/vnd.amazon.eventstream", init=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Content-Type": self.content_type, "x-amzn-RequestId": str(uuid.uuid4())}

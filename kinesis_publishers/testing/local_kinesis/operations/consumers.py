@@ -1,0 +1,204 @@
+"""Registering, describing, listing and deregistering stream consumers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.testing.local_kinesis.consumers import ConsumerArn
+from kinesis_publishers.testing.local_kinesis.errors import (
+    expired_next_token,
+    invalid_argument,
+    limit_exceeded,
+    resource_in_use,
+    resource_not_found,
+)
+from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
+from kinesis_publishers.testing.local_kinesis.requests import violation
+from kinesis_publishers.testing.local_kinesis.tokens import ConsumerListToken
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis.consumers import Consumer
+    from kinesis_publishers.testing.local_kinesis.errors import ApiError
+    from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
+    from kinesis_publishers.testing.local_kinesis.requests import Request
+    from kinesis_publishers.testing.local_kinesis.state import ServiceState
+    from kinesis_publishers.testing.local_kinesis.stream import Stream
+
+__all__ = ["OPERATIONS", "delete_consumers", "deregister", "find_consumer"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+# A larger MaxResults is accepted and not honoured (API reference).
+_MOST_PER_PAGE = 100
+
+
+def register_stream_consumer(state: ServiceState, request: Request) -> Members:
+    limits = state.limits
+    state.take_control_call("RegisterStreamConsumer", limits.register_consumer_calls_per_second)
+    stream = _named_stream(state, request)
+    name = request.required_text("ConsumerName")
+    if _NAME.fullmatch(name) is None:
+        raise violation(
+            "ConsumerName", name, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+        )
+    tags = tags_in(request)
+    # A name that is taken is refused as such even when nothing more fits.
+    if stream.consumers.get(name, state.now_ms()) is None:
+        _check_room(state, stream)
+    return {"Consumer": _shape(state, state.account.register(stream, name, tags))}
+
+
+def describe_stream_consumer(state: ServiceState, request: Request) -> Members:
+    stream, consumer = _consumer_in(state, request)
+    per_second = state.limits.describe_consumer_calls_per_second
+    state.take_control_call("DescribeStreamConsumer", per_second, stream.name)
+    return {"ConsumerDescription": _shape(state, consumer) | {"StreamARN": stream.arn}}
+
+
+def list_stream_consumers(state: ServiceState, request: Request) -> Members:
+    stream = _named_stream(state, request)
+    per_second = state.limits.list_consumers_calls_per_second
+    state.take_control_call("ListStreamConsumers", per_second, stream.name)
+    after = _page_start(state, stream, request)
+    limit = request.page_size("MaxResults", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
+    now_ms = state.now_ms()
+    consumers = [one for one in stream.consumers.present(now_ms) if one.name > after]
+    page = consumers[:limit]
+    answer: dict[str, object] = {"Consumers": [_shape(state, one) for one in page]}
+    if len(page) < len(consumers):
+        answer["NextToken"] = ConsumerListToken(
+            stream.arn, stream.created_ms, page[-1].name, now_ms
+        ).encode()
+    return answer
+
+
+def deregister_stream_consumer(state: ServiceState, request: Request) -> Members:
+    stream, consumer = _consumer_in(state, request)
+    per_second = state.limits.deregister_consumer_calls_per_second
+    state.take_control_call("DeregisterStreamConsumer", per_second, stream.name)
+    deregister(state, consumer)
+    return None
+
+
+def delete_consumers(state: ServiceState, stream: Stream) -> None:
+    """Deregister all consumers of a stream."""
+    for consumer in stream.consumers.present(state.now_ms()):
+        deregister(state, consumer)
+
+
+def deregister(state: ServiceState, consumer: Consumer) -> None:
+    """Let a consumer go; its subscriptions end."""
+    state.account.deregister(consumer)
+    state.subscriptions.end_consumer(consumer, _not_found(consumer.arn))
+
+
+def find_consumer(state: ServiceState, arn: str) -> tuple[Stream, Consumer]:
+    """Return the consumer, in whatever state, that bears an ARN, and its stream.
+
+    Raises:
+        ApiError: ResourceNotFoundException if there is none, or another one of the same name.
+    """
+    parsed = ConsumerArn.parse(arn)
+    if parsed.stream_arn != state.account.arn_of(parsed.stream_name):
+        raise _not_found(arn)
+    stream = state.account.find(parsed.stream_name)
+    consumer = stream.consumers.get(parsed.consumer_name, state.now_ms())
+    if consumer is None or consumer.arn != arn:
+        raise _not_found(arn)
+    return stream, consumer
+
+
+def _named_stream(state: ServiceState, request: Request) -> Stream:
+    request.required_text("StreamARN")
+    stream = state.stream_in(request)
+    status = stream.status(state.now_ms())
+    if status in ("CREATING", "DELETING"):
+        raise resource_in_use(
+            f"Stream {stream.name} under account {stream.account_id} not ACTIVE, instead in state "
+            f"{status}"
+        )
+    return stream
+
+
+def _check_room(state: ServiceState, stream: Stream) -> None:
+    limits, now_ms = state.limits, state.now_ms()
+    most = limits.consumers_per_stream
+    if most is not None and len(stream.consumers.present(now_ms)) >= most:
+        raise limit_exceeded(
+            f"Stream {stream.name} under account {stream.account_id} has its {most} registered "
+            "consumers already."
+        )
+    creating = [
+        consumer
+        for one in state.account.all_streams()
+        for consumer in one.consumers.present(now_ms)
+        if consumer.status(now_ms) == "CREATING"
+    ]
+    if limits.creating_consumers is not None and len(creating) >= limits.creating_consumers:
+        raise limit_exceeded(
+            f"{limits.creating_consumers} consumers under account {stream.account_id} are in state "
+            "CREATING already."
+        )
+
+
+def _consumer_in(state: ServiceState, request: Request) -> tuple[Stream, Consumer]:
+    """Return the consumer that a request means by its ARN, or by its stream and name."""
+    arn, name = request.text("ConsumerARN"), request.text("ConsumerName")
+    if arn is None:
+        if name is None or not request.has("StreamARN"):
+            raise invalid_argument(
+                "Either ConsumerARN, or both StreamARN and ConsumerName must be provided."
+            )
+        stream = state.stream_in(request)
+        consumer = stream.consumers.get(name, state.now_ms())
+        if consumer is None:
+            raise _not_found(f"{name} of stream {stream.name}")
+        return stream, consumer
+    parsed = ConsumerArn.parse(arn)
+    if name not in (None, parsed.consumer_name) or request.text("StreamARN") not in (
+        None,
+        parsed.stream_arn,
+    ):
+        raise invalid_argument("StreamARN and ConsumerName contradict the ConsumerARN.")
+    return find_consumer(state, arn)
+
+
+def _page_start(state: ServiceState, stream: Stream, request: Request) -> str:
+    """Return the name after which a page begins."""
+    created_ms = request.instant_ms("StreamCreationTimestamp")
+    text = request.text("NextToken")
+    if text is None:
+        # botocore sends whole seconds, so seconds are what can be compared.
+        if created_ms is not None and int(created_ms) // 1000 != stream.created_ms // 1000:
+            raise state.account.not_found(stream.name)
+        return ""
+    if created_ms is not None:
+        raise invalid_argument("NextToken and StreamCreationTimestamp cannot be provided together.")
+    token = ConsumerListToken.decode(text)
+    if (token.stream_arn, token.stream_created_ms) != (stream.arn, stream.created_ms):
+        raise invalid_argument("The NextToken belongs to another stream.")
+    lifetime = state.limits.list_consumers_token_lifetime_seconds
+    if lifetime is not None and state.now_ms() - token.created_ms > lifetime * 1000:
+        raise expired_next_token("The NextToken has expired.")
+    return token.after_name
+
+
+def _not_found(consumer: str) -> ApiError:
+    return resource_not_found(f"Consumer {consumer} not found.")
+
+
+def _shape(state: ServiceState, consumer: Consumer) -> dict[str, object]:
+    return {
+        "ConsumerName": consumer.name,
+        "ConsumerARN": consumer.arn,
+        "ConsumerStatus": consumer.status(state.now_ms()),
+        "ConsumerCreationTimestamp": consumer.created_ms / 1000,
+    }
+
+
+OPERATIONS: dict[str, Operation] = {
+    "RegisterStreamConsumer": register_stream_consumer,
+    "DescribeStreamConsumer": describe_stream_consumer,
+    "ListStreamConsumers": list_stream_consumers,
+    "DeregisterStreamConsumer": deregister_stream_consumer,
+}

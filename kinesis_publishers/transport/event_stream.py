@@ -1,0 +1,177 @@
+"""The frames of ``application/vnd.amazon.eventstream``, and how a body is cut into them.
+
+Pure: whoever owns the connection feeds what arrives and takes what is whole. A frame is (AWS event
+stream encoding, as in the Transcribe developer guide) the lengths of all of it and of its headers,
+a CRC of these two, the headers, the payload, and a CRC of everything before.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from kinesis_publishers.errors import MalformedResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["EventStreamDecoder", "Frame", "FrameHead", "encode_frame"]
+
+_OPERATION = "SubscribeToShard"
+_PRELUDE = struct.Struct("!III")
+_CRC = struct.Struct("!I")
+_LENGTH = struct.Struct("!H")
+# botocore's limits. An event is at most a record of 10 MiB in base64, or many small ones.
+_MAX_HEADER_BYTES = 128 * 1024
+_MAX_PAYLOAD_BYTES = 24 * 1024 * 1024
+_STRING = 7
+_BYTE_ARRAY = 6
+# How many bytes a header of each of the other types has: two booleans, integers of 1, 2, 4 and 8
+# bytes, a timestamp and a UUID.
+_FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+
+
+@frozen
+class FrameHead:
+    """What is known of a frame as soon as its headers are there.
+
+    Attributes:
+        headers: the headers that are strings, by name; unverified, the frame's CRC is its end.
+        payload_bytes: the length of the payload.
+    """
+
+    headers: Mapping[str, str]
+    payload_bytes: int
+
+
+@frozen
+class Frame:
+    """A whole frame whose checksums are right.
+
+    Attributes:
+        headers: the headers that are strings, by name.
+        payload: the payload.
+    """
+
+    headers: Mapping[str, str]
+    payload: bytes
+
+
+class EventStreamDecoder:
+    """Takes bytes in pieces of any size and gives back frames.
+
+    Every method that looks at a frame raises ``MalformedResponseError`` when it is damaged, as
+    often as it is asked: there is no way to find the next frame behind a damaged one.
+
+    Args:
+        source: what sends the bytes, for the messages of errors.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._buffer = bytearray()
+        self._total_bytes = 0
+        self._header_end = 0
+        self._head: FrameHead | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        """Append what has arrived."""
+        self._buffer += chunk
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether bytes are left: the end of the body would cut a frame off here."""
+        return bool(self._buffer)
+
+    def peek(self) -> FrameHead | None:
+        """Return the head of the frame that has begun, or None before it is there."""
+        if self._head is None and self._has_prelude() and len(self._buffer) >= self._header_end:
+            headers = self._parse_headers(self._buffer[_PRELUDE.size : self._header_end])
+            self._head = FrameHead(headers, self._total_bytes - _CRC.size - self._header_end)
+        return self._head
+
+    def take(self) -> Frame | None:
+        """Remove and return the next frame, or None while it is not complete."""
+        head = self.peek()
+        if head is None or len(self._buffer) < self._total_bytes:
+            return None
+        payload_end = self._total_bytes - _CRC.size
+        with memoryview(self._buffer) as view:
+            if zlib.crc32(view[:payload_end]) != _CRC.unpack_from(view, payload_end)[0]:
+                raise self._malformed("the checksum of a frame is wrong")
+            payload = bytes(view[self._header_end : payload_end])
+        # bytearray gives up its front without moving the rest.
+        del self._buffer[: self._total_bytes]
+        self._total_bytes, self._head = 0, None
+        return Frame(head.headers, payload)
+
+    def _has_prelude(self) -> bool:
+        if self._total_bytes:
+            return True
+        if len(self._buffer) < _PRELUDE.size:
+            return False
+        total_bytes, header_bytes, crc = _PRELUDE.unpack_from(self._buffer)
+        if zlib.crc32(self._buffer[: _PRELUDE.size - _CRC.size]) != crc:
+            raise self._malformed("the checksum of a frame's prelude is wrong")
+        payload_bytes = total_bytes - _PRELUDE.size - header_bytes - _CRC.size
+        if header_bytes > _MAX_HEADER_BYTES or not 0 <= payload_bytes <= _MAX_PAYLOAD_BYTES:
+            raise self._malformed(
+                f"a frame of {total_bytes} bytes with {header_bytes} bytes of headers is impossible"
+            )
+        self._total_bytes, self._header_end = total_bytes, _PRELUDE.size + header_bytes
+        return True
+
+    def _parse_headers(self, data: bytearray) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        names = set()
+        try:
+            for name, value in _headers(data):
+                if name in names:
+                    raise ValueError(f"{name} comes twice")
+                names.add(name)
+                if value is not None:
+                    headers[name] = value
+        except (ValueError, KeyError, IndexError, struct.error) as error:
+            raise self._malformed(f"a frame has headers that cannot be read ({error!r})") from error
+        return headers
+
+    def _malformed(self, problem: str) -> MalformedResponseError:
+        return MalformedResponseError(
+            f"{self._source}: {problem}. Nothing of the frame was delivered.",
+            operation=_OPERATION,
+            code="MalformedResponse",
+        )
+
+
+def _headers(data: bytearray) -> Iterator[tuple[str, str | None]]:
+    """Yield each header; the value is None where it is not a string."""
+    position = 0
+    while position < len(data):
+        name_end = position + 1 + data[position]
+        name = data[position + 1 : name_end].decode()
+        kind = data[name_end]
+        start = name_end + 1
+        if kind in (_STRING, _BYTE_ARRAY):
+            start += _LENGTH.size
+            position = start + _LENGTH.unpack_from(data, name_end + 1)[0]
+        else:
+            position = start + _FIXED_BYTES[kind]
+        if position > len(data):
+            raise ValueError("a header is longer than all of them")
+        yield name, data[start:position].decode() if kind == _STRING else None
+
+
+def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Return the frame with these headers and this payload."""
+    encoded = b"".join(_header(name.encode(), value.encode()) for name, value in headers.items())
+    total_bytes = _PRELUDE.size + len(encoded) + len(payload) + _CRC.size
+    lengths = struct.pack("!II", total_bytes, len(encoded))
+    frame = lengths + _CRC.pack(zlib.crc32(lengths)) + encoded + payload
+    return frame + _CRC.pack(zlib.crc32(frame))
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return b"%c%b%c%b%b" % (len(name), name, _STRING, _LENGTH.pack(len(value)), value)

@@ -1,0 +1,111 @@
+"""An accepted subscription: takes events from the bytes that a connection brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kinesis_publishers.abc.data_plane import ShardSubscription
+from kinesis_publishers.errors import ConnectionFailedError
+from kinesis_publishers.transport.event_decoding import (
+    OPERATION,
+    carries_records,
+    decode_event,
+    raise_if_refused,
+)
+from kinesis_publishers.transport.event_stream import EventStreamDecoder
+
+if TYPE_CHECKING:
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import SubscriptionEvent
+
+__all__ = ["ChunkSource", "EventStreamSubscription"]
+
+# The service sends an event every few seconds, even when there is nothing to read; Flink gives up
+# after 35 s too (FanOutShardSubscription).
+_SILENCE_SECONDS = 35.0
+
+
+class ChunkSource(Protocol):
+    """What brings the bytes of a body."""
+
+    async def read(self) -> bytes:
+        """Return what comes next, as soon as there is something; nothing at the end of the body.
+
+        Raises:
+            ConnectionFailedError: the connection broke; everything that came before was returned.
+        """
+
+
+class EventStreamSubscription(ShardSubscription):
+    """Reads from the network only while somebody waits for an event.
+
+    Args:
+        source: the body of the answer to SubscribeToShard; closing it is left to whoever opened it.
+        where: the shard, for the messages of errors.
+        clock: measures how long the network is silent.
+        request_id: AWS's id of the call.
+    """
+
+    def __init__(
+        self, source: ChunkSource, *, where: str, clock: Clock, request_id: str | None = None
+    ) -> None:
+        self._source = source
+        self._where = where
+        self._clock = clock
+        self._request_id = request_id
+        self._decoder = EventStreamDecoder(f"{OPERATION} of {where}")
+        self._is_over = False
+        self._broken: ConnectionFailedError | None = None
+
+    async def wait_for_event(self) -> int | None:
+        while True:
+            head = self._decoder.peek()
+            if head is not None and carries_records(head.headers):
+                # The payloads are base64 inside of it.
+                return head.payload_bytes * 3 // 4
+            frame = self._decoder.take()
+            if frame is not None:
+                raise_if_refused(frame, where=self._where, request_id=self._request_id)
+            elif not await self._read():
+                return None
+
+    async def receive(self) -> SubscriptionEvent:
+        if await self.wait_for_event() is None:
+            raise RuntimeError("receive() was called although no event was announced")
+        while (frame := self._decoder.take()) is None:
+            await self._read()
+        return decode_event(frame.payload)
+
+    async def _read(self) -> bool:
+        """Feed what arrives next; return False at the end of the body."""
+        chunk = b"" if self._is_over else await self._read_in_time()
+        if chunk:
+            self._decoder.feed(chunk)
+            return True
+        self._is_over = True
+        if self._decoder.is_inside_frame:
+            raise self._failure("the connection ended inside an event", "SubscriptionCutOff")
+        return False
+
+    async def _read_in_time(self) -> bytes:
+        if self._broken is not None:
+            raise self._broken
+        try:
+            async with self._clock.timeout(_SILENCE_SECONDS):
+                return await self._source.read()
+        except ConnectionFailedError as error:
+            self._broken = error
+            raise
+        except TimeoutError as error:
+            raise self._failure(
+                f"nothing came for {_SILENCE_SECONDS:.0f} s, not even a heartbeat",
+                "SubscriptionSilent",
+            ) from error
+
+    def _failure(self, problem: str, code: str) -> ConnectionFailedError:
+        return ConnectionFailedError(
+            f"{OPERATION} of {self._where}: {problem}. Subscribe again from the continuation.",
+            operation=OPERATION,
+            code=code,
+            request_id=self._request_id,
+        )

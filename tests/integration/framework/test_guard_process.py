@@ -1,0 +1,282 @@
+"""The guard process, with readers that are real processes and are killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import psutil
+import pytest
+from attrs import define, field
+
+from kinesis_publishers import Properties
+from kinesis_publishers.consumer_guard import ConsumerGuard, ConsumerGuardError
+from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_READER = Path(__file__).with_name("guard_reader.py")
+_STREAM = "orders"
+_NAME = "app"
+_DEADLINE_SECONDS = 60.0
+_SECRET = "the-secret-key-of-a-test"
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait until another process has made ``condition`` true."""
+    deadline, pause = time.monotonic() + _DEADLINE_SECONDS, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"in vain waited for: {what}"
+        pause.wait(0.02)
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@define(eq=False)
+class Reader:
+    """A running reader, its guard, and a child of it that lives on when it is killed."""
+
+    process: subprocess.Popen[str]
+    guard: psutil.Process = field(init=False)
+    child: psutil.Process = field(init=False)
+    consumer_arn: str = field(init=False)
+
+    @classmethod
+    def start(cls, properties: dict[str, str], stream_arn: str) -> Self:
+        command = [sys.executable, str(_READER), json.dumps(properties), stream_arn]
+        return cls(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+
+    def wait_until_reading(self) -> None:
+        assert self.process.stdout is not None
+        guard, child, self.consumer_arn = self.process.stdout.readline().split()
+        self.guard, self.child = psutil.Process(int(guard)), psutil.Process(int(child))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def kill_in_a_hurry(self) -> None:
+        """Kill it, and let its guard not wait for another reader."""
+        self.guard.terminate()
+        self.kill()
+
+    def clean_up(self) -> None:
+        self.kill()
+        self.process.stdout.close()  # type: ignore[union-attr]
+        for process in (getattr(self, "child", None), getattr(self, "guard", None)):
+            if process is not None and runs(process):
+                process.kill()
+
+
+@pytest.fixture(autouse=True)
+def leases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Keep the leases of a test apart; return where they are."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / "kinesis-publishers"
+
+
+@pytest.fixture
+def properties(local_kinesis: LocalKinesis) -> dict[str, str]:
+    local_kinesis.create_stream(_STREAM)
+    return {
+        **local_kinesis.properties(_STREAM),
+        "aws.credentials.provider.basic.secretkey": _SECRET,
+        "kinesis.stream.recordpublisher": "EFO",
+        "kinesis.stream.efo.consumername": _NAME,
+        "kinesis.stream.deregisterstreamconsumer.maxretries": "1",
+    }
+
+
+@pytest.fixture
+def stream_arn(local_kinesis: LocalKinesis) -> str:
+    behaviour = local_kinesis.behaviour
+    return f"arn:aws:kinesis:{behaviour.region}:{behaviour.account_id}:stream/{_STREAM}"
+
+
+@pytest.fixture
+def start_readers(
+    properties: dict[str, str], stream_arn: str
+) -> Iterator[Callable[[int], list[Reader]]]:
+    """Return a function that starts readers at once and waits until they read."""
+    started: list[Reader] = []
+
+    def start(count: int) -> list[Reader]:
+        readers = [Reader.start(properties, stream_arn) for _ in range(count)]
+        started.extend(readers)
+        for reader in readers:
+            reader.wait_until_reading()
+        return readers
+
+    yield start
+    for reader in started:
+        reader.clean_up()
+
+
+def test_the_last_of_several_killed_readers_has_its_consumer_removed(
+    local_kinesis: LocalKinesis, start_readers: Callable[[int], list[Reader]]
+) -> None:
+    first, second = start_readers(2)
+    assert first.consumer_arn == second.consumer_arn
+    first.kill()
+    eventually(lambda: not runs(first.guard), "the end of the first guard")
+    assert list(local_kinesis.consumers(_STREAM)) == [_NAME]
+    killed_at = time.monotonic()
+    second.kill()
+    eventually(lambda: not local_kinesis.consumers(_STREAM), "the removal of the consumer")
+    eventually(lambda: not runs(second.guard), "the end of the second guard")
+    assert len(local_kinesis.calls("RegisterStreamConsumer")) == 1
+    (removal,) = local_kinesis.calls("DeregisterStreamConsumer")
+    # A reader that is started again at once would have found its consumer.
+    assert removal.at_seconds - killed_at > 4.9
+    assert runs(first.child)
+    assert runs(second.child)
+
+
+def test_a_consumer_that_was_there_before_stays(
+    local_kinesis: LocalKinesis, start_readers: Callable[[int], list[Reader]]
+) -> None:
+    arn = local_kinesis.register_consumer(_STREAM, _NAME)
+    (reader,) = start_readers(1)
+    assert reader.consumer_arn == arn
+    reader.kill_in_a_hurry()
+    eventually(lambda: not runs(reader.guard), "the end of the guard")
+    assert list(local_kinesis.consumers(_STREAM)) == [_NAME]
+    assert local_kinesis.calls("DeregisterStreamConsumer") == []
+
+
+def test_an_interrupt_leaves_the_guard_alone_and_a_termination_makes_it_hurry(
+    local_kinesis: LocalKinesis, start_readers: Callable[[int], list[Reader]]
+) -> None:
+    (reader,) = start_readers(1)
+    reader.guard.send_signal(signal.SIGINT)
+    reader.guard.terminate()
+    with pytest.raises(psutil.TimeoutExpired):
+        reader.guard.wait(1.0)
+    killed_at = time.monotonic()
+    reader.kill()
+    eventually(lambda: not local_kinesis.consumers(_STREAM), "the removal of the consumer")
+    (removal,) = local_kinesis.calls("DeregisterStreamConsumer")
+    assert removal.at_seconds - killed_at < 4.9
+
+
+def test_credentials_are_on_no_command_line_and_in_no_environment(
+    start_readers: Callable[[int], list[Reader]],
+) -> None:
+    (reader,) = start_readers(1)
+    assert _SECRET in " ".join(psutil.Process(reader.process.pid).cmdline()), "the test's own"
+    assert _SECRET not in " ".join(reader.guard.cmdline())
+    assert _SECRET not in " ".join(reader.guard.environ().values())
+
+
+def test_what_cannot_be_removed_is_logged_with_the_command_that_does_it(
+    local_kinesis: LocalKinesis,
+    start_readers: Callable[[int], list[Reader]],
+    leases: Path,
+) -> None:
+    (reader,) = start_readers(1)
+    local_kinesis.add_fault(
+        Fault("DeregisterStreamConsumer", "error", code="AccessDeniedException", times=None)
+    )
+    reader.kill_in_a_hurry()
+    eventually(lambda: not runs(reader.guard), "the end of the guard")
+    said = (leases / "consumer-guard.log").read_text()
+    assert "aws kinesis deregister-stream-consumer" in said
+    assert reader.consumer_arn in said
+    assert "kinesis:DeregisterStreamConsumer" in said
+    local_kinesis.clear_faults()
+    # It is not forgotten: the next reader to leave removes it.
+    (next_one,) = start_readers(1)
+    next_one.kill_in_a_hurry()
+    eventually(lambda: not local_kinesis.consumers(_STREAM), "the removal of the consumer")
+
+
+def test_a_guard_without_a_server_gives_up(
+    local_kinesis: LocalKinesis, start_readers: Callable[[int], list[Reader]], leases: Path
+) -> None:
+    (reader,) = start_readers(1)
+    local_kinesis.add_fault(Fault("*", "reset", times=None))
+    reader.kill_in_a_hurry()
+    eventually(lambda: not runs(reader.guard), "the end of the guard")
+    assert reader.consumer_arn in (leases / "consumer-guard.log").read_text()
+
+
+def test_a_guard_serves_until_it_is_let_go_and_is_started_again_if_it_is_killed(
+    properties: dict[str, str], stream_arn: str
+) -> None:
+    guard = ConsumerGuard(Properties.parse(properties))
+
+    def processes() -> list[psutil.Process]:
+        return [child for child in psutil.Process().children() if runs(child)]
+
+    before = processes()
+
+    def own() -> list[psutil.Process]:
+        return [process for process in processes() if process not in before]
+
+    try:
+        guard.hold([stream_arn])
+        (first,) = own()
+        guard.hold([stream_arn])
+        assert own() == [first]
+        first.kill()
+        first.wait()
+        guard.hold([stream_arn])
+        (second,) = own()
+        assert second != first
+    finally:
+        guard.close()
+    eventually(lambda: not own(), "the end of the guard")
+
+
+@pytest.mark.parametrize(
+    ("executable", "reason"),
+    [("/nonexistent/python", "cannot be run"), ("/bin/false", "ended at once")],
+)
+def test_a_guard_that_cannot_start_says_why_and_what_to_do(
+    properties: dict[str, str],
+    stream_arn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    executable: str,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    guard = ConsumerGuard(Properties.parse(properties))
+    with pytest.raises(ConsumerGuardError, match=rf"{reason}.*efo\.deregister = never"):
+        guard.hold([stream_arn])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"kinesis.stream.recordpublisher": "some.module:Factory"},
+        {
+            "kinesis.stream.recordpublisher": "EFO",
+            "kinesis.stream.efo.consumername": _NAME,
+            "kinesis.stream.efo.deregister": "never",
+        },
+        {
+            "kinesis.stream.recordpublisher": "EFO",
+            "kinesis.stream.efo.registration": "NONE",
+            "kinesis.stream.efo.consumerarn.orders": "arn:aws:kinesis:us-east-1:123456789012:"
+            "stream/orders/consumer/app:1",
+        },
+    ],
+)
+def test_who_leaves_no_consumer_behind_needs_no_guard(settings: dict[str, str]) -> None:
+    assert (
+        ConsumerGuard.for_properties(Properties.parse({"kinesis.streams": "orders"} | settings))
+        is None
+    )

@@ -1,0 +1,131 @@
+"""Twenty processes that register the same consumer at the same moment, and leave again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from attrs import frozen
+
+from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SCRIPT = Path(__file__).with_name("registering_processes.py")
+_PROCESSES = 20
+
+
+@pytest.fixture
+def server() -> Iterator[LocalKinesis]:
+    behaviour = Behaviour(consumer_creating_seconds=1.0, consumer_deleting_seconds=0.5)
+    with LocalKinesis.in_thread(Limits.aws(control_plane=True), behaviour=behaviour) as server:
+        server.create_stream("orders", 1)
+        yield server
+
+
+@frozen(kw_only=True)
+class Crowd:
+    """Processes that have the consumer.
+
+    Attributes:
+        arns: what each got, by its process id.
+    """
+
+    arns: dict[int, str]
+    _leader: subprocess.Popen[str]
+
+    def kill(self, count: int) -> None:
+        """Kill some of them, and wait until they are dead."""
+        killed = [psutil.Process(process_id) for process_id in list(self.arns)[:count]]
+        for process in killed:
+            process.kill()
+        deadline = time.monotonic() + 30
+        # Their parent has not collected them, so that they stay as zombies.
+        while any(process.status() != psutil.STATUS_ZOMBIE for process in killed):
+            assert time.monotonic() < deadline, "a killed process lives on"
+
+    def leave(self) -> None:
+        """Let all of them leave, and wait until they have ended."""
+        self._leader.communicate()
+
+
+@contextmanager
+def registered(server: LocalKinesis, runtimes: list[Path]) -> Iterator[Crowd]:
+    """Run a process in each runtime directory, as soon as all of them have the consumer."""
+    properties = server.properties("orders") | {
+        "kinesis.stream.recordpublisher": "EFO",
+        "kinesis.stream.efo.consumername": "billing",
+    }
+    arguments = [json.dumps(properties), json.dumps([str(one) for one in runtimes])]
+    leader = subprocess.Popen(
+        [sys.executable, str(_SCRIPT), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert leader.stdout is not None
+        lines = [leader.stdout.readline().split() for _ in runtimes]
+        yield Crowd(arns={int(line[0]): line[1] for line in lines}, leader=leader)
+    finally:
+        leader.communicate()
+
+
+def successes(server: LocalKinesis, operation: str) -> int:
+    return sum(not call.code for call in server.calls(operation))
+
+
+def test_twenty_processes_at_once_make_one_consumer_and_remove_it_once(
+    server: LocalKinesis, tmp_path: Path
+) -> None:
+    with registered(server, [tmp_path] * _PROCESSES) as crowd:
+        assert len(crowd.arns) == _PROCESSES
+        assert len(set(crowd.arns.values())) == 1
+        assert server.consumers("orders") == {"billing": "ACTIVE"}
+        assert len(server.calls("RegisterStreamConsumer")) == 1
+        crowd.leave()
+    assert len(server.calls("DeregisterStreamConsumer")) == 1
+    assert server.consumers("orders") in ({}, {"billing": "DELETING"})
+
+
+def test_twenty_processes_on_as_many_machines_make_one_consumer_too(
+    server: LocalKinesis, tmp_path: Path
+) -> None:
+    runtimes = [tmp_path / str(number) for number in range(_PROCESSES)]
+    for runtime in runtimes:
+        runtime.mkdir()
+    with registered(server, runtimes) as crowd:
+        assert len(crowd.arns) == _PROCESSES
+        assert len(set(crowd.arns.values())) == 1
+        assert successes(server, "RegisterStreamConsumer") == 1
+        crowd.leave()
+    assert successes(server, "DeregisterStreamConsumer") == 1
+
+
+def test_the_last_of_twenty_removes_the_consumer_although_others_were_killed(
+    server: LocalKinesis, tmp_path: Path
+) -> None:
+    with registered(server, [tmp_path] * _PROCESSES) as crowd:
+        crowd.kill(_PROCESSES - 1)
+        assert server.consumers("orders") == {"billing": "ACTIVE"}
+        crowd.leave()
+    assert len(server.calls("DeregisterStreamConsumer")) == 1
+
+
+def test_a_consumer_that_was_there_before_stays(server: LocalKinesis, tmp_path: Path) -> None:
+    arn = server.register_consumer("orders", "billing")
+    with registered(server, [tmp_path] * 3) as crowd:
+        assert set(crowd.arns.values()) == {arn}
+        crowd.leave()
+    assert server.consumers("orders") == {"billing": "ACTIVE"}
+    assert server.calls("RegisterStreamConsumer") == []
+    assert server.calls("DeregisterStreamConsumer") == []

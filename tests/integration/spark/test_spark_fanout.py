@@ -1,0 +1,207 @@
+"""Enhanced fan-out in Spark: the same rows, and consumers that are registered and removed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve
+from consumers import StreamConsumer, eventually, guards_below
+from processes import command_line, descendants, source_processes, wait_until_gone
+from pyspark.errors import AnalysisException, StreamingQueryException
+from spark_harness import FROM_THE_START, assert_in_order_per_key, by_place, numbered, numbers
+
+from kinesis_publishers.testing.local_kinesis import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from spark_harness import QueryRunner, RunningQuery
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def consumer(runner: QueryRunner, flights: str) -> StreamConsumer:
+    return StreamConsumer(runner.server, flights)
+
+
+def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    runner.server.put_many(flights, numbered(0, 1000))
+    with runner.run(**FROM_THE_START, **consumer.options) as running:
+        for count in range(1000, 1500, 50):
+            running.wait_for_rows(count)
+            runner.server.put_many(flights, numbered(count, count + 50))
+        running.wait_for_rows(1500)
+        assert consumer.is_there
+        ours = guards_below(os.getpid())
+        assert len(ours) == 1
+        open_now = runner.server.open_subscriptions(flights)
+    assert open_now == 4
+    assert sorted(numbers(running.rows)) == list(range(1500))
+    assert_in_order_per_key(running.rows)
+    assert len(runner.server.calls("SubscribeToShard")) == 4
+    assert runner.server.calls("GetRecords") == []
+    eventually(
+        lambda: runner.server.open_subscriptions(flights) == 0, "the end of the subscriptions"
+    )
+    consumer.wait_until_gone()
+    wait_until_gone(ours)
+    assert consumer.calls()["RegisterStreamConsumer"] == 1
+
+
+def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_changes_twice(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    class SinkIsDownError(Exception):
+        pass
+
+    failed: dict[int, list[object]] = {}
+
+    def failing(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
+        rows = frame.collect()
+        if rows:
+            failed[batch_id] = rows
+            raise SinkIsDownError
+        running.batches[batch_id] = rows
+
+    runner.server.put_many(flights, numbered(0, 400))
+    with (
+        pytest.raises(StreamingQueryException, match="SinkIsDownError"),
+        runner.run(sink=failing, **FROM_THE_START) as running,
+    ):
+        running.wait_for_rows(1)
+    (batch_id,) = failed
+    put = 400
+    for settings in (consumer.options, {}):
+        runner.server.put_many(flights, numbered(put, put + 300))
+        put += 300
+        with runner.run(earlier=running, **FROM_THE_START, **settings) as running:
+            running.wait_for_rows(put)
+    assert by_place(running.batches[batch_id]) == by_place(failed[batch_id])
+    assert sorted(numbers(running.rows)) == list(range(put))
+    assert_in_order_per_key(running.rows)
+
+
+def test_eager_registers_once_at_load_and_the_reader_makes_no_call(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    eager = {**FROM_THE_START, **consumer.options, "kinesis.stream.efo.registration": "EAGER"}
+    options = {**runner.server.properties(flights), **eager}
+    frame = runner.spark.readStream.format("kinesis").options(**options).load()
+    assert consumer.is_there
+    at_load = consumer.calls()
+    assert at_load["RegisterStreamConsumer"] == 1
+    runner.server.put_many(flights, numbered(0, 100))
+    with runner.run_frame(frame) as running:
+        running.wait_for_rows(100)
+    assert consumer.calls() == at_load
+    consumer.wait_until_gone()
+    assert sorted(numbers(running.rows)) == list(range(100))
+    assert consumer.calls()["RegisterStreamConsumer"] == 1
+
+
+def test_none_takes_the_arns_from_options_whose_keys_spark_lower_cases(
+    runner: QueryRunner,
+) -> None:
+    runner.server.create_stream("Flights.Of-Today", 2)
+    consumer = StreamConsumer(runner.server, "Flights.Of-Today")
+    arn = runner.server.register_consumer(consumer.stream, consumer.name)
+    before = consumer.calls()
+    runner.server.put_many("Flights.Of-Today", numbered(0, 100))
+    with runner.run(
+        "Flights.Of-Today",
+        **FROM_THE_START,
+        **{
+            "kinesis.stream.recordpublisher": "EFO",
+            "kinesis.stream.efo.registration": "NONE",
+            "kinesis.stream.efo.consumerarn.Flights.Of-Today": arn,
+        },
+    ) as running:
+        running.wait_for_rows(100)
+    assert sorted(numbers(running.rows)) == list(range(100))
+    assert consumer.calls() == before
+    assert consumer.is_there
+
+
+def test_a_consumer_that_somebody_deletes_is_registered_again_and_nothing_is_lost(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    runner.server.put_many(flights, numbered(0, 200))
+    with runner.run(**FROM_THE_START, **consumer.options) as running:
+        running.wait_for_rows(200)
+        runner.server.deregister_consumer(flights, consumer.name)
+        runner.server.put_many(flights, numbered(200, 400))
+        running.wait_for_rows(400)
+        assert consumer.is_there
+    assert sorted(numbers(running.rows)) == list(range(400))
+    assert_in_order_per_key(running.rows)
+    consumer.wait_until_gone()
+
+
+def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_killed(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer, tmp_path: Path
+) -> None:
+    options = {**FROM_THE_START, **consumer.options}
+    other = evolve(runner, checkpoint=tmp_path / "other")
+    runner.server.put_many(flights, numbered(0, 100))
+    with runner.run(**options) as first:
+        first.wait_for_rows(100)
+        (guard_of_first,) = guards_below(os.getpid())
+        with other.run(**options) as second:
+            second.wait_until(lambda: len(guards_below(os.getpid())) == 2)
+            first.stop()
+            wait_until_gone([guard_of_first])
+            assert consumer.is_there
+            assert consumer.calls()["DeregisterStreamConsumer"] == 0
+            second.wait_for_rows(100)
+            (reader,) = source_processes()
+            reader.kill()
+            runner.server.put_many(flights, numbered(100, 200))
+            with pytest.raises(StreamingQueryException):
+                second.wait_for_rows(200)
+    # The processes that run tasks live on: they must not hold the pipe to the guard.
+    assert any("pyspark.daemon" in command_line(one) for one in descendants(os.getpid()))
+    consumer.wait_until_gone()
+    assert consumer.calls()["RegisterStreamConsumer"] == 1
+    assert consumer.calls()["DeregisterStreamConsumer"] == 1
+
+
+@pytest.mark.parametrize("operation", ["RegisterStreamConsumer", "SubscribeToShard"])
+def test_a_permission_that_is_missing_fails_the_query_with_its_name(
+    runner: QueryRunner, flights: str, consumer: StreamConsumer, operation: str
+) -> None:
+    runner.server.add_fault(Fault(operation, "error", code="AccessDeniedException", times=None))
+    runner.server.put_many(flights, numbered(0, 10))
+    with (
+        pytest.raises(StreamingQueryException, match=f"kinesis:{operation}"),
+        runner.run(**FROM_THE_START, **consumer.options) as running,
+    ):
+        running.wait_for_rows(10)
+
+
+def load_error(spark: SparkSession, options: dict[str, str]) -> str:
+    with pytest.raises(AnalysisException) as raised:
+        spark.readStream.format("kinesis").options(**options).load()
+    return str(raised.value)
+
+
+def test_what_cannot_work_is_said_at_load(
+    spark: SparkSession, runner: QueryRunner, flights: str, consumer: StreamConsumer
+) -> None:
+    options = runner.server.properties(flights)
+    efo = {"kinesis.stream.recordpublisher": "EFO"}
+    assert "stream.efo.consumername is required" in load_error(spark, {**options, **efo})
+    none = {**efo, "kinesis.streams": "one,two", "kinesis.stream.efo.registration": "NONE"}
+    message = load_error(spark, {**options, **none})
+    assert "stream.efo.consumerarn.one" in message
+    assert "stream.efo.consumerarn.two" in message
+    runner.server.add_fault(
+        Fault("RegisterStreamConsumer", "error", code="AccessDeniedException", times=None)
+    )
+    eager = {**consumer.options, "kinesis.stream.efo.registration": "EAGER"}
+    assert "kinesis:RegisterStreamConsumer" in load_error(spark, {**options, **eager})

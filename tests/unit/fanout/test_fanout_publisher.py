@@ -1,0 +1,206 @@
+"""What one subscription delivers, and where the next one begins."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from fanout_support import CONSUMER_ARN, FanOut
+
+from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
+from kinesis_publishers.testing.fakes import (
+    SUCCESSOR,
+    RecordingConsumer,
+    bounded_shard,
+    empty_event_then_record,
+    event_of,
+    events,
+    finish,
+    never_answers,
+    sample_records,
+)
+
+LAST = event_of(sample_records(1, first=9), continuation=None, child_shards=(SUCCESSOR,))
+
+
+def after(number: str) -> StartingPosition:
+    return StartingPosition.after(SequenceNumber(number))
+
+
+async def test_a_subscription_delivers_its_events_in_order_and_ends_with_the_shard():
+    fan_out, consumer = FanOut.of(bounded_shard(10, 4)), RecordingConsumer()
+    assert await fan_out.run(consumer) is RunResult.COMPLETE
+    assert [r.data for r in consumer.records] == [r.data for r in sample_records(10)]
+    assert [len(batch) for batch in consumer.batches] == [2, 3, 2, 3]
+
+
+async def test_it_subscribes_with_the_registered_consumer_at_the_starting_position():
+    fan_out = FanOut.of(bounded_shard(1, 1))
+    await fan_out.run(RecordingConsumer())
+    (call,) = fan_out.plane.subscribe_calls
+    assert (call.shard_id, call.consumer_arn) == ("shardId-000000000000", CONSUMER_ARN)
+    assert call.position == StartingPosition.trim_horizon()
+
+
+async def test_a_subscription_that_the_service_ended_is_continued_after_its_last_event():
+    fan_out, consumer = FanOut.of(bounded_shard(6, 6, per_subscription=2)), RecordingConsumer()
+    assert await fan_out.run_to_end(consumer) == 3
+    assert [r.data for r in consumer.records] == [r.data for r in sample_records(6)]
+    assert fan_out.positions == [StartingPosition.trim_horizon(), after("992"), after("994")]
+
+
+async def test_an_empty_event_moves_the_continuation_but_no_record():
+    fan_out, consumer = FanOut.of(empty_event_then_record()), RecordingConsumer()
+    assert await fan_out.run(consumer) is RunResult.INCOMPLETE
+    assert [len(batch) for batch in consumer.batches] == [0]
+    assert await fan_out.run(consumer) is RunResult.COMPLETE
+    assert fan_out.positions == [StartingPosition.trim_horizon(), after("500")]
+
+
+async def test_an_empty_event_tells_the_lag():
+    plane = events(event_of(continuation="1", millis_behind_latest=4711))
+    consumer = RecordingConsumer()
+    await FanOut.of(plane).run(consumer)
+    assert [batch.millis_behind_latest for batch in consumer.batches] == [4711]
+
+
+async def test_a_continuation_is_not_used_before_the_records_are_processed():
+    first, second = sample_records(2)
+
+    async def only_the_first(_batch: object) -> SequenceNumber:
+        return SequenceNumber(first.sequence_number)
+
+    fan_out = FanOut.of(events(event_of([first, second], continuation="7777")))
+    consumer = RecordingConsumer(only_the_first)
+    await fan_out.run(consumer)
+    await fan_out.run(consumer)
+    assert fan_out.positions[1] == after(first.sequence_number)
+
+
+async def test_position_stays_while_nothing_has_been_processed():
+    async def nothing(_batch: object) -> None:
+        return None
+
+    start = StartingPosition.at_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
+    fan_out = FanOut.of(events(event_of(sample_records(1))), start=start)
+    consumer = RecordingConsumer(nothing)
+    await fan_out.run(consumer)
+    await fan_out.run(consumer)
+    assert fan_out.positions == [start, start]
+
+
+async def test_the_next_subscription_waits_until_five_seconds_after_the_last_one_began():
+    fan_out, consumer = FanOut.of(bounded_shard(3, 3, per_subscription=1)), RecordingConsumer()
+    await fan_out.run_to_end(consumer)
+    assert fan_out.clock.sleeps == [5.0, 5.0]
+
+
+async def test_a_subscription_that_lasted_longer_is_reopened_at_once():
+    async def take_a_minute(batch):
+        await fan_out.clock.sleep(60.0)
+        return batch.last_sequence_number
+
+    fan_out = FanOut.of(bounded_shard(2, 2, per_subscription=1))
+    await fan_out.run_to_end(RecordingConsumer(take_a_minute))
+    assert fan_out.clock.sleeps == [60.0, 60.0]
+
+
+async def test_everything_that_arrived_before_the_subscription_is_delivered_with_lag_zero():
+    """An event does not say when it was made: what counts is when the subscription began."""
+
+    async def take_a_minute(batch):
+        await fan_out.clock.sleep(60.0)
+        return batch.last_sequence_number
+
+    fan_out = FanOut.of(bounded_shard(2, 2))
+    began_at = fan_out.clock.now()
+    consumer = RecordingConsumer(take_a_minute)
+    await fan_out.run(consumer, within=200.0)
+    assert [batch.requested_at for batch in consumer.batches] == [began_at, began_at]
+
+
+async def test_an_event_without_continuation_and_without_children_is_not_the_end_of_the_shard():
+    invalid = event_of(sample_records(1), continuation=None)
+    fan_out, consumer = FanOut.of(events(invalid, LAST)), RecordingConsumer()
+    assert await fan_out.run(consumer) is RunResult.INCOMPLETE
+    assert await fan_out.run(consumer) is RunResult.COMPLETE
+    assert fan_out.positions[1] == after("991")
+    assert [r.sequence_number for r in consumer.records] == ["991", "1000"]
+
+
+async def test_a_shard_that_always_ends_without_children_fails_in_the_end():
+    from kinesis_publishers.errors import RetriesExhaustedError
+
+    invalid = event_of(sample_records(1), continuation=None)
+    fan_out = FanOut.of(events(*[invalid] * 10))
+    with pytest.raises(RetriesExhaustedError, match="neither a continuation nor child shards"):
+        await fan_out.run_to_end(RecordingConsumer())
+    assert len(fan_out.plane.subscribe_calls) == 4
+
+
+async def test_latest_is_refused_because_it_is_another_place_each_time():
+    with pytest.raises(ValueError, match="pinned"):
+        FanOut.of(bounded_shard(1, 1), start=StartingPosition.latest())
+
+
+async def test_cancelling_closes_the_subscription_and_is_not_swallowed():
+    reached = asyncio.Event()
+
+    async def block(_batch: object) -> SequenceNumber:
+        reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    fan_out = FanOut.of(bounded_shard(2, 2))
+    task = asyncio.create_task(fan_out.publisher.run(RecordingConsumer(block)))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [one.is_closed for one in fan_out.plane.subscriptions] == [True]
+
+
+async def test_an_error_of_the_consumer_is_not_taken_for_one_of_the_service():
+    error = ConnectionResetError("of the application")
+
+    async def fail(_batch: object) -> SequenceNumber:
+        raise error
+
+    fan_out = FanOut.of(bounded_shard(2, 2))
+    with pytest.raises(ConnectionResetError) as caught:
+        await fan_out.run(RecordingConsumer(fail))
+    assert caught.value is error
+    assert [one.is_closed for one in fan_out.plane.subscriptions] == [True]
+
+
+async def test_a_subscription_without_an_answer_is_given_up_after_the_timeout():
+    fan_out = FanOut.of(never_answers(), subscribe_timeout_seconds=17.0)
+    assert await fan_out.run(RecordingConsumer(), within=18.0) is RunResult.INCOMPLETE
+    assert fan_out.clock.monotonic() >= 17.0
+
+
+async def test_the_life_of_a_subscription_is_reported():
+    fan_out = FanOut.of(bounded_shard(2, 2, per_subscription=1))
+    await fan_out.run_to_end(RecordingConsumer())
+    assert [event.position for event in fan_out.events_of(SubscriptionStarted)] == fan_out.positions
+    assert [event.reason for event in fan_out.events_of(SubscriptionEnded)] == [
+        "the service ended it",
+        "the shard has ended",
+    ]
+    assert [event.records for event in fan_out.events_of(EventReceived)] == [1, 1]
+
+
+async def test_stopping_between_two_events_drops_what_is_not_taken_yet():
+    class Stop(BaseException):
+        pass
+
+    async def stop(_batch: object) -> SequenceNumber:
+        raise Stop
+
+    fan_out, consumer = FanOut.of(bounded_shard(5, 5)), RecordingConsumer(stop)
+    with pytest.raises(Stop):
+        await finish(fan_out.publisher.run(consumer), fan_out.clock)
+    assert fan_out.plane.subscriptions[0].taken == 1
+    assert len(consumer.batches) == 1

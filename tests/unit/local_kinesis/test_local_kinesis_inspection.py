@@ -1,0 +1,57 @@
+"""Consumers and subscriptions as a test sees and changes them, in process and by admin calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from subscribing_harness import SHARD, STREAM
+
+from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
+from kinesis_publishers.testing.local_kinesis.admin import Admin
+from kinesis_publishers.testing.local_kinesis.errors import ApiError
+
+
+def described(fan_out: Any) -> Any:
+    answer = Admin(fan_out.service).handle("GET", "/_admin/state", b"")
+    return orjson.loads(answer.body)["streams"][STREAM]["consumers"]
+
+
+async def test_the_state_shows_consumers_and_their_open_subscriptions(fan_out: Any) -> None:
+    idle_arn = fan_out.register("idle")
+    reader = await fan_out.subscribe()
+    await fan_out.clock.advance(6)
+    assert described(fan_out) == {
+        "c": {
+            "arn": fan_out.consumer_arn,
+            "status": "ACTIVE",
+            "subscriptions": [{"shard_id": SHARD(0), "age_seconds": 6.0, "events": 1}],
+        },
+        "idle": {"arn": idle_arn, "status": "ACTIVE", "subscriptions": []},
+    }
+    await reader.close()
+    assert described(fan_out)["c"]["subscriptions"] == []
+
+
+async def test_a_fault_of_events_can_be_planned_by_an_admin_call(fan_out: Any) -> None:
+    fault = {"operation": "SubscribeToShard", "kind": "end", "after_events": 1}
+    answer = Admin(fan_out.service).handle("POST", "/_admin/faults", orjson.dumps(fault))
+    assert answer.status == 200
+    fan_out.put("a")
+    assert (await fan_out.subscribe()).ending == "clean"
+
+
+def test_a_test_registers_and_removes_consumers_without_a_client() -> None:
+    server = LocalKinesis(behaviour=Behaviour(consumer_deleting_seconds=60))
+    server.create_stream(STREAM)
+    arn = server.register_consumer(STREAM, "c")
+    assert arn.startswith("arn:aws:kinesis:us-east-1:123456789012:stream/orders/consumer/c:")
+    assert server.consumers(STREAM) == {"c": "ACTIVE"}
+    server.deregister_consumer(STREAM, "c")
+    assert server.consumers(STREAM) == {"c": "DELETING"}
+    with pytest.raises(ApiError, match="ResourceInUseException"):
+        server.register_consumer(STREAM, "c")
+    with pytest.raises(ValueError, match="stream orders has no consumer d"):
+        server.deregister_consumer(STREAM, "d")
+    assert server.open_subscriptions(STREAM) == 0

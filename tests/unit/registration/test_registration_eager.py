@@ -1,0 +1,209 @@
+"""EAGER: all streams are registered before anything is read, or none. NONE: no call is made."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from registration_support import Application
+
+from kinesis_publishers.config import DeregistrationPolicy, RegistrationStrategy
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    ConsumerNotFoundError,
+    LimitExceededError,
+    MissingOptionError,
+)
+from kinesis_publishers.testing.fakes import (
+    CONSUMER_NAME,
+    STREAM_ARN,
+    DescribeConsumerCall,
+    FakeConsumers,
+    FakeControlPlane,
+    FakeStream,
+    RegisterConsumerCall,
+    active_consumer,
+    consumer_not_found,
+)
+
+SECOND = f"{STREAM_ARN}-2"
+BOTH = (STREAM_ARN, SECOND)
+EAGER = {"strategy": RegistrationStrategy.EAGER}
+
+
+def two_streams() -> FakeControlPlane:
+    return FakeControlPlane(FakeStream(), FakeStream(arn=SECOND))
+
+
+def consumers_of(plane: FakeControlPlane) -> list[list[str]]:
+    return [one.consumers.arns for one in plane.streams]
+
+
+async def test_all_streams_are_registered_at_once_and_answered_from_memory() -> None:
+    plane = two_streams()
+    application = Application.of(plane, **EAGER)
+    await application.finish(application.registrar.prepare(BOTH))
+    made = len(plane.calls)
+    assert [[await application.registrar.consumer_arn(arn)] for arn in BOTH] == consumers_of(plane)
+    assert len(plane.calls) == made
+    await application.close()
+    assert consumers_of(plane) == [[], []]
+
+
+async def test_it_does_not_wait_for_others_who_might_start_at_the_same_time() -> None:
+    application = Application.of(consumer_not_found(), **EAGER)
+    await application.finish(application.registrar.prepare([STREAM_ARN]))
+    # One poll for ACTIVE is all.
+    assert len(application.clock.sleeps) == 1
+
+
+@pytest.mark.parametrize("policy", list(DeregistrationPolicy))
+async def test_if_one_stream_fails_what_was_registered_for_the_others_is_removed(
+    policy: DeregistrationPolicy,
+) -> None:
+    plane = FakeControlPlane(FakeStream(), FakeStream(arn=SECOND, consumers=FakeConsumers(limit=0)))
+    application = Application.of(plane, **EAGER, deregister=policy)
+    with pytest.raises(LimitExceededError):
+        await application.finish(application.registrar.prepare(BOTH))
+    assert consumers_of(plane) == [[], []]
+    assert "deregister" in application.calls
+    await application.close()
+    assert application.calls.count("deregister") == 1
+
+
+async def test_what_was_there_before_is_not_rolled_back() -> None:
+    plane = FakeControlPlane(FakeStream(), FakeStream(arn=SECOND, consumers=FakeConsumers(limit=0)))
+    theirs = plane.streams[0].consumers.add(STREAM_ARN, CONSUMER_NAME)
+    application = Application.of(plane, **EAGER)
+    with pytest.raises(LimitExceededError):
+        await application.finish(application.registrar.prepare(BOTH))
+    await application.close()
+    assert consumers_of(plane) == [[theirs], []]
+
+
+async def test_what_another_process_uses_by_now_is_not_rolled_back() -> None:
+    plane = FakeControlPlane(FakeStream(), FakeStream(arn=SECOND, consumers=FakeConsumers(limit=0)))
+    application, other = Application.of(plane, **EAGER), Application.of(plane)
+    failing = asyncio.ensure_future(application.registrar.prepare(BOTH))
+    while not plane.streams[0].consumers.arns:
+        await application.clock.advance(0.01)
+    shared = await other.arn()
+    with pytest.raises(LimitExceededError):
+        await application.finish(failing)
+    assert consumers_of(plane) == [[shared], []]
+    await other.close()
+    assert consumers_of(plane) == [[], []]
+
+
+async def test_after_a_failure_it_can_be_tried_again() -> None:
+    plane = two_streams()
+    plane.consumer_errors[RegisterConsumerCall] = [None, AccessDeniedError("no")]
+    application = Application.of(plane, **EAGER)
+    with pytest.raises(AccessDeniedError):
+        await application.finish(application.registrar.prepare(BOTH))
+    await application.finish(application.registrar.prepare(BOTH))
+    assert all(len(arns) == 1 for arns in consumers_of(plane))
+
+
+async def test_an_arn_that_travelled_is_used_without_a_call() -> None:
+    plane = active_consumer()
+    (arn,) = plane.streams[0].consumers.arns
+    application = Application.of(plane, **EAGER, consumer_arns={"orders": arn})
+    await application.registrar.prepare([STREAM_ARN])
+    assert await application.registrar.consumer_arn(STREAM_ARN) == arn
+    await application.registrar.close()
+    assert plane.calls == []
+
+
+async def test_a_consumer_that_travelled_and_is_gone_is_registered_again_and_removed() -> None:
+    plane = consumer_not_found()
+    gone = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
+    application = Application.of(plane, **EAGER, consumer_arns={"orders": gone})
+    assert await application.renew(gone) != gone
+    await application.close()
+    assert application.arns == []
+
+
+@pytest.mark.parametrize("strategy", [RegistrationStrategy.LAZY, RegistrationStrategy.EAGER])
+class TestRenewing:
+    """What a subscription does when its consumer was not found."""
+
+    async def test_a_consumer_that_is_there_keeps_its_arn(self, strategy) -> None:
+        application = Application.of(active_consumer(), strategy=strategy)
+        arn = await application.arn()
+        assert await application.registrar.renew(STREAM_ARN, arn) == arn
+        assert application.calls == ["describe", "describe"]
+
+    async def test_a_consumer_that_is_gone_is_registered_again(self, strategy) -> None:
+        application = Application.of(consumer_not_found(), strategy=strategy)
+        arn = await application.arn()
+        application.plane.streams[0].consumers.remove(CONSUMER_NAME)
+        renewed = await application.renew(arn)
+        assert renewed != arn
+        assert await application.registrar.consumer_arn(STREAM_ARN) == renewed
+        await application.close()
+        assert application.arns == []
+
+    async def test_one_that_somebody_else_has_registered_again_is_used(self, strategy) -> None:
+        application = Application.of(active_consumer(), strategy=strategy)
+        arn = await application.arn()
+        consumers = application.plane.streams[0].consumers
+        consumers.remove(CONSUMER_NAME)
+        theirs = consumers.add(STREAM_ARN, CONSUMER_NAME)
+        assert await application.renew(arn) == theirs
+        assert "register" not in application.calls
+
+    async def test_all_shards_share_one_renewal(self, strategy) -> None:
+        application = Application.of(consumer_not_found(), strategy=strategy)
+        arn = await application.arn()
+        application.plane.streams[0].consumers.remove(CONSUMER_NAME)
+        renewals = (application.registrar.renew(STREAM_ARN, arn) for _ in range(16))
+        renewed = set(await application.finish(asyncio.gather(*renewals)))
+        assert renewed == set(application.arns)
+        assert application.calls.count("register") == 2
+        # One that comes late gets what the others have found, without a call.
+        made = len(application.calls)
+        assert {await application.registrar.renew(STREAM_ARN, arn)} == renewed
+        assert len(application.calls) == made
+
+    async def test_it_works_before_the_consumer_was_ever_asked_for(self, strategy) -> None:
+        application = Application.of(active_consumer(), strategy=strategy)
+        unknown = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
+        assert [await application.renew(unknown)] == application.arns
+
+    async def test_a_failure_is_raised(self, strategy) -> None:
+        application = Application.of(active_consumer(), strategy=strategy)
+        arn = await application.arn()
+        denied = AccessDeniedError("Allow kinesis:DescribeStreamConsumer in the IAM policy.")
+        application.plane.consumer_errors[DescribeConsumerCall] = [denied]
+        with pytest.raises(AccessDeniedError):
+            await application.renew(arn)
+
+
+class TestNone:
+    """The ARNs are configured, and the service is never asked."""
+
+    ARN = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
+
+    def application(self) -> Application:
+        return Application.of(
+            active_consumer(),
+            strategy=RegistrationStrategy.NONE,
+            consumer_name=None,
+            consumer_arns={"orders": self.ARN},
+        )
+
+    async def test_no_call_is_made(self) -> None:
+        application = self.application()
+        await application.registrar.prepare([STREAM_ARN])
+        assert await application.registrar.consumer_arn(STREAM_ARN) == self.ARN
+        with pytest.raises(ConsumerNotFoundError) as raised:
+            await application.registrar.renew(STREAM_ARN, self.ARN)
+        assert self.ARN in str(raised.value)
+        assert "stream.efo.consumerarn.orders" in str(raised.value)
+        await application.registrar.close()
+        assert application.plane.calls == []
+
+    async def test_a_stream_without_an_arn_is_an_error(self) -> None:
+        with pytest.raises(MissingOptionError, match=r"consumerarn\.orders-2"):
+            await self.application().registrar.consumer_arn(SECOND)

@@ -1,0 +1,267 @@
+"""LAZY: described, registered if it is absent, waited for until it is ACTIVE."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from registration_support import CONFIG, Application
+
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    InternalServiceError,
+    LimitExceededError,
+    ResourceInUseError,
+    RetriesExhaustedError,
+    StreamNotFoundError,
+)
+from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.testing.fakes import (
+    CONSUMER_NAME,
+    STREAM_ARN,
+    DescribeConsumerCall,
+    FakeControlPlane,
+    FakeStream,
+    ListConsumersCall,
+    RegisterConsumerCall,
+    active_consumer,
+    consumer_not_found,
+    creating_until,
+    deleting_until,
+    limit_exceeded,
+    stream_not_found,
+)
+
+
+async def test_nothing_happens_before_the_first_shard_is_read() -> None:
+    application = Application.of(consumer_not_found())
+    await application.registrar.prepare([STREAM_ARN])
+    assert application.calls == []
+
+
+async def test_an_active_consumer_is_used_at_once() -> None:
+    application = Application.of(active_consumer())
+    # Not finish(): nothing may wait for the clock.
+    arn = await application.registrar.consumer_arn(STREAM_ARN)
+    assert [arn] == application.arns
+    assert application.calls == ["describe"]
+    assert application.clock.sleeps == []
+    assert application.events == []
+
+
+async def test_an_absent_consumer_is_registered_and_waited_for() -> None:
+    plane = consumer_not_found()
+    plane.streams[0].consumers.creating_descriptions = 3
+    application = Application.of(plane)
+    arn = await application.arn()
+    assert [arn] == application.arns
+    assert application.calls == ["describe", "describe", "register", *["describe"] * 4]
+    assert application.events == [ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn=arn)]
+
+
+async def test_processes_that_start_together_are_spread_out_by_a_random_delay() -> None:
+    delays = set()
+    for _ in range(5):
+        application = Application.of(consumer_not_found())
+        await application.arn()
+        delays.add(application.clock.sleeps[0])
+    bound = CONFIG.register_retry.delay_bound_seconds(0)
+    assert len(delays) == 5
+    assert all(0 <= delay < bound for delay in delays)
+
+
+async def test_the_polls_for_active_have_full_jitter() -> None:
+    application = Application.of(creating_until(6))
+    await application.arn()
+    policy = CONFIG.register_retry
+    sleeps = application.clock.sleeps
+    assert len(sleeps) == 6
+    assert all(
+        0 <= seconds < policy.delay_bound_seconds(poll) for poll, seconds in enumerate(sleeps)
+    )
+    assert len(set(sleeps)) == 6
+
+
+async def test_a_consumer_that_somebody_else_is_registering_is_waited_for() -> None:
+    application = Application.of(creating_until(3))
+    assert [await application.arn()] == application.arns
+    assert application.calls == ["describe"] * 4
+
+
+async def test_one_that_appears_during_the_delay_is_not_registered_again() -> None:
+    application = Application.of(consumer_not_found())
+    waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
+    await application.clock.wait_for_sleepers()
+    other = application.plane.streams[0].consumers.add(STREAM_ARN, CONSUMER_NAME)
+    assert await application.finish(waiting) == other
+    assert application.calls == ["describe", "describe"]
+
+
+async def test_resource_in_use_means_that_somebody_else_has_won() -> None:
+    plane = consumer_not_found()
+    application = Application.of(plane)
+    plane.consumer_errors[RegisterConsumerCall] = [ResourceInUseError("exists")]
+    waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
+    while not plane.consumer_calls(RegisterConsumerCall):
+        await application.clock.advance(0.1)
+    other = plane.streams[0].consumers.add(STREAM_ARN, CONSUMER_NAME)
+    assert await application.finish(waiting) == other
+    assert application.calls.count("register") == 1
+    assert application.events == []
+
+
+async def test_a_consumer_in_deleting_is_waited_out_and_then_registered() -> None:
+    application = Application.of(deleting_until(5))
+    (before,) = application.arns
+    arn = await application.arn()
+    assert arn != before
+    assert [arn] == application.arns
+    assert application.calls.index("register") == 7  # 5 x DELETING, then twice absent
+
+
+async def test_one_that_vanishes_while_it_is_waited_for_is_registered_again() -> None:
+    application = Application.of(creating_until(100))
+    (before,) = application.arns
+    waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
+    await application.clock.wait_for_sleepers()
+    consumers = application.plane.streams[0].consumers
+    consumers.creating_descriptions = 1
+    consumers.remove(CONSUMER_NAME)
+    arn = await application.finish(waiting)
+    assert arn != before
+    assert application.calls.count("register") == 1
+
+
+@pytest.mark.parametrize(
+    ("plane", "status", "advice"),
+    [
+        (creating_until, "CREATING", "aws kinesis deregister-stream-consumer --region eu-west-1"),
+        (deleting_until, "DELETING", "another consumer name"),
+    ],
+)
+async def test_one_that_is_stuck_is_an_error_after_the_timeout(plane, status, advice) -> None:
+    application = Application.of(plane(10_000))
+    with pytest.raises(RetriesExhaustedError) as raised:
+        await application.arn()
+    message = str(raised.value)
+    assert all(text in message for text in (STREAM_ARN, CONSUMER_NAME, status, advice))
+    assert "registerstreamconsumer.timeout" in message
+    assert 60 <= raised.value.elapsed_seconds < 63
+    assert 60 <= application.clock.monotonic() < 65
+
+
+async def test_each_phase_has_the_whole_timeout() -> None:
+    application = Application.of(deleting_until(10_000))
+    consumers = application.plane.streams[0].consumers
+    waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
+    await application.clock.advance(50)
+    consumers.creating_descriptions = 10_000
+    consumers.remove(CONSUMER_NAME)
+    await application.clock.advance(50)
+    assert not waiting.done()
+    consumers.remove(CONSUMER_NAME)
+    consumers.creating_descriptions = 0
+    assert [await application.finish(waiting)] == application.arns
+
+
+async def test_a_refused_registration_is_backed_off() -> None:
+    application = Application.of(limit_exceeded(3))
+    assert [await application.arn()] == application.arns
+    assert application.calls.count("register") == 4
+    assert application.calls.count("list") == 0
+
+
+async def test_the_limit_of_consumers_is_an_error_that_names_them() -> None:
+    plane = consumer_not_found()
+    for number in range(20):
+        plane.streams[0].consumers.add(STREAM_ARN, f"other-{number}")
+    application = Application.of(plane)
+    with pytest.raises(LimitExceededError) as raised:
+        await application.arn()
+    message = str(raised.value)
+    assert "20 consumers: other-0 (ACTIVE), other-1 (ACTIVE)" in message
+    assert "other-19" in message
+    assert "remove one" in message
+    assert all(text in message for text in (STREAM_ARN, CONSUMER_NAME, "LimitExceededException"))
+    assert isinstance(raised.value.__cause__, RetriesExhaustedError)
+    assert application.calls.count("register") == 4
+    assert application.calls.count("list") == 1
+
+
+async def test_the_limit_of_consumers_is_an_error_even_if_they_cannot_be_listed() -> None:
+    application = Application.of(limit_exceeded(100))
+    denied = AccessDeniedError("Allow kinesis:ListStreamConsumers in the IAM policy.")
+    application.plane.consumer_errors[ListConsumersCall] = [denied]
+    with pytest.raises(LimitExceededError, match=r"could not be listed \(Allow kinesis:List"):
+        await application.arn()
+
+
+@pytest.mark.parametrize("kind", [DescribeConsumerCall, RegisterConsumerCall])
+async def test_a_call_that_is_not_allowed_is_made_once(kind) -> None:
+    application = Application.of(consumer_not_found())
+    denied = AccessDeniedError("Allow the action in the IAM policy.")
+    application.plane.consumer_errors[kind] = [denied]
+    with pytest.raises(AccessDeniedError):
+        await application.arn()
+    assert len(application.plane.consumer_calls(kind)) == 1
+
+
+async def test_a_call_that_fails_on_the_side_of_the_service_is_repeated() -> None:
+    plane = consumer_not_found()
+    plane.consumer_errors[DescribeConsumerCall] = [InternalServiceError("5xx")] * 2
+    plane.consumer_errors[RegisterConsumerCall] = [InternalServiceError("5xx")] * 2
+    application = Application.of(plane)
+    assert [await application.arn()] == application.arns
+    assert application.calls.count("register") == 3
+
+
+async def test_a_stream_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(StreamNotFoundError):
+        await Application.of(stream_not_found()).arn()
+
+
+async def test_all_shards_of_a_stream_share_one_search() -> None:
+    application = Application.of(creating_until(3))
+    arns = await application.finish(
+        asyncio.gather(*(application.registrar.consumer_arn(STREAM_ARN) for _ in range(16)))
+    )
+    assert set(arns) == set(application.arns)
+    assert application.calls == ["describe"] * 4
+    await application.arn()
+    assert application.calls == ["describe"] * 4
+
+
+async def test_a_failure_reaches_all_who_wait_for_it_and_the_next_one_tries_again() -> None:
+    application = Application.of(consumer_not_found())
+    application.plane.consumer_errors[RegisterConsumerCall] = [AccessDeniedError("no")]
+    failures = await application.finish(
+        asyncio.gather(
+            *(application.registrar.consumer_arn(STREAM_ARN) for _ in range(16)),
+            return_exceptions=True,
+        )
+    )
+    assert [type(one) for one in failures] == [AccessDeniedError] * 16
+    assert application.calls.count("register") == 1
+    assert [await application.arn()] == application.arns
+
+
+async def test_when_the_one_who_searches_is_cancelled_the_others_still_get_the_consumer() -> None:
+    application = Application.of(creating_until(3))
+    first, *others = (
+        asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN)) for _ in range(3)
+    )
+    await application.clock.wait_for_sleepers()
+    first.cancel()
+    arns = await application.finish(asyncio.gather(*others))
+    assert set(arns) == set(application.arns)
+    assert first.cancelled()
+
+
+async def test_two_streams_have_a_consumer_each() -> None:
+    second = f"{STREAM_ARN}-2"
+    plane = FakeControlPlane(FakeStream(), FakeStream(arn=second))
+    application = Application.of(plane)
+    arns = await application.finish(
+        asyncio.gather(*(application.registrar.consumer_arn(arn) for arn in (STREAM_ARN, second)))
+    )
+    assert [[arn] for arn in arns] == [one.consumers.arns for one in plane.streams]

@@ -1,0 +1,230 @@
+"""Leases within one process, and what becomes of them where files cannot be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers.publishers.fanout.registration import ConsumerLease
+from kinesis_publishers.publishers.fanout.registration.lease_files import lease_directory
+from kinesis_publishers.testing.fakes import CONSUMER_NAME, STREAM_ARN, finish
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARN = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+async def acquire(clock: ManualClock, name: str = CONSUMER_NAME) -> ConsumerLease:
+    return await ConsumerLease.acquire(STREAM_ARN, name, clock=clock)
+
+
+class Removal:
+    """Removes consumers, or fails to: returns what it is told to, or raises it."""
+
+    def __init__(self, outcome: bool | type[BaseException] | None = None) -> None:
+        self.removed: list[str] = []
+        self._outcome = outcome
+
+    async def __call__(self, consumer_arn: str) -> bool | None:
+        self.removed.append(consumer_arn)
+        if isinstance(self._outcome, type):
+            raise self._outcome
+        return self._outcome
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def lease_file(runtime_directory: Path, kind: str) -> Path:
+    (found,) = runtime_directory.glob(f"*/*.{kind}")
+    return found
+
+
+async def test_every_holder_in_a_process_counts(clock: ManualClock) -> None:
+    first, second = await acquire(clock), await acquire(clock)
+    first.note_created(ARN)
+    assert second.created_arn == ARN
+    removal = Removal()
+    await first.release(removal)
+    assert removal.removed == []
+    await second.release(removal)
+    await second.release(removal)
+    assert removal.removed == [ARN]
+
+
+async def test_what_was_not_recorded_is_not_removed(clock: ManualClock) -> None:
+    removal = Removal()
+    await (await acquire(clock)).release(removal)
+    assert removal.removed == []
+
+
+async def test_what_was_removed_is_not_removed_again(clock: ManualClock) -> None:
+    first = await acquire(clock)
+    first.note_created(ARN)
+    await first.release(Removal())
+    removal = Removal()
+    await (await acquire(clock)).release(removal)
+    assert removal.removed == []
+
+
+@pytest.mark.parametrize("outcome", [False, RuntimeError, asyncio.CancelledError])
+async def test_what_could_not_be_removed_is_left_to_the_next_one(
+    clock: ManualClock, outcome: bool | type[BaseException]
+) -> None:
+    first = await acquire(clock)
+    first.note_created(ARN)
+    ending = pytest.raises(outcome) if isinstance(outcome, type) else nullcontext()
+    with ending:
+        await first.release(Removal(outcome))
+    removal = Removal()
+    await (await acquire(clock)).release(removal)
+    assert removal.removed == [ARN]
+
+
+async def test_leaving_without_removing_leaves_the_record(clock: ManualClock) -> None:
+    first = await acquire(clock)
+    first.note_created(ARN)
+    first.close()
+    first.close()
+    assert (await acquire(clock)).created_arn == ARN
+
+
+async def test_other_consumers_have_other_leases(clock: ManualClock) -> None:
+    one, other = await acquire(clock), await acquire(clock, "archive")
+    one.note_created(ARN)
+    assert other.created_arn is None
+    removal = Removal()
+    await one.release(removal)
+    assert removal.removed == [ARN]
+
+
+async def test_nobody_joins_while_the_consumer_is_being_removed(clock: ManualClock) -> None:
+    first = await acquire(clock)
+    first.note_created(ARN)
+    is_removing, may_finish = asyncio.Event(), asyncio.Event()
+
+    async def remove(_: str) -> None:
+        is_removing.set()
+        await may_finish.wait()
+
+    leaving = asyncio.ensure_future(first.release(remove))
+    await is_removing.wait()
+    joining = asyncio.ensure_future(acquire(clock))
+    await clock.advance(10)
+    assert not joining.done()
+    may_finish.set()
+    await leaving
+    assert (await finish(joining, clock)).created_arn is None
+
+
+async def test_only_one_at_a_time_registers(clock: ManualClock) -> None:
+    first, second = await acquire(clock), await acquire(clock)
+    history = []
+
+    async def register(lease: ConsumerLease, name: str) -> None:
+        async with lease.registering():
+            history.append(f"{name} begins")
+            await clock.sleep(1)
+            history.append(f"{name} ends")
+
+    await finish(asyncio.gather(register(first, "one"), register(second, "two")), clock)
+    assert history == ["one begins", "one ends", "two begins", "two ends"]
+
+
+async def test_waiting_can_be_cancelled_and_leaves_no_file_open(clock: ManualClock) -> None:
+    before = open_files()
+    first, second = await acquire(clock), await acquire(clock)
+    async with first.registering():
+        waiting = asyncio.ensure_future(second.registering().__aenter__())
+        await clock.advance(5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    first.close()
+    second.close()
+    assert open_files() == before
+
+
+async def test_a_file_that_was_removed_is_not_trusted(
+    clock: ManualClock, runtime_directory: Path
+) -> None:
+    first = await acquire(clock)
+    first.note_created(ARN)
+    lease_file(runtime_directory, "users").unlink()
+    second = await acquire(clock)
+    removal = Removal()
+    await first.release(removal)
+    assert removal.removed == [], "the second one, on a new file, was overlooked"
+    await second.release(removal)
+    assert removal.removed == [ARN]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"created_arn": 1}', b'{"created_arn": "x"}']
+)
+async def test_a_damaged_record_is_no_record(
+    clock: ManualClock, runtime_directory: Path, content: bytes
+) -> None:
+    lease = await acquire(clock)
+    lease.note_created(ARN)
+    lease_file(runtime_directory, "json").write_bytes(content)
+    assert lease.created_arn is None
+
+
+def test_the_directory_is_the_users_own(runtime_directory: Path) -> None:
+    directory = lease_directory()
+    assert directory.parent == runtime_directory
+    directory.chmod(0o777)
+    assert stat.S_IMODE(lease_directory().stat().st_mode) == 0o700
+
+
+def test_without_a_runtime_directory_it_is_a_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert lease_directory() == tmp_path / f"kinesis-publishers-{os.geteuid()}"
+
+
+async def _join_and_leave(clock: ManualClock, removal: Removal) -> None:
+    lease = await acquire(clock)
+    async with lease.registering():
+        lease.note_created(ARN)
+    assert lease.created_arn is None
+    await lease.release(removal)
+
+
+async def test_a_directory_of_somebody_else_is_refused_and_nothing_is_removed(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease_directory()
+    somebody_else = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: somebody_else)
+    removal = Removal()
+    await _join_and_leave(clock, removal)
+    assert removal.removed == []
+    assert "belongs to somebody else" in caplog.text
+    assert "aws kinesis deregister-stream-consumer" in caplog.text
+
+
+async def test_without_a_directory_consumers_are_used_and_not_removed(
+    clock: ManualClock, runtime_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (runtime_directory / "kinesis-publishers").write_text("in the way")
+    removal = Removal()
+    await _join_and_leave(clock, removal)
+    assert removal.removed == []
+    assert "XDG_RUNTIME_DIR" in caplog.text
