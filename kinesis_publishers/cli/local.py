@@ -47,23 +47,40 @@ __all__ = ["local"]
     type=click.IntRange(min=1),
     help="How many shards the stream has.",
 )
-def local(port: int, host: str, limits: str, stream: str, shards: int) -> None:
+@click.option(
+    "--tls",
+    is_flag=True,
+    help="Serve https, over HTTP/2 and HTTP/1.1, with a certificate made for this run.",
+)
+@click.option(
+    "--ca-file",
+    type=click.Path(dir_okay=False),
+    help="With --tls: where to leave the CA certificate that clients must trust; a temporary file "
+    "unless given.",
+)
+def local(
+    port: int, host: str, limits: str, stream: str, shards: int, tls: bool, ca_file: str | None
+) -> None:
     """Serve a local Kinesis with one stream, in memory, until Ctrl-C."""
+    if ca_file is not None and not tls:
+        raise click.UsageError("--ca-file is the certificate of an https server: add --tls.")
     try:
+        # With --tls, starting the server needs modules that importing it does not.
         from kinesis_publishers.testing.local_kinesis import Limits, run_server
-    except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"'local' needs {error.name!r}, which is not installed.\n"
-            "Install it with: pip install 'kinesis-publishers[local]'"
-        ) from error
 
-    try:
         run_server(
             host,
             port,
             Limits.aws() if limits == "aws" else Limits.off(),
             _announce(stream, shards),
+            tls=tls,
+            ca_file=ca_file,
         )
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"'local' needs {error.name!r}, which is not installed.\n"
+            "Install it with: pip install 'kinesis-publishers[local]'"
+        ) from error
     except OSError as error:
         raise click.ClickException(_describe(error, host, port)) from error
 
@@ -82,6 +99,8 @@ def _announce(stream: str, shards: int) -> Callable[[LocalKinesis], None]:
         server.create_stream(stream, shards)
         # To the letter, not through rich, which would wrap lines that are meant to be pasted.
         click.echo(f"Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
+        if server.ca_bundle is not None:
+            click.echo(f"Clients must trust the CA certificate in {server.ca_bundle}")
         click.echo("Ctrl-C stops it. Properties that read the stream from its beginning:\n")
         properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
         for key, value in properties.items():
@@ -91,6 +110,8 @@ def _announce(stream: str, shards: int) -> Callable[[LocalKinesis], None]:
 
 
 def _describe(error: OSError, host: str, port: int) -> str:
+    if error.filename is not None:
+        return f"Cannot write {error.filename}: {error.strerror}. Choose another with --ca-file."
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is in use: choose another with --port (0 takes any free one)."

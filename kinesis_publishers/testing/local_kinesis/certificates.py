@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ssl
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["ServerCertificate"]
 
@@ -17,7 +17,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class ServerCertificate:
-    """A certificate for one host; as a context manager it is on disk for as long as it lasts.
+    """A certificate for one host, in memory.
 
     Args:
         host: the name or address that clients connect to, beside those of the loopback interface.
@@ -29,20 +29,19 @@ class ServerCertificate:
 
         self._authority = trustme.CA()
         self._certificate = self._authority.issue_cert(*dict.fromkeys((*_LOCAL_NAMES, host)))
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
 
-    @property
-    def ca_pem(self) -> bytes:
-        """The certificate of the authority: what a client has to trust."""
-        pem: bytes = self._authority.cert_pem.bytes()
-        return pem
-
-    @property
-    def ca_bundle(self) -> str:
-        """The path of a file with :attr:`ca_pem`, while the context lasts."""
-        if self._directory is None:
-            raise RuntimeError("the certificate is on disk only while its context lasts")
-        return str(Path(self._directory.name, "ca.pem"))
+    @contextmanager
+    def ca_bundle(self, path: str | None = None) -> Iterator[str]:
+        """Write what a client has to trust to ``path``, or for a while to a temporary file."""
+        pem = self._authority.cert_pem.bytes()
+        if path is not None:
+            Path(path).write_bytes(pem)
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="local-kinesis-") as directory:
+            temporary = Path(directory, "ca.pem")
+            temporary.write_bytes(pem)
+            yield str(temporary)
 
     def server_context(self, protocols: Sequence[str]) -> ssl.SSLContext:
         """Return what a server needs; ``protocols`` are offered by ALPN, the best one first."""
@@ -51,18 +50,3 @@ class ServerCertificate:
         configure(context)
         context.set_alpn_protocols(list(protocols))
         return context
-
-    def __enter__(self) -> Self:
-        self._directory = tempfile.TemporaryDirectory(prefix="local-kinesis-")
-        Path(self.ca_bundle).write_bytes(self.ca_pem)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        directory, self._directory = self._directory, None
-        if directory is not None:
-            directory.cleanup()

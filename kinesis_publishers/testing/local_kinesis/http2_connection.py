@@ -1,4 +1,4 @@
-"""One HTTP/2 connection: many calls at once, each within the windows that the client opens."""
+"""One HTTP/2 connection: takes requests, runs the calls and ends those whose client has left."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     ConnectionBroken,
     StreamingAnswer,
 )
+from kinesis_publishers.testing.local_kinesis.http2_sender import Http2Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from h2.events import Event
 
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
@@ -41,11 +40,12 @@ _RECEIVE_WINDOW = 16 * 1024 * 1024
 
 
 @define
-class _Request:
-    """A request as far as it has arrived."""
+class _Call:
+    """A stream that the client has not left: a request as far as it has come, then its task."""
 
-    headers: Mapping[str, str]
+    headers: dict[str, str]
     body: bytearray = field(factory=bytearray)
+    sending: asyncio.Task[None] | None = None
 
 
 class Http2Connection(asyncio.Protocol):
@@ -53,8 +53,11 @@ class Http2Connection(asyncio.Protocol):
 
     Args:
         dispatcher: answers each call.
-        max_streams: how many calls the client may have open at once.
+        max_streams: how many calls the client may have open at once; one more is refused.
     """
+
+    _sender: Http2Sender
+    _transport: asyncio.Transport
 
     def __init__(self, dispatcher: Dispatcher, *, max_streams: int) -> None:
         self._dispatcher = dispatcher
@@ -62,15 +65,13 @@ class Http2Connection(asyncio.Protocol):
         self._http = h2.connection.H2Connection(
             H2Configuration(client_side=False, header_encoding="utf-8")
         )
-        self._transport: asyncio.Transport | None = None
-        self._requests: dict[int, _Request] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._progress = asyncio.Event()
-        self._may_write = True
+        self._calls: dict[int, _Call] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._sender = Http2Sender(self._http, transport)
         self._http.local_settings = Settings(
             client=False,
             initial_values={
@@ -79,20 +80,20 @@ class Http2Connection(asyncio.Protocol):
             },
         )
         self._http.initiate_connection()
+        # h2 would end the connection for one call too many; RFC 9113 5.1.2 refuses that call.
+        del self._http.local_settings[SettingCodes.MAX_CONCURRENT_STREAMS]
         self._http.increment_flow_control_window(_RECEIVE_WINDOW)
-        self._flush()
+        self._sender.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        for task in self._tasks.values():
-            task.cancel()
+        for stream_id in tuple(self._calls):
+            self._leave(stream_id)
 
     def pause_writing(self) -> None:
-        self._may_write = False
+        self._sender.pause()
 
     def resume_writing(self) -> None:
-        self._may_write = True
-        self._progress.set()
+        self._sender.resume()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -100,71 +101,97 @@ class Http2Connection(asyncio.Protocol):
                 self._handle(event)
         except ProtocolError:
             # h2 has prepared the GOAWAY that says what was wrong.
-            self._flush()
-            self.close()
+            self._sender.flush()
+            self._transport.close()
         else:
-            self._flush()
+            self._sender.flush()
 
-    def close(self) -> None:
-        """Break the connection off; what is open on it is cancelled."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    async def wait_closed(self) -> None:
-        """Wait until every call has been cleaned up."""
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    async def close(self) -> None:
+        """Say good-bye, break the connection off and end the calls that are open on it."""
+        if not self._transport.is_closing():
+            self._http.close_connection()
+            self._sender.flush()
+        self._transport.abort()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _handle(self, event: Event) -> None:
         match event:
-            case RequestReceived():
-                self._requests[event.stream_id] = _Request(
-                    {str(name): str(value) for name, value in event.headers}
-                )
-            case DataReceived():
-                if event.stream_id in self._requests:
-                    self._requests[event.stream_id].body += event.data
-                self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-            case StreamEnded():
-                self._start(event.stream_id, self._requests.pop(event.stream_id))
-            case StreamReset():
-                self._requests.pop(event.stream_id, None)
-                if event.stream_id in self._tasks:
-                    self._tasks[event.stream_id].cancel()
+            case RequestReceived(stream_id=int(stream_id)):
+                self._take(stream_id, {str(name): str(value) for name, value in event.headers})
+            case DataReceived(stream_id=int(stream_id)):
+                if (call := self._calls.get(stream_id)) is not None:
+                    call.body += event.data
+                self._http.acknowledge_received_data(event.flow_controlled_length, stream_id)
+            case StreamEnded(stream_id=int(stream_id)):
+                if (call := self._calls.get(stream_id)) is not None:
+                    self._start(stream_id, call)
+            case StreamReset(stream_id=int(stream_id)):
+                self._leave(stream_id)
+            case WindowUpdated(stream_id=int(stream_id)) if stream_id:
+                self._sender.wake(stream_id)
             case WindowUpdated() | RemoteSettingsChanged():
-                self._progress.set()
+                self._sender.wake_all()
             case ConnectionTerminated():
-                self.close()
+                self._transport.close()
 
-    def _start(self, stream_id: int, request: _Request) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(stream_id, request))
-        self._tasks[stream_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(stream_id, None))
+    def _take(self, stream_id: int, headers: dict[str, str]) -> None:
+        if len(self._calls) < self._max_streams:
+            self._calls[stream_id] = _Call(headers)
+        else:
+            self._sender.reset(stream_id, ErrorCodes.REFUSED_STREAM)
 
-    async def _answer(self, stream_id: int, request: _Request) -> None:
-        headers = request.headers
-        answer = await self._dispatcher.answer(
-            headers[":method"],
-            headers[":path"],
-            headers.get("x-amz-target", ""),
-            bytes(request.body),
-        )
+    def _leave(self, stream_id: int) -> None:
+        """End what is being sent; a call that has arrived is carried out nevertheless."""
+        call = self._calls.pop(stream_id, None)
+        if call is not None and call.sending is not None:
+            call.sending.cancel()
+
+    def _start(self, stream_id: int, call: _Call) -> None:
+        def forget(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._calls.pop(stream_id, None)
+
+        task = asyncio.get_running_loop().create_task(self._answer(stream_id, call))
+        self._tasks.add(task)
+        task.add_done_callback(forget)
+
+    async def _answer(self, stream_id: int, call: _Call) -> None:
         try:
-            if isinstance(answer, StreamingAnswer):
-                await self._send_streaming(stream_id, answer)
-            else:
-                await self._send_whole(stream_id, answer)
+            answer = await self._dispatcher.answer(
+                call.headers[":method"],
+                call.headers[":path"],
+                call.headers.get("x-amz-target", ""),
+                bytes(call.body),
+            )
+            call.sending = asyncio.current_task()
+            await self._send(stream_id, answer)
         except (ConnectionBroken, ProtocolError):
-            # A ProtocolError here says that the client has left the call meanwhile.
-            self._reset(stream_id)
+            self._sender.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
+        except Exception:
+            # The loop reports it; the client must not wait for ever.
+            self._sender.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
+            raise
 
-    async def _send_streaming(self, stream_id: int, answer: StreamingAnswer) -> None:
+    async def _send(self, stream_id: int, answer: Answer | StreamingAnswer) -> None:
+        """Send an answer, unless its client has left."""
+        if isinstance(answer, Answer):
+            if stream_id in self._calls:
+                await self._send_whole(stream_id, answer)
+            return
         try:
-            self._send_headers(stream_id, answer)
-            async for piece in answer.body:
-                await self._send(stream_id, piece)
-            self._end(stream_id)
+            if stream_id in self._calls:
+                await self._send_streaming(stream_id, answer)
         finally:
             await answer.body.aclose()
+
+    async def _send_streaming(self, stream_id: int, answer: StreamingAnswer) -> None:
+        self._sender.send_headers(stream_id, answer.status, answer.headers.items())
+        async for piece in answer.body:
+            await self._sender.send(stream_id, piece)
+        self._sender.end(stream_id)
 
     async def _send_whole(self, stream_id: int, answer: Answer) -> None:
         if answer.delivery == "reset":
@@ -172,43 +199,9 @@ class Http2Connection(asyncio.Protocol):
         # As over HTTP/1.1, an empty body cannot be cut short: promise a little more than there is.
         is_whole = answer.delivery == "whole"
         promised = len(answer.body) if is_whole else max(len(answer.body), 2)
-        self._send_headers(stream_id, answer, ("content-length", str(promised)))
-        await self._send(stream_id, answer.body if is_whole else answer.body[: promised // 2])
-        self._end(stream_id)
-
-    def _send_headers(
-        self, stream_id: int, answer: Answer | StreamingAnswer, *more: tuple[str, str]
-    ) -> None:
-        names = ((name.lower(), value) for name, value in answer.headers.items())
-        self._http.send_headers(stream_id, [(":status", str(answer.status)), *names, *more])
-        self._flush()
-
-    async def _send(self, stream_id: int, data: bytes) -> None:
-        """Send all of ``data``, waiting for the client's windows and for the socket."""
-        left = memoryview(data)
-        while left:
-            room = self._http.local_flow_control_window(stream_id) if self._may_write else 0
-            if room <= 0:
-                self._progress.clear()
-                await self._progress.wait()
-                continue
-            now, left = left[:room], left[room:]
-            largest = self._http.max_outbound_frame_size
-            for start in range(0, len(now), largest):
-                self._http.send_data(stream_id, now[start : start + largest])
-            self._flush()
-
-    def _end(self, stream_id: int) -> None:
-        self._http.end_stream(stream_id)
-        self._flush()
-
-    def _reset(self, stream_id: int) -> None:
-        try:
-            self._http.reset_stream(stream_id, ErrorCodes.INTERNAL_ERROR)
-        except ProtocolError:
-            return  # it is over on the other side as well
-        self._flush()
-
-    def _flush(self) -> None:
-        if self._transport is not None and (data := self._http.data_to_send()):
-            self._transport.write(data)
+        headers = answer.headers | {"content-length": str(promised)}
+        self._sender.send_headers(stream_id, answer.status, headers.items())
+        await self._sender.send(
+            stream_id, answer.body if is_whole else answer.body[: promised // 2]
+        )
+        self._sender.end(stream_id)

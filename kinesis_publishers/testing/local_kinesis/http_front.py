@@ -1,36 +1,46 @@
-"""The front: carries calls to the service over HTTP/1.1 and HTTP/2, and breaks connections.
-
-Over TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1.
-"""
+"""The front: one port, where clients speak HTTP/1.1 or, over TLS, what they agree on by ALPN."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
-from typing import TYPE_CHECKING
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Literal
 
-from aiohttp import web
+from attrs import frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken, StreamingAnswer
+from kinesis_publishers.testing.local_kinesis.http1_server import Http1Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_publishers.testing.local_kinesis.answers import Answer
     from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-    from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
+    from kinesis_publishers.testing.local_kinesis.http2_server import Http2Server
 
-__all__ = ["HttpFront"]
+__all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
 
-_ALPN_NAMES = {"2": "h2", "1.1": "http/1.1"}
-_LINGER_ZERO = struct.pack("ii", 1, 0)
-# Handlers that are still busy when the server stops hold a scripted delay: nobody waits for them.
-_SHUTDOWN_SECONDS = 0.05
+HttpVersion = Literal["2", "1.1"]
+
+_HTTP_1, _HTTP_2 = "http/1.1", "h2"
+_ALPN_NAMES: dict[HttpVersion, str] = {"1.1": _HTTP_1, "2": _HTTP_2}
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.
 _SETTLE_TURNS = 5
+# What a client does not read is kept at most so far; asyncio's own mark over TLS is 512 KiB.
+_WRITE_BUFFER_BYTES = 64 * 1024
+
+
+@frozen
+class TlsOptions:
+    """What an https front offers.
+
+    Attributes:
+        certificate: what it shows.
+        http_versions: the protocols it offers, the best one first.
+        max_streams: how many calls an HTTP/2 connection may have open at once.
+    """
+
+    certificate: ServerCertificate
+    http_versions: Sequence[HttpVersion] = ("2", "1.1")
+    max_streams: int = 128
 
 
 class HttpFront:
@@ -38,50 +48,27 @@ class HttpFront:
 
     Args:
         dispatcher: answers each request.
-        certificate: makes it serve https; without it, http.
-        http_versions: the protocols that are offered over https, ``2`` and ``1.1``.
-        max_streams: how many calls an HTTP/2 connection may have open at once.
+        tls: makes it serve https; without it, http.
     """
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        certificate: ServerCertificate | None = None,
-        *,
-        http_versions: Sequence[str] = ("2", "1.1"),
-        max_streams: int = 128,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._certificate = certificate
-        self._protocols = [_ALPN_NAMES[version] for version in http_versions]
-        self._max_streams = max_streams
-        # The low-level server: no routes and no middleware between a socket and the service. A
-        # handler that waits for the next event is cancelled when its client has gone.
-        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None)
-        self._http2: WeakSet[Http2Connection] = WeakSet()
+    def __init__(self, dispatcher: Dispatcher, tls: TlsOptions | None = None) -> None:
+        self._tls = tls
+        self._http1 = Http1Server(dispatcher)
+        self._http2 = _http2_server(dispatcher, tls)
         self._listener: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port; 0 takes any free one."""
         loop = asyncio.get_running_loop()
-        if self._certificate is None:
-            self._listener = await loop.create_server(self._server, host, port)
+        if self._tls is None:
+            self._listener = await loop.create_server(self._http1.new_connection, host, port)
         else:
-            context = self._certificate.server_context(self._protocols)
+            protocols = [_ALPN_NAMES[version] for version in self._tls.http_versions]
+            context = self._tls.certificate.server_context(protocols)
             self._listener = await loop.create_server(
-                lambda: _Negotiation(self._protocol_for), host, port, ssl=context
+                lambda: _Negotiation(self._connection_for), host, port, ssl=context
             )
         return int(self._listener.sockets[0].getsockname()[1])
-
-    def _protocol_for(self, alpn_name: str | None) -> asyncio.Protocol:
-        if alpn_name != _ALPN_NAMES["2"]:
-            return self._server()
-        # Only a server that speaks HTTP/2 needs h2.
-        from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
-
-        connection = Http2Connection(self._dispatcher, max_streams=self._max_streams)
-        self._http2.add(connection)
-        return connection
 
     async def close(self) -> None:
         """Stop listening and break the connections that are open, idle or not."""
@@ -93,87 +80,48 @@ class HttpFront:
             asyncio.get_running_loop().remove_reader(listening)
         await _settle()
         self._listener.close()
-        connections = list(self._http2)
-        for connection in connections:
-            connection.close()
-        transports = [handler.transport for handler in self._server.connections]
-        self._server.pre_shutdown()
-        await self._server.shutdown(_SHUTDOWN_SECONDS)
-        for transport in transports:
-            # A transport that was only closed waits for its client to read what is buffered.
-            if transport is not None:
-                transport.abort()
+        if self._http2 is not None:
+            await self._http2.close()
+        await self._http1.close()
         await _settle()
-        for connection in connections:
-            await connection.wait_closed()
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
-        body = await request.content.read()
-        target = request.headers.get("X-Amz-Target", "")
-        answer = await self._dispatcher.answer(request.method, request.path, target, body)
-        if isinstance(answer, StreamingAnswer):
-            return await _stream(request, answer)
-        if answer.delivery == "reset":
-            return _reset(request)
-        if answer.delivery == "truncate":
-            return await _truncate(request, answer)
-        return _response(answer)
+    def _connection_for(self, protocol: str | None) -> asyncio.Protocol | None:
+        """Return what serves a connection whose client agreed to ``protocol``, if anything does."""
+        if self._listener is None or not self._listener.is_serving() or self._tls is None:
+            return None
+        if protocol == _HTTP_2 and self._http2 is not None:
+            return self._http2.new_connection()
+        # A client that does not negotiate speaks HTTP/1.1.
+        return self._http1.new_connection() if "1.1" in self._tls.http_versions else None
 
 
 class _Negotiation(asyncio.Protocol):
     """Waits for the handshake and hands over to the protocol that was agreed on in it."""
 
-    def __init__(self, protocol_for: Callable[[str | None], asyncio.Protocol]) -> None:
-        self._protocol_for = protocol_for
+    def __init__(self, connection_for: Callable[[str | None], asyncio.Protocol | None]) -> None:
+        self._connection_for = connection_for
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
-        protocol = self._protocol_for(agreed)
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
+        connection = self._connection_for(agreed)
+        if connection is None:
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+
+def _http2_server(dispatcher: Dispatcher, tls: TlsOptions | None) -> Http2Server | None:
+    if tls is None or "2" not in tls.http_versions:
+        return None
+    # Only a server that offers HTTP/2 needs h2.
+    from kinesis_publishers.testing.local_kinesis.http2_server import Http2Server
+
+    return Http2Server(dispatcher, max_streams=tls.max_streams)
 
 
 async def _settle() -> None:
     for _ in range(_SETTLE_TURNS):
         await asyncio.sleep(0)
-
-
-def _response(answer: Answer) -> web.Response:
-    return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
-
-
-def _reset(request: web.BaseRequest) -> web.Response:
-    transport = request.transport
-    if transport is not None:
-        # Lingering for no time at all makes close() send RST instead of FIN.
-        connection = transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
-        transport.abort()
-    return web.Response()
-
-
-async def _stream(request: web.BaseRequest, answer: StreamingAnswer) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, headers=answer.headers)
-    try:
-        await response.prepare(request)
-        async for piece in answer.body:
-            await response.write(piece)
-    except ConnectionBroken:
-        return _reset(request)
-    finally:
-        await answer.body.aclose()
-    return response
-
-
-async def _truncate(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    # An empty body cannot be cut short: promise a little more than there is.
-    promised = max(len(answer.body), 2)
-    headers = answer.headers | {"Content-Length": str(promised)}
-    response = web.StreamResponse(status=answer.status, headers=headers)
-    response.force_close()
-    await response.prepare(request)
-    await response.write(answer.body[: promised // 2])
-    if request.transport is not None:
-        request.transport.close()
-    return response

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -16,7 +16,11 @@ from kinesis_publishers.testing.local_kinesis.contents import (
     write_records,
 )
 from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
+from kinesis_publishers.testing.local_kinesis.http_front import (
+    HttpFront,
+    HttpVersion,
+    TlsOptions,
+)
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
 from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
@@ -35,7 +39,8 @@ __all__ = ["LocalKinesis", "run_server"]
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
 _CREDENTIAL = "local"
-_HTTP_VERSIONS = ("2", "1.1")
+_HTTP_VERSIONS: tuple[HttpVersion, ...] = ("2", "1.1")
+_MAX_STREAMS = 128
 
 
 class LocalKinesis:
@@ -51,8 +56,10 @@ class LocalKinesis:
         behaviour: how long changes take and what traps it sets.
         host: the address to listen on.
         port: 0 takes any free port.
-        tls: serve https, with a certificate that is made for this server; see :attr:`ca_bundle`.
+        tls: serve https, and nothing else, with a certificate that is made for this server.
+        ca_file: where to leave the certificate that clients must trust; see :attr:`ca_bundle`.
         http_versions: the protocols that are offered over https.
+        max_streams: how many calls one HTTP/2 connection may have open at once.
     """
 
     def __init__(
@@ -64,16 +71,21 @@ class LocalKinesis:
         host: str = _LOOPBACK,
         port: int = 0,
         tls: bool = False,
-        http_versions: Sequence[str] = _HTTP_VERSIONS,
+        ca_file: str | None = None,
+        http_versions: Sequence[HttpVersion] = _HTTP_VERSIONS,
+        max_streams: int = _MAX_STREAMS,
     ) -> None:
         self.clock = clock or SystemClock()
         self.behaviour = behaviour or Behaviour()
         self._service = KinesisService(limits or Limits.aws(), self.clock, self.behaviour)
         self._host = host
         self._port = port
-        self._certificate = ServerCertificate(host) if tls else None
-        self._http_versions = http_versions
-        self._front: HttpFront | None = None
+        self._tls: TlsOptions | None = None
+        if tls:
+            self._tls = TlsOptions(ServerCertificate(host), http_versions, max_streams)
+        self._ca_file = ca_file
+        self._ca_bundle: str | None = None
+        self._resources = AsyncExitStack()
         self._thread: LoopThread | None = None
 
     @classmethod
@@ -87,7 +99,9 @@ class LocalKinesis:
         host: str = _LOOPBACK,
         port: int = 0,
         tls: bool = False,
-        http_versions: Sequence[str] = _HTTP_VERSIONS,
+        ca_file: str | None = None,
+        http_versions: Sequence[HttpVersion] = _HTTP_VERSIONS,
+        max_streams: int = _MAX_STREAMS,
     ) -> Iterator[Self]:
         """Serve in a thread of its own while the context lasts."""
         server = cls(
@@ -97,7 +111,9 @@ class LocalKinesis:
             host=host,
             port=port,
             tls=tls,
+            ca_file=ca_file,
             http_versions=http_versions,
+            max_streams=max_streams,
         )
         with LoopThread("local-kinesis") as thread:
             thread.run(server._open())
@@ -124,13 +140,16 @@ class LocalKinesis:
     def endpoint_url(self) -> str:
         """The URL to give to a client."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        scheme = "http" if self._certificate is None else "https"
+        scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{host}:{self._port}"
 
     @property
     def ca_bundle(self) -> str | None:
-        """The path of the CA certificate that clients must trust while an https server runs."""
-        return None if self._certificate is None else self._certificate.ca_bundle
+        """The path of the CA certificate that clients of an https server must trust.
+
+        It is there while the server runs; afterwards only if it was asked for as ``ca_file``.
+        """
+        return self._ca_bundle
 
     @property
     def limits(self) -> Limits:
@@ -284,18 +303,17 @@ class LocalKinesis:
             return len(found)
 
     async def _open(self) -> None:
-        if self._certificate is not None:
-            self._certificate.__enter__()
-        dispatcher = Dispatcher(self._service, Admin(self._service))
-        self._front = HttpFront(dispatcher, self._certificate, http_versions=self._http_versions)
-        self._port = await self._front.open(self._host, self._port)
+        async with AsyncExitStack() as opened:
+            if self._tls is not None:
+                written = self._tls.certificate.ca_bundle(self._ca_file)
+                self._ca_bundle = opened.enter_context(written)
+            front = HttpFront(Dispatcher(self._service, Admin(self._service)), self._tls)
+            self._port = await front.open(self._host, self._port)
+            opened.push_async_callback(front.close)
+            self._resources = opened.pop_all()
 
     async def _close(self) -> None:
-        if self._front is not None:
-            front, self._front = self._front, None
-            await front.close()
-        if self._certificate is not None:
-            self._certificate.__exit__(None, None, None)
+        await self._resources.aclose()
 
 
 def run_server(
@@ -303,11 +321,14 @@ def run_server(
     port: int = 0,
     limits: Limits | None = None,
     on_ready: Callable[[LocalKinesis], None] | None = None,
+    *,
+    tls: bool = False,
+    ca_file: str | None = None,
 ) -> None:
     """Serve until the process is interrupted (Ctrl-C); ``on_ready`` is called once it listens."""
 
     async def serve() -> None:
-        async with LocalKinesis(limits, host=host, port=port) as server:
+        async with LocalKinesis(limits, host=host, port=port, tls=tls, ca_file=ca_file) as server:
             if on_ready is not None:
                 on_ready(server)
             await asyncio.Event().wait()

@@ -56,15 +56,18 @@ class _ExitGuard:
         self._is_exiting = True
         for resource, loop in list(self._open.items()):
             with contextlib.suppress(OSError, RuntimeError, concurrent.futures.TimeoutError):
-                _abandon(resource, loop)
+                if loop.is_running():  # in a daemon thread
+                    asyncio.run_coroutine_threadsafe(resource.abandon(), loop).result(
+                        _ABANDON_SECONDS
+                    )
+                    continue
+                asyncio.run(asyncio.wait_for(resource.abandon(), _ABANDON_SECONDS))
+            self.discard(resource)
+        # Those in daemon threads fail now, and whoever uses them closes them.
+        deadline = time.monotonic() + _ABANDON_SECONDS  # no clock is injected this late
+        while self._open and time.monotonic() < deadline:
+            time.sleep(_SETTLE_SECONDS / 10)
         time.sleep(_SETTLE_SECONDS)
-
-
-def _abandon(resource: _Abandonable, loop: asyncio.AbstractEventLoop) -> None:
-    if loop.is_running():  # in a daemon thread
-        asyncio.run_coroutine_threadsafe(resource.abandon(), loop).result(_ABANDON_SECONDS)
-    else:
-        asyncio.run(asyncio.wait_for(resource.abandon(), _ABANDON_SECONDS))
 
 
 EXIT_GUARD = _ExitGuard()

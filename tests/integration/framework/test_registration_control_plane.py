@@ -13,6 +13,7 @@ from kinesis_publishers import Properties
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
+    ConnectionFailedError,
     ConsumerNotFoundError,
     LimitExceededError,
     ResourceInUseError,
@@ -128,6 +129,17 @@ async def test_a_missing_permission_is_named(
     local_kinesis.add_fault(Fault(operation, "error", code="AccessDeniedException"))
     with pytest.raises(AccessDeniedError, match=f"kinesis:{operation}"):
         await _CALLS[operation](plane)
+
+
+async def test_an_endpoint_with_a_certificate_of_its_own_is_trusted_if_it_is_configured() -> None:
+    with LocalKinesis.in_thread(tls=True) as server:
+        server.create_stream("orders", 1)
+        aws = AwsConfig.from_properties(Properties.parse(server.properties("orders")))
+        async with Boto3ControlPlane(evolve(aws, ca_bundle=server.ca_bundle)) as plane:
+            assert await plane.list_stream_consumers(ARN) == ()
+        async with Boto3ControlPlane(evolve(aws, ca_bundle=None)) as plane:
+            with pytest.raises(ConnectionFailedError, match="CERTIFICATE_VERIFY_FAILED"):
+                await plane.list_stream_consumers(ARN)
 
 
 async def test_calls_may_be_made_at_once(

@@ -129,6 +129,7 @@ def test_the_state_shows_streams_calls_and_faults(wire: Wire) -> None:
             "shardId-000000000000": {"open": True, "records": 0},
             "shardId-000000000001": {"open": True, "records": 1},
         },
+        "consumers": {},
     }
     assert state["calls"]["counts"] == {"GetShardIterator": 1}
     assert len(state["calls"]["times"]["GetShardIterator"]["orders/shardId-000000000001"]) == 1

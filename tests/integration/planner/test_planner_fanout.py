@@ -70,12 +70,14 @@ def consumers(server: LocalKinesis) -> list[str]:
 
 def guards() -> list[psutil.Process]:
     """Return the guard processes that this process has started."""
-    return [
-        child
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE
-        and "kinesis_publishers.consumer_guard" in child.cmdline()
-    ]
+    return [child for child in psutil.Process().children() if is_guard(child)]
+
+
+def is_guard(process: psutil.Process) -> bool:
+    try:
+        return "kinesis_publishers.consumer_guard" in process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
 
 
 def test_one_subscription_per_shard_serves_all_micro_batches(

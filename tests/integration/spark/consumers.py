@@ -26,9 +26,11 @@ _DEADLINE_SECONDS = 90.0
 _NUMBERS = itertools.count(1)
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(
+    condition: Callable[[], bool], what: str, *, seconds: float = _DEADLINE_SECONDS
+) -> None:
     """Wait until other processes have made ``condition`` true."""
-    deadline = time.monotonic() + _DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"in vain waited for: {what}"
         time.sleep(0.05)

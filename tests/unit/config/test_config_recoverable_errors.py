@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from itertools import pairwise
 
 import pytest
 
@@ -14,7 +15,7 @@ from kinesis_publishers.errors import AccessDeniedError, InvalidOptionError, Ser
 
 def chain(*errors: BaseException) -> BaseException:
     """Return the first error, each raised from the one behind it."""
-    for error, cause in zip(errors, errors[1:], strict=False):
+    for error, cause in pairwise(errors):
         error.__cause__ = cause
     return errors[0]
 

@@ -46,6 +46,26 @@ async def test_a_record_that_another_thread_stores_is_delivered(fan_out: Any) ->
     assert reader.texts == ["a", "b"]
 
 
+async def test_no_record_is_missed_while_threads_store_them(make_fan_out: Any) -> None:
+    """Time stands still: whoever is not woken by a record never looks again."""
+    fan_out = make_fan_out(Limits.off())
+    reader = await fan_out.subscribe()
+
+    def put(thread: int) -> None:
+        for number in range(200):
+            with fan_out.service.lock:
+                fan_out.put(f"{thread} {number}")
+
+    threads = [threading.Thread(target=put, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    async with asyncio.timeout(60):
+        await reader.wait_for_texts(800)
+    for thread in threads:
+        thread.join()
+    assert len(set(reader.texts)) == 800
+
+
 async def test_an_idle_shard_gives_an_event_every_five_seconds(fan_out: Any) -> None:
     reader = await fan_out.subscribe()
     await fan_out.clock.advance(4.9)

@@ -39,17 +39,21 @@ __all__ = ["CONFIG", "SHORT_NAMES", "Application"]
 
 _T = TypeVar("_T")
 
-POLICY = RetryPolicy(max_retries=3, base_seconds=0.5, max_seconds=2.0, exponent=1.5)
+
+def policy(max_retries: int) -> RetryPolicy:
+    return RetryPolicy(max_retries=max_retries, base_seconds=0.5, max_seconds=2.0, exponent=1.5)
+
+
 CONFIG = RegistrationConfig(
     strategy=RegistrationStrategy.LAZY,
     consumer_name=CONSUMER_NAME,
     consumer_arns={},
     deregister=DeregistrationPolicy.CREATED,
-    describe_retry=POLICY,
-    list_retry=POLICY,
-    register_retry=POLICY,
+    describe_retry=policy(5),
+    list_retry=policy(2),
+    register_retry=policy(3),
     register_timeout_seconds=60.0,
-    deregister_retry=POLICY,
+    deregister_retry=policy(4),
     deregister_timeout_seconds=60.0,
 )
 SHORT_NAMES: dict[type[ConsumerCall], str] = {

@@ -215,6 +215,22 @@ async def test_a_call_that_fails_on_the_side_of_the_service_is_repeated() -> Non
     assert application.calls.count("register") == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        (DescribeConsumerCall, 1 + CONFIG.describe_retry.max_retries),
+        (RegisterConsumerCall, 1 + CONFIG.register_retry.max_retries),
+        (ListConsumersCall, 1 + CONFIG.list_retry.max_retries),
+    ],
+)
+async def test_each_call_is_repeated_as_often_as_its_own_policy_says(kind, calls) -> None:
+    application = Application.of(limit_exceeded(100))
+    application.plane.consumer_errors[kind] = [InternalServiceError("5xx")] * 100
+    with pytest.raises((RetriesExhaustedError, LimitExceededError)):
+        await application.arn()
+    assert len(application.plane.consumer_calls(kind)) == calls
+
+
 async def test_a_stream_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(StreamNotFoundError):
         await Application.of(stream_not_found()).arn()

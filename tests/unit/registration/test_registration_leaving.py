@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from registration_support import Application
+from registration_support import CONFIG, Application
 
 from kinesis_publishers.config import DeregistrationPolicy
 from kinesis_publishers.errors import (
@@ -127,6 +127,14 @@ async def test_a_failure_is_logged_with_the_command_and_not_raised(
     await other.arn()
     await other.close()
     assert application.arns == []
+
+
+async def test_a_removal_that_keeps_failing_is_given_up() -> None:
+    application = Application.of(consumer_not_found())
+    await application.arn()
+    application.plane.consumer_errors[DeregisterConsumerCall] = [InternalServiceError("5xx")] * 100
+    await application.close()
+    assert application.calls.count("deregister") == 1 + CONFIG.deregister_retry.max_retries
 
 
 async def test_a_throttled_removal_is_repeated(caplog: pytest.LogCaptureFixture) -> None:

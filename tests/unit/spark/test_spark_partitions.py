@@ -22,6 +22,7 @@ from kinesis_publishers import (
     ShardRange,
     StartingPosition,
 )
+from kinesis_publishers.config import SourceConfig
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition, read_partition
 from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark_arrow
 
@@ -112,6 +113,25 @@ def test_a_range_partition_can_be_pickled(dumps: Callable[[Any], bytes]) -> None
     loaded = pickle.loads(dumps(range_partition()))
     assert loaded == range_partition()
     assert loaded.properties.to_dict() == range_partition().properties.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("publisher", "expected"),
+    [("EFO", "POLLING"), ("POLLING", "POLLING"), ("some.module:Factory", "some.module:Factory")],
+)
+def test_ranges_are_polled_although_the_stream_is_subscribed_to(
+    publisher: str, expected: str
+) -> None:
+    given = {
+        **range_partition().properties.to_dict(),
+        "flink.stream.recordpublisher": publisher,
+        "kinesis.stream.efo.consumername": "app",
+    }
+    partition = RangePartition.of(Properties.parse(given), range_partition().ranges)
+    assert SourceConfig.from_properties(partition.properties).record_publisher == expected
+    kept = partition.properties.to_dict()
+    assert kept["aws.credentials.provider.basic.secretkey"] == SECRET
+    assert partition.ranges == range_partition().ranges
 
 
 def test_spark_takes_both_kinds_for_its_own_partitions() -> None:

@@ -1,0 +1,181 @@
+"""The whole way of a record by enhanced fan-out, over each protocol, against a local server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fanout_reader import EFO, PROTOCOLS, STREAM, FanOutReader, numbered, until
+
+from kinesis_publishers import Properties
+from kinesis_publishers.errors import AccessDeniedError, ConfigErrors
+from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAULTS = [
+    Fault(
+        "SubscribeToShard",
+        "error",
+        code="ResourceInUseException",
+        times=2,
+        shard_id="shardId-000000000000",
+    ),
+    Fault("SubscribeToShard", "reset_mid_event", shard_id="shardId-000000000001"),
+    Fault("SubscribeToShard", "truncated_frame", shard_id="shardId-000000000002"),
+    Fault("SubscribeToShard", "bad_crc", shard_id="shardId-000000000003"),
+    Fault(
+        "SubscribeToShard",
+        "exception",
+        code="InternalFailureException",
+        after_events=1,
+        shard_id="shardId-000000000004",
+    ),
+    Fault("SubscribeToShard", "reset", after_events=1, shard_id="shardId-000000000005"),
+    Fault("SubscribeToShard", "trickle", delay_seconds=0.02, shard_id="shardId-000000000006"),
+    Fault("SubscribeToShard", "end", after_events=1, shard_id="shardId-000000000007"),
+]
+
+
+@pytest.fixture(params=PROTOCOLS, ids=[name.replace("/", " ") for name in PROTOCOLS])
+def protocol(request: pytest.FixtureRequest) -> tuple[bool, dict[str, str]]:
+    return PROTOCOLS[request.param]
+
+
+@pytest.fixture
+def server(protocol: tuple[bool, dict[str, str]]) -> Iterator[LocalKinesis]:
+    with LocalKinesis.in_thread(Limits.aws(), tls=protocol[0]) as server:
+        yield server
+
+
+@pytest.fixture
+def options(protocol: tuple[bool, dict[str, str]]) -> dict[str, str]:
+    return protocol[1]
+
+
+async def test_what_is_there_and_what_comes_is_pushed_and_never_polled(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.create_stream(STREAM, 4)
+    server.put_many(STREAM, numbered(0, 500))
+    reader = FanOutReader(server, options)
+    async with reader.reading() as task:
+        await until(lambda: reader.count == 500, task)
+        server.put_many(STREAM, numbered(500, 700))
+        await until(lambda: reader.count == 700, task)
+        assert server.open_subscriptions(STREAM) == 4
+    reader.assert_complete(700)
+    assert server.calls("GetRecords") == []
+    assert len(server.calls("SubscribeToShard")) == 4
+    # Leaving closed the subscriptions and removed the consumer that was registered for them.
+    await until(lambda: server.open_subscriptions(STREAM) == 0)
+    assert server.consumers(STREAM) == {}
+
+
+async def test_every_fault_is_healed_and_each_record_comes_once(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.limits = Limits(event_max_records=10)
+    server.create_stream(STREAM, 8)
+    server.put_many(STREAM, numbered(0, 2000))
+    for fault in FAULTS:
+        server.add_fault(fault)
+    reader = FanOutReader(server, options)
+    await reader.read(2000)
+    reader.assert_complete(2000)
+    hit = {call.shard_id for call in server.calls("SubscribeToShard") if call.code}
+    assert "shardId-000000000000" in hit
+    assert len(server.calls("SubscribeToShard")) >= 8 + 7
+
+
+async def test_children_follow_their_parents_in_order(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.create_stream(STREAM, 2)
+    server.put_many(STREAM, numbered(0, 300))
+    reader = FanOutReader(server, options)
+    async with reader.reading() as task:
+        await until(lambda: reader.count == 300, task)
+        server.reshard(STREAM, 3)
+        server.put_many(STREAM, numbered(300, 600))
+        server.reshard(STREAM, 1)
+        server.put_many(STREAM, numbered(600, 900))
+        await until(lambda: reader.count == 900, task)
+    reader.assert_complete(900)
+
+
+async def test_a_checkpoint_goes_from_polling_to_fan_out_and_back(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.create_stream(STREAM, 3)
+    reader = FanOutReader(server, options)
+    polling = FanOutReader(server, {"kinesis.stream.recordpublisher": "POLLING"})
+    polling.by_key = reader.by_key
+    for turn, current in enumerate([polling, reader, polling, reader]):
+        stop = 200 * (turn + 1)
+        server.put_many(STREAM, numbered(200 * turn, stop))
+        last = reader if current is polling else polling
+        current.count = last.count
+        await current.read(stop, last.progress)
+        # The five seconds in which a shard cannot be subscribed to again are not what is tested.
+        server.limits = Limits(resubscribe_seconds=None)
+    reader.assert_complete(800)
+
+
+async def test_many_subscriptions_never_block_each_other_or_the_other_calls(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.create_stream(STREAM, 150)
+    server.put_many(STREAM, numbered(0, 3000))
+    reader = FanOutReader(server, options)
+    async with reader.reading() as task:
+        await until(lambda: server.open_subscriptions(STREAM) == 150, task)
+        await until(lambda: reader.count == 3000, task)
+        listed = len(server.calls("ListShards"))
+        await until(lambda: len(server.calls("ListShards")) > listed + 1, task)
+    reader.assert_complete(3000)
+
+
+async def test_a_consumer_that_somebody_removed_is_registered_again(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.create_stream(STREAM, 2)
+    reader = FanOutReader(server, options)
+    async with reader.reading() as task:
+        server.put_many(STREAM, numbered(0, 100))
+        await until(lambda: reader.count == 100, task)
+        server.deregister_consumer(STREAM, "reports")
+        server.put_many(STREAM, numbered(100, 200))
+        await until(lambda: reader.count == 200, task)
+        assert server.consumers(STREAM) == {"reports": "ACTIVE"}
+    reader.assert_complete(200)
+    assert len([c for c in server.calls("RegisterStreamConsumer") if not c.code]) == 2
+
+
+@pytest.mark.parametrize("operation", ["SubscribeToShard", "RegisterStreamConsumer"])
+async def test_a_missing_permission_is_named(
+    server: LocalKinesis, options: dict[str, str], operation: str
+):
+    server.create_stream(STREAM, 2)
+    server.add_fault(Fault(operation, "error", code="AccessDeniedException", times=None))
+    reader = FanOutReader(server, options)
+    with pytest.raises(AccessDeniedError, match=f"kinesis:{operation}"):
+        await reader.read(1)
+
+
+async def test_bad_options_are_all_named_before_any_call(local_kinesis: LocalKinesis):
+    bad = {
+        **local_kinesis.properties(STREAM),
+        **EFO,
+        "kinesis.stream.efo.consumername": "not a name",
+        "kinesis.stream.efo.http-version": "2",
+        "kinesis.stream.efo.registration": "NONE",
+    }
+    with pytest.raises(ConfigErrors) as caught:
+        Properties.parse(bad)
+    text = str(caught.value)
+    assert "consumername" in text
+    assert "http-version" in text
+    assert f"consumerarn.{STREAM}" in text
+    assert local_kinesis.calls() == []
