@@ -201,7 +201,8 @@ class Http2Connection(asyncio.Protocol):
         promised = len(answer.body) if is_whole else max(len(answer.body), 2)
         headers = answer.headers | {"content-length": str(promised)}
         self._sender.send_headers(stream_id, answer.status, headers.items())
-        await self._sender.send(
-            stream_id, answer.body if is_whole else answer.body[: promised // 2]
-        )
+        if not is_whole:
+            await self._sender.send(stream_id, answer.body[: promised // 2])
+            raise ConnectionBroken
+        await self._sender.send(stream_id, answer.body)
         self._sender.end(stream_id)
