@@ -1,4 +1,4 @@
-"""Pages of GetRecords answers that are prepared once and renumbered in place.
+"""Pages of records, for answers and events, that are prepared once and renumbered in place.
 
 A client that drops what it has seen already must get new sequence numbers with every page. All
 records of a page have the same width, so one digit of all of them is one strided assignment: a page
@@ -13,12 +13,12 @@ import re
 import time
 from dataclasses import dataclass
 
-__all__ = ["CannedPage", "Workload", "sequence_number"]
+__all__ = ["CannedPage", "Workload", "page_of", "sequence_number"]
 
 #: The most that one GetRecords returns (AWS service limits).
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 MAX_PAGE_RECORDS = 10_000
-_NAME = re.compile(r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)")
+_NAME = re.compile(r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?")
 # 56 digits as AWS sends them: a prefix that names the shard, the page, the place within the page.
 _PREFIX = "4966789012345678901234567890123456789{shard:04d}"
 _PAGE_DIGITS = 9
@@ -34,27 +34,29 @@ class Workload:
     Attributes:
         record_bytes: the size of each payload.
         shards: how many shards the stream has.
-        pages: full pages per shard, after which the shard ends; 0 is an open shard that stays
-            empty.
+        pages: pages per shard, after which the shard ends; 0 is an open shard that stays empty.
+        records_per_page: how many records a page has; 0 is as many as a page may have.
     """
 
     record_bytes: int
     shards: int
     pages: int
+    records_per_page: int = 0
 
     @classmethod
     def parse(cls, name: str) -> Workload | None:
         """Return what the stream ``name`` holds, or ``None`` if there is no such stream."""
         match = _NAME.fullmatch(name)
-        return cls(*map(int, match.groups())) if match else None
+        return cls(*map(int, match.groups("0"))) if match else None
 
     @property
     def name(self) -> str:
-        return f"bytes-{self.record_bytes}.shards-{self.shards}.pages-{self.pages}"
+        name = f"bytes-{self.record_bytes}.shards-{self.shards}.pages-{self.pages}"
+        return f"{name}.records-{self.records_per_page}" if self.records_per_page else name
 
     @property
     def page_records(self) -> int:
-        return min(MAX_PAGE_RECORDS, MAX_PAGE_BYTES // self.record_bytes)
+        return self.records_per_page or min(MAX_PAGE_RECORDS, MAX_PAGE_BYTES // self.record_bytes)
 
     @property
     def records(self) -> int:
@@ -67,13 +69,18 @@ class Workload:
         return self.records * self.record_bytes
 
 
+def page_of(sequence_number: str) -> int:
+    """Return the page that holds the record with this number."""
+    return int(sequence_number[-_PAGE_DIGITS - _PLACE_DIGITS : -_PLACE_DIGITS])
+
+
 def sequence_number(shard: int, page: int, place: int) -> str:
     """Return the number of the record at ``place`` in ``page``."""
     return f"{_PREFIX.format(shard=shard)}{page:0{_PAGE_DIGITS}d}{place:0{_PLACE_DIGITS}d}"
 
 
 class CannedPage:
-    """The ``Records`` of one shard's answers, as JSON text; holds one page at a time."""
+    """The ``Records`` of one shard's answers or events, as JSON text; holds one page at a time."""
 
     def __init__(self, workload: Workload, shard: int) -> None:
         source = random.Random(shard)

@@ -16,14 +16,15 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.canned_pages import CannedPage, Workload, sequence_number
+from benchmarks.canned_pages import CannedPage, Workload, page_of, sequence_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["cpu_seconds", "running_server"]
+__all__ = ["STREAM_ARN", "Connection", "Server", "cpu_seconds", "running_server"]
 
-_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/"
+#: A stream has this ARN with its name at the end.
+STREAM_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/"
 _CREATED = 1_759_999_000.0
 _ITERATOR_WIDTH = 224  # as long as AWS's own
 _LARGEST_HASH_KEY = 2**128 - 1
@@ -37,8 +38,8 @@ class CannedService:
     """Answers the calls of a reader; thread-safe."""
 
     def __init__(self) -> None:
-        self._pages: dict[tuple[int, int], CannedPage] = {}
-        self._locks: dict[tuple[int, int], threading.Lock] = {}
+        self._pages: dict[tuple[int, int, int], CannedPage] = {}
+        self._locks: dict[tuple[int, int, int], threading.Lock] = {}
         self._lock = threading.Lock()
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class CannedService:
     @contextmanager
     def page(self, shard: int, number: int, workload: Workload) -> Iterator[bytearray]:
         """Lend the text of one page of records."""
-        key = (workload.record_bytes, shard)
+        key = (workload.record_bytes, workload.page_records, shard)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
@@ -86,7 +87,7 @@ class CannedService:
                 page = workload.pages
             case _:
                 # The page that holds the record: pages are not cut, a reader drops what it has.
-                page = int(request["StartingSequenceNumber"][-15:-6])
+                page = page_of(request["StartingSequenceNumber"])
         return {"ShardIterator": _iterator(workload, shard, page)}
 
 
@@ -101,7 +102,7 @@ def _workload(request: dict[str, Any]) -> Workload:
 def _description(workload: Workload) -> dict[str, Any]:
     return {
         "StreamName": workload.name,
-        "StreamARN": _ARN + workload.name,
+        "StreamARN": STREAM_ARN + workload.name,
         "StreamStatus": "ACTIVE",
         "StreamModeDetails": {"StreamMode": "PROVISIONED"},
         "RetentionPeriodHours": 8760,
@@ -129,11 +130,11 @@ def _iterator(workload: Workload, shard: int, page: int) -> str:
     return f"{workload.name}/{shard}/{page}/".ljust(_ITERATOR_WIDTH, "A")
 
 
-class _Connection(socketserver.StreamRequestHandler):
-    """Serves one keep-alive connection."""
+class Connection(socketserver.StreamRequestHandler):
+    """Serves one keep-alive connection; a server with further operations overrides `answer`."""
 
     disable_nagle_algorithm = True
-    server: _Server
+    server: Server
 
     def handle(self) -> None:
         # A client that has read enough closes in the middle of an answer.
@@ -149,7 +150,7 @@ class _Connection(socketserver.StreamRequestHandler):
                 continue
             operation = headers["x-amz-target"].partition(".")[2]
             try:
-                self._answer(operation, json.loads(body))
+                self.answer(operation, json.loads(body))
             except _Refused as error:
                 code, message = error.args
                 self._send_json(400, {"__type": code, "message": message})
@@ -158,7 +159,12 @@ class _Connection(socketserver.StreamRequestHandler):
         name, _, value = self.rfile.readline().decode("latin-1").partition(":")
         return name.strip().lower(), value.strip()
 
-    def _answer(self, operation: str, request: dict[str, Any]) -> None:
+    def answer(self, operation: str, request: dict[str, Any]) -> None:
+        """Answer one call.
+
+        Raises:
+            _Refused: with what is answered instead.
+        """
         if operation == "GetRecords":
             self._send_records(request)
         else:
@@ -200,7 +206,9 @@ def _tail(workload: Workload, shard: int, following: int) -> bytes:
     return b"]," + json.dumps(answer).encode()[1:]
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class Server(socketserver.ThreadingTCPServer):
+    """Serves each connection in a thread of its own."""
+
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 1024
@@ -232,7 +240,7 @@ def cpu_seconds(url: str) -> float:
 
 def main() -> None:
     """Serve until the standard input ends."""
-    with _Server(("127.0.0.1", 0), _Connection) as server:
+    with Server(("127.0.0.1", 0), Connection) as server:
         host, port = server.server_address[:2]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -23,10 +23,17 @@ from benchmarks.canned_pages import Workload
 if TYPE_CHECKING:
     from kinesis_publishers import RecordBatch, Shard
 
-__all__ = ["CLIENTS", "reader_properties"]
+__all__ = [
+    "CLIENTS",
+    "CREDENTIALS",
+    "REGION",
+    "count_records",
+    "reader_properties",
+    "shard_ids",
+]
 
-_CREDENTIALS = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
-_REGION = "us-east-1"
+CREDENTIALS = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
+REGION = "us-east-1"
 
 Read: TypeAlias = Callable[["Meter"], Awaitable[None]]
 # Opened with a URL and a workload; what it yields reads the whole stream and reports each page.
@@ -64,7 +71,7 @@ def reader_properties(endpoint: str, workload: Workload) -> dict[str, str | int]
         # The rate limit of a shard would leave the client idle.
         "kinesis.shard.getrecords.intervalmillis": 0,
         "aws.endpoint": endpoint,
-        "aws.region": _REGION,
+        "aws.region": REGION,
         "aws.credentials.provider.basic.accesskeyid": "benchmark",
         "aws.credentials.provider.basic.secretkey": "benchmark",
     }
@@ -94,7 +101,8 @@ async def _ours(
         yield read
 
 
-def _count_records(records: Iterable[object]) -> int:
+def count_records(records: Iterable[object]) -> int:
+    """Take one record after the other and count them."""
     count = 0
     for _ in records:
         count += 1
@@ -103,7 +111,7 @@ def _count_records(records: Iterable[object]) -> int:
 
 def ours_records(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
     """Our whole framework; the consumer iterates record by record."""
-    return _ours(endpoint, workload, _count_records)
+    return _ours(endpoint, workload, count_records)
 
 
 def ours_batches(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
@@ -116,18 +124,18 @@ async def boto3_loop(endpoint: str, workload: Workload) -> AsyncIterator[Read]:
     """A plain loop over boto3's ``get_records``, shard after shard."""
     import boto3
 
-    client = boto3.client("kinesis", endpoint_url=endpoint, region_name=_REGION, **_CREDENTIALS)
+    client = boto3.client("kinesis", endpoint_url=endpoint, region_name=REGION, **CREDENTIALS)
 
     def read_shard(shard_id: str, meter: Meter) -> None:
         iterator = client.get_shard_iterator(**_first(workload, shard_id))["ShardIterator"]
         while iterator:
             answer = client.get_records(ShardIterator=iterator, Limit=10_000)
-            meter.add(_count_records(answer["Records"]))
+            meter.add(count_records(answer["Records"]))
             iterator = answer.get("NextShardIterator")
 
     async def read(meter: Meter) -> None:
         # It blocks the loop, which has nothing else to do.
-        for shard_id in _shard_ids(workload):
+        for shard_id in shard_ids(workload):
             read_shard(shard_id, meter)
 
     yield read
@@ -140,7 +148,7 @@ async def aiobotocore_loop(endpoint: str, workload: Workload) -> AsyncIterator[R
     from aiobotocore.session import get_session
 
     async with get_session().create_client(
-        "kinesis", endpoint_url=endpoint, region_name=_REGION, **_CREDENTIALS
+        "kinesis", endpoint_url=endpoint, region_name=REGION, **CREDENTIALS
     ) as client:
 
         async def read_shard(shard_id: str, meter: Meter) -> None:
@@ -148,11 +156,11 @@ async def aiobotocore_loop(endpoint: str, workload: Workload) -> AsyncIterator[R
             iterator = first["ShardIterator"]
             while iterator:
                 answer = await client.get_records(ShardIterator=iterator, Limit=10_000)
-                meter.add(_count_records(answer["Records"]))
+                meter.add(count_records(answer["Records"]))
                 iterator = answer.get("NextShardIterator")
 
         async def read(meter: Meter) -> None:
-            shards = _shard_ids(workload)
+            shards = shard_ids(workload)
             await asyncio.gather(*(read_shard(shard_id, meter) for shard_id in shards))
 
         yield read
@@ -177,7 +185,7 @@ async def async_kinesis(endpoint: str, workload: Workload) -> AsyncIterator[Read
         workload.name,
         session=session,
         endpoint_url=endpoint,
-        region_name=_REGION,
+        region_name=REGION,
         processor=RawProcessor(),
         max_queue_size=0,  # unbounded: the queue never makes the fetching wait
         shard_fetch_rate=1_000_000,  # its throttler never waits
@@ -208,7 +216,8 @@ def _first(workload: Workload, shard_id: str) -> dict[str, str]:
     }
 
 
-def _shard_ids(workload: Workload) -> list[str]:
+def shard_ids(workload: Workload) -> list[str]:
+    """Return the ids that the shards of a canned stream have."""
     return [f"shardId-{shard:012d}" for shard in range(workload.shards)]
 
 

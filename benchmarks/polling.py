@@ -16,11 +16,14 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.canned_pages import Workload
 from benchmarks.canned_server import cpu_seconds, running_server
 from benchmarks.clients import CLIENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PACKAGES = ("botocore", "aiobotocore", "aiohttp", "orjson", "pybase64", "async-kinesis")
 _BASELINE = "boto3"
@@ -94,9 +97,9 @@ def summarised(
     ]
 
 
-def environment() -> dict[str, str]:
+def environment(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
     """Return what the figures depend on."""
-    versions = {name: version(name) for name in _PACKAGES}
+    versions = {name: version(name) for name in packages}
     machine = f"{len(os.sched_getaffinity(0))} cores, loopback"
     return {"python": platform.python_version(), **versions, "machine": machine}
 

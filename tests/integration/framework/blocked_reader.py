@@ -13,12 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher
 
 
 def say(value: object) -> None:
@@ -26,38 +21,67 @@ def say(value: object) -> None:
     sys.stdout.flush()
 
 
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class BlockedApplication(DeliverySink):
+    """Takes what it is given and works on none of it, until it goes on."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._waiting: list[Delivery] = []
+        self._is_blocked = True
+        self._seen: set[str] = set()
+        self.repeated = 0
+        self.done = asyncio.Event()
+
+    @property
+    def is_blocked(self) -> bool:
+        return self._is_blocked
+
+    def go_on(self) -> None:
+        self._is_blocked = False
+        for delivery in self._waiting:
+            self._work_on(delivery)
+        self._waiting.clear()
+
+    async def deliver(self, delivery: Delivery) -> None:
+        if self._is_blocked:
+            self._waiting.append(delivery)
+        else:
+            self._work_on(delivery)
+
+    def _work_on(self, delivery: Delivery) -> None:
+        for record in delivery.batch:
+            self.repeated += record.sequence_number in self._seen
+            self._seen.add(record.sequence_number)
+        delivery.release()
+        if len(self._seen) >= self._expected:
+            self.done.set()
+
+
 async def main(expected: int) -> None:
     properties = json.loads(sys.stdin.readline())
-    gate, done = asyncio.Event(), asyncio.Event()
-    seen: set[str] = set()
-    repeated = 0
-
-    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
-        nonlocal repeated
-        await gate.wait()
-        for record in batch:
-            repeated += record.sequence_number in seen
-            seen.add(record.sequence_number)
-        if len(seen) >= expected:
-            done.set()
+    application = BlockedApplication(expected)
 
     async def watch() -> None:
-        while not gate.is_set():
+        while application.is_blocked:
             say(resident_bytes())
             await asyncio.sleep(1)
 
-    async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
-        running = asyncio.create_task(fetcher.run())
-        watching = asyncio.create_task(watch())
+    async with (
+        KinesisDataFetcher.from_properties(properties, application) as fetcher,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(fetcher.run())
+        tasks.create_task(watch())
         await asyncio.to_thread(sys.stdin.readline)
-        gate.set()
-        await asyncio.wait(
-            [running, asyncio.create_task(done.wait())], return_when="FIRST_COMPLETED"
-        )
+        application.go_on()
+        await application.done.wait()
         fetcher.stop()
-        await running
-        await watching
-    say(f"repeated {repeated}")
+    say(f"repeated {application.repeated}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ WAYS: dict[str, HttpVersion] = {"http": "1.1", "https-1.1": "1.1", "https-2": "2
 
 async def eventually(is_true: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not is_true():
+        while not is_true():  # noqa: ASYNC110 - facts that nobody announces
             await asyncio.sleep(0.002)
 
 
@@ -91,10 +91,17 @@ class Script:
 class Running:
     """A front that listens, and the client that reaches it."""
 
-    def __init__(self, front: HttpFront, script: Script, client: httpx.AsyncClient) -> None:
+    def __init__(
+        self, front: HttpFront, script: Script, client: httpx.AsyncClient, ca_bundle: str
+    ) -> None:
         self.front = front
         self.script = script
         self.client = client
+        self.ca_bundle = ca_bundle
+
+    @property
+    def port(self) -> int:
+        return self.client.base_url.port or 0
 
     @asynccontextmanager
     async def open(self, path: str, *pieces: bytes | Exception | None) -> AsyncIterator[Stream]:
@@ -140,7 +147,7 @@ async def running(way: str, *, max_streams: int = 128) -> AsyncIterator[Running]
                 verify=_trust(ca_bundle),
                 timeout=DEADLINE_SECONDS,
             ) as client:
-                yield Running(front, script, client)
+                yield Running(front, script, client, ca_bundle)
         finally:
             await front.close()
 

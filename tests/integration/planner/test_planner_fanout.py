@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from planner_harness import NO_LIMIT, STREAM, Query, eventually, planner, put
 
+from kinesis_publishers.consumer_guard import ConsumerGuardError
 from kinesis_publishers.errors import AccessDeniedError, ConsumerNotFoundError
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 
@@ -229,6 +231,17 @@ def test_a_permission_that_is_missing_fails_the_query_with_its_name(
     put(server, ["a"])
     with pytest.raises(AccessDeniedError, match=f"kinesis:{operation}"):
         query.run_until(1)
+
+
+def test_a_query_without_its_guard_fails_before_it_registers_anything(
+    server: LocalKinesis, fan_out: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    query = fan_out()
+    put(server, ["a"])
+    with pytest.raises(ConsumerGuardError, match="cannot be run"):
+        query.run_until(1)
+    assert consumers(server) == []
 
 
 def test_available_now_reads_what_there_is_by_subscription_and_ends(

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import boto3
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 _COMMAND = [sys.executable, "-m", "kinesis_publishers.cli.main", "local", "--port", "0"]
 
 
-@pytest.fixture
-def server() -> Iterator[subprocess.Popen[str]]:
+@contextmanager
+def _running(*options: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [*_COMMAND, "--stream", "orders", "--shards", "3"],
+        [*_COMMAND, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -35,6 +37,12 @@ def server() -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[str]]:
+    with _running("--stream", "orders", "--shards", "3") as process:
+        yield process
 
 
 def _read_properties(process: subprocess.Popen[str]) -> dict[str, str]:
@@ -49,20 +57,60 @@ def _read_properties(process: subprocess.Popen[str]) -> dict[str, str]:
     return found
 
 
-def test_the_printed_properties_read_the_stream_it_created(server: subprocess.Popen[str]) -> None:
-    properties = _read_properties(server)
+def _list_shards(properties: dict[str, str]) -> list[object]:
     Properties.parse(properties)
     client = boto3.client(
         "kinesis",
         region_name=properties["aws.region"],
         endpoint_url=properties["aws.endpoint"],
+        verify=properties.get("aws.cabundle"),
         aws_access_key_id=properties["aws.credentials.provider.basic.accesskeyid"],
         aws_secret_access_key=properties["aws.credentials.provider.basic.secretkey"],
     )
     shards = client.list_shards(StreamName=properties["kinesis.streams"])["Shards"]
     client.close()
+    return list(shards)
+
+
+def test_the_printed_properties_read_the_stream_it_created(server: subprocess.Popen[str]) -> None:
+    properties = _read_properties(server)
     assert properties["kinesis.streams"] == "orders"
-    assert len(shards) == 3
+    assert len(_list_shards(properties)) == 3
+
+
+def test_with_tls_the_printed_properties_name_the_ca_file_it_left(tmp_path: Path) -> None:
+    ca_file = tmp_path / "ca.pem"
+    with _running("--tls", "--ca-file", str(ca_file)) as process:
+        properties = _read_properties(process)
+        assert properties["aws.endpoint"].startswith("https://127.0.0.1:")
+        assert properties["aws.cabundle"] == str(ca_file)
+        assert len(_list_shards(properties)) == 4
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert ca_file.read_text().startswith("-----BEGIN CERTIFICATE-----")
+
+
+def test_with_tls_a_temporary_ca_file_lasts_as_long_as_the_server() -> None:
+    with _running("--tls") as process:
+        properties = _read_properties(process)
+        ca_file = Path(properties["aws.cabundle"])
+        assert len(_list_shards(properties)) == 4
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors, ca_file.exists()) == (0, "", False)
+
+
+def test_a_ca_file_without_tls_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["local", "--port", "0", "--ca-file", str(tmp_path / "ca")])
+    assert result.exit_code == 2
+    assert "add --tls" in result.output
+
+
+def test_a_ca_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "ca.pem"
+    result = CliRunner().invoke(main, ["local", "--port", "0", "--tls", "--ca-file", str(path)])
+    assert result.exit_code == 1
+    assert f"Cannot write {path}: No such file or directory" in result.output
 
 
 def test_an_interrupt_ends_it_without_an_error(server: subprocess.Popen[str]) -> None:
@@ -91,14 +139,20 @@ def test_an_address_of_another_machine_is_a_clear_error(monkeypatch: pytest.Monk
     assert "Cannot listen on 192.0.2.1" in result.output
 
 
-def test_a_missing_extra_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("missing", "options"), [("aiohttp", ()), ("trustme", ("--tls",)), ("h2", ("--tls",))]
+)
+def test_a_missing_extra_is_a_clear_error(
+    missing: str, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = "kinesis_publishers.testing.local_kinesis"
-    for name in [name for name in sys.modules if name.startswith(package)]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    result = CliRunner().invoke(main, ["local", "--port", "0"])
+    for name in list(sys.modules):
+        if name.startswith((package, f"{missing}.")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    result = CliRunner().invoke(main, ["local", "--port", "0", *options])
     assert result.exit_code == 1
-    assert "'local' needs 'aiohttp'" in result.output
+    assert f"'local' needs '{missing}" in result.output
     assert "pip install 'kinesis-publishers[local]'" in result.output
 
 

@@ -1,0 +1,73 @@
+"""What a canned subscription sends: events of prepared records, as fast as they are taken."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.canned_pages import Workload, page_of, sequence_number
+from benchmarks.canned_server import STREAM_ARN
+from kinesis_publishers.testing.local_kinesis.event_stream import INITIAL_RESPONSE, event_frame
+
+if TYPE_CHECKING:
+    from benchmarks.canned_server import CannedService
+
+__all__ = ["HEARTBEAT_SECONDS", "CannedSubscription", "consumer_arn"]
+
+#: How often an empty shard says that it is there.
+HEARTBEAT_SECONDS = 5.0
+_MILLIS_BEHIND = 60_000
+
+
+def consumer_arn(workload: Workload) -> str:
+    """Return the ARN of the consumer that every canned stream has."""
+    return f"{STREAM_ARN}{workload.name}/consumer/benchmark:1759999000"
+
+
+class CannedSubscription:
+    """One accepted SubscribeToShard; whoever owns the connection takes its frames.
+
+    Args:
+        service: lends the records.
+        request: the parameters of the call.
+    """
+
+    def __init__(self, service: CannedService, request: dict[str, Any]) -> None:
+        workload = Workload.parse(request["ConsumerARN"].split("/")[1])
+        if workload is None:
+            raise ValueError(f"no canned stream has {request['ConsumerARN']}")
+        self._service = service
+        self._workload = workload
+        self._shard = int(request["ShardId"].rpartition("-")[2])
+        self._page = _first_page(request["StartingPosition"])
+        self._frames = 0
+        self._silent_until = 0.0
+
+    def next_frame(self) -> bytes | None:
+        """Return what is to be sent now, or None when the shard has nothing to say yet."""
+        self._frames += 1
+        if self._frames == 1:
+            return INITIAL_RESPONSE
+        if self._workload.pages == 0:
+            return self._heartbeat()
+        # An event moves the position over a whole page, so that none is ever cut.
+        with self._service.page(self._shard, self._page, self._workload) as records:
+            frame = event_frame([bytes(records)], int(self._last_number()), _MILLIS_BEHIND)
+        self._page += 1
+        return frame
+
+    def _heartbeat(self) -> bytes | None:
+        now = time.monotonic()
+        if now < self._silent_until:
+            return None
+        self._silent_until = now + HEARTBEAT_SECONDS
+        return event_frame([], int(self._last_number()), 0)
+
+    def _last_number(self) -> str:
+        return sequence_number(self._shard, self._page, self._workload.page_records - 1)
+
+
+def _first_page(position: dict[str, Any]) -> int:
+    """Return the page to begin with: a position is the end of a page, or the very beginning."""
+    number = position.get("SequenceNumber")
+    return 0 if number is None else page_of(number) + 1
