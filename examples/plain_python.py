@@ -3,6 +3,9 @@
 Start ``kinesis-publishers local``, copy the properties that it prints into a file, and run
 
     python examples/plain_python.py FILE.properties
+
+With ``kinesis.stream.recordpublisher=EFO`` and a ``kinesis.stream.efo.consumername`` in the file, it
+reads by enhanced fan-out.
 """
 
 from __future__ import annotations

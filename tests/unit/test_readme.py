@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 _BLOCKS = re.findall(r"^```python\n(.*?)^```", _README, re.DOTALL | re.MULTILINE)
+(_PROPERTIES,) = re.findall(r"^```properties\n(.*?)^```", _README, re.DOTALL | re.MULTILINE)
+_FAN_OUT_OF_THE_README = dict(line.split("=") for line in _PROPERTIES.splitlines())
 _EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
 _RECORDS = [(f"key{number}", b"value%d" % number) for number in range(5)]
 
@@ -83,12 +85,16 @@ def test_the_block_without_spark_prints_what_is_in_the_stream(
             assert read_line() == f"shardId-000000000000 {key} {data!r}\n"
 
 
+@pytest.mark.parametrize(
+    "publisher", [{}, _FAN_OUT_OF_THE_README], ids=["polling", "enhanced fan-out"]
+)
 def test_the_example_without_spark_prints_what_is_in_the_stream(
-    local_kinesis: LocalKinesis, tmp_path: Path
+    local_kinesis: LocalKinesis, tmp_path: Path, publisher: dict[str, str]
 ) -> None:
     local_kinesis.create_stream("orders")
     local_kinesis.put_many("orders", _RECORDS)
     properties = local_kinesis.properties("orders") | {"kinesis.stream.initpos": "TRIM_HORIZON"}
+    properties |= publisher
     file = tmp_path / "local.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     example = str(_ROOT / "examples" / "plain_python.py")
