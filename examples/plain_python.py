@@ -4,7 +4,7 @@ Start ``kinesis-publishers local``, copy the properties that it prints into a fi
 
     python examples/plain_python.py FILE.properties
 
-With ``kinesis.stream.recordpublisher=EFO`` and a ``kinesis.stream.efo.consumername`` in the file, it
+With ``kinesis.stream.recordpublisher=EFO`` and a ``kinesis.stream.efo.consumername`` in the file it
 reads by enhanced fan-out.
 """
 

@@ -17,7 +17,7 @@ from kinesis_publishers import (
     ShardRange,
 )
 from kinesis_publishers.config import SourceConfig
-from kinesis_publishers.config.options import publisher
+from kinesis_publishers.config.options import fanout, publisher
 from kinesis_publishers_spark.event_loop import iterate
 from kinesis_publishers_spark.schema import ARROW_SCHEMA, to_spark_arrow
 
@@ -66,8 +66,12 @@ class RangePartition(InputPartition):
         the driver, and that of a speculative copy the first one's.
         """
         if SourceConfig.from_properties(properties).record_publisher == "EFO":
-            key = publisher.RECORD_PUBLISHER.full_key
-            properties = Properties.parse({**properties.to_dict(), key: "POLLING"})
+            polling = {
+                publisher.RECORD_PUBLISHER.full_key: "POLLING",
+                # An executor need not have what only the driver uses.
+                fanout.HTTP2_CLIENT.full_key: fanout.HTTP2_CLIENT.default.value,
+            }
+            properties = Properties.parse({**properties.to_dict(), **polling})
         return cls(properties, tuple(ranges))
 
     def read(self) -> Iterator[pa.RecordBatch]:
