@@ -1,6 +1,6 @@
 """The service without its transport: a target and a body in, an answer and its fate out.
 
-A front (HTTP/1.1 here) carries answers and breaks connections; it decides nothing.
+A front (HTTP/1.1 or HTTP/2) carries answers and breaks connections; it decides nothing.
 """
 
 from __future__ import annotations
