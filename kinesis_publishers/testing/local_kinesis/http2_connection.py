@@ -62,8 +62,9 @@ class Http2Connection(asyncio.Protocol):
     def __init__(self, dispatcher: Dispatcher, *, max_streams: int) -> None:
         self._dispatcher = dispatcher
         self._max_streams = max_streams
+        # Latin-1 reads any header: bytes that are not text must not end the connection.
         self._http = h2.connection.H2Connection(
-            H2Configuration(client_side=False, header_encoding="utf-8")
+            H2Configuration(client_side=False, header_encoding="latin-1")
         )
         self._calls: dict[int, _Call] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,7 +163,8 @@ class Http2Connection(asyncio.Protocol):
         try:
             answer = await self._dispatcher.answer(
                 call.headers[":method"],
-                call.headers[":path"],
+                # CONNECT has none.
+                call.headers.get(":path", ""),
                 call.headers.get("x-amz-target", ""),
                 bytes(call.body),
             )
