@@ -34,8 +34,12 @@ class Clock(ABC):
         """Suspend the calling task for ``seconds`` (0 or less: let other tasks run once)."""
 
     @abstractmethod
-    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """Return a context whose body is cancelled, with ``TimeoutError``, after ``seconds``."""
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
+        """Return a context whose body is cancelled, with ``TimeoutError``, after ``seconds``.
+
+        It says itself whether it has ``expired()``: the body may raise a ``TimeoutError`` of its
+        own.
+        """
 
 
 class SystemClock(Clock):
@@ -50,5 +54,5 @@ class SystemClock(Clock):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
 
-    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
         return asyncio.timeout(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 import backoff
@@ -28,6 +29,8 @@ _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _FAILURES_TO_REPORT = 3
+# Hundreds of shards that repeat every second for hours must not drown everything else.
+_REPORT_PERIOD_SECONDS = 60.0
 # Answers that say "later": nothing that anybody has to look into.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
@@ -84,6 +87,7 @@ class RetryBudget:
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
+    _reported_at: float = field(default=-math.inf, init=False)
 
     def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
         """Return how long to wait, in seconds, before the call that failed is made again.
@@ -108,13 +112,24 @@ class RetryBudget:
             self._failures += 1
         if self._failures > self._policy.max_retries:
             raise self._exhausted(error, self._began_at) from error
-        # A single failure is nothing to report. Several in a row are what somebody who waits for an
-        # unreachable service must be able to see.
         if not isinstance(error, _REQUESTS_TO_WAIT):
             self._unexpected += 1
-        level = logging.WARNING if self._unexpected >= _FAILURES_TO_REPORT else logging.DEBUG
+        level = logging.WARNING if self._is_to_report() else logging.DEBUG
         _LOGGER.log(level, "Retry %d in %.1f s: %s", self._attempts, delay, error)
         return delay
+
+    def _is_to_report(self) -> bool:
+        """Say whether a failure is worth a warning now.
+
+        A single one is not. Several in a row are what somebody who waits for an unreachable service
+        must be able to see, once a minute.
+        """
+        now = self._clock.monotonic()
+        is_due = now - self._reported_at >= _REPORT_PERIOD_SECONDS
+        if self._unexpected < _FAILURES_TO_REPORT or not is_due:
+            return False
+        self._reported_at = now
+        return True
 
     def reset(self) -> None:
         """Allow everything again: the operation has succeeded."""
@@ -126,8 +141,8 @@ class RetryBudget:
         operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
         return RetriesExhaustedError(
             f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
-            f"the last time with {code or type(error).__name__}: {error}. Raise its "
-            "maxretries or backoff options if the service is expected to recover.",
+            f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. Raise "
+            "its maxretries or backoff options if the service is expected to recover.",
             attempts=self._attempts,
             elapsed_seconds=elapsed,
         )

@@ -56,19 +56,20 @@ class ManualClock(Clock):
         await future
 
     @asynccontextmanager
-    async def timeout(self, seconds: float) -> AsyncIterator[None]:
+    async def timeout(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(None) as scope:
             expiry = self._wake_after(seconds)
             self._timeouts.add(expiry)
 
             def expire(future: asyncio.Future[None]) -> None:
-                if not future.cancelled():
+                # It may expire in the very turn in which the body ends.
+                if future in self._timeouts:
                     scope.reschedule(loop.time())
 
             expiry.add_done_callback(expire)
             try:
-                yield
+                yield scope
             finally:
                 self._timeouts.discard(expiry)
                 expiry.cancel()

@@ -51,8 +51,9 @@ class FanOutRecordPublisher(RecordPublisher):
     """Publishes the records of one shard as they are pushed; one :meth:`run` is one subscription.
 
     Within a process a subscription is continued after the last event, even an empty one: a quiet
-    shard would be searched again from its last record every five minutes. Delays are waited for at
-    the beginning of the next run, without a subscription and without room.
+    shard would be searched again from its last record every five minutes. What a failure calls for,
+    a consumer that is registered again as well as a delay, waits for the beginning of the next run,
+    which has no subscription and no room.
 
     Args:
         shard: what to read.
@@ -82,12 +83,17 @@ class FanOutRecordPublisher(RecordPublisher):
         self._refused_room: tuple[int, int] | None = None
         self._has_room = False
         self._last_record_count = 1
+        self._last_delivered: SequenceNumber | None = None
+        self._failure: Exception | None = None
         self._end_reason = ""
         self._lag_watch = LagWatch()
         self._recovery = SubscriptionRecovery(shard, config, registrar, context)
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        await self._recover()
         await self._wait_for_turn()
+        # It may be registered right now, which takes long: not with room that others need.
+        self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
         await self._regain_room(consumer)
         requested_at = self._context.clock.now()
         try:
@@ -95,6 +101,13 @@ class FanOutRecordPublisher(RecordPublisher):
                 return await self._read(subscription, consumer, requested_at)
         except _RunOver:
             return RunResult.INCOMPLETE
+
+    async def _recover(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._back_off(
+                await self._recovery.delay_after(failure, self._position, self._consumer_arn)
+            )
 
     async def _wait_for_turn(self) -> None:
         delay = self._not_before - self._context.clock.monotonic()
@@ -118,12 +131,11 @@ class FanOutRecordPublisher(RecordPublisher):
     @asynccontextmanager
     async def _subscription(self) -> AsyncIterator[ShardSubscription]:
         context = self._context
-        self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
         async with AsyncExitStack() as stack:
             subscription = await self._of_service(self._open(stack))
             opened_at = context.clock.monotonic()
             self._back_off(_EXCLUSIVE_SECONDS)
-            self._end_reason = "the reader was stopped"
+            self._end_reason = "the reader stopped or failed"
             context.events(
                 SubscriptionStarted(
                     shard=self._shard.key, position=self._position, consumer_arn=self._consumer_arn
@@ -187,9 +199,11 @@ class FanOutRecordPublisher(RecordPublisher):
         wanted = self._last_record_count, payload_bytes
         seconds = self._config.space_timeout_seconds
         try:
-            async with self._context.clock.timeout(seconds):
+            async with self._context.clock.timeout(seconds) as timeout:
                 await consumer.wait_for_space(*wanted)
         except TimeoutError:
+            if not timeout.expired():
+                raise
             self._end_reason = f"the application has left no room for {seconds:g} s"
             self._refused_room = wanted
             return False
@@ -203,6 +217,7 @@ class FanOutRecordPublisher(RecordPublisher):
         if len(batch):
             self._refused_room = None
             self._last_record_count = len(batch)
+            self._last_delivered = batch.last_sequence_number
         self._report(batch)
         processed = await consumer(batch)
         self._position = self._position_after(event, batch, processed)
@@ -210,11 +225,12 @@ class FanOutRecordPublisher(RecordPublisher):
     def _position_after(
         self, event: SubscriptionEvent, batch: RecordBatch, processed: SequenceNumber | None
     ) -> StartingPosition:
-        continuation, last = event.continuation_sequence_number, batch.last_sequence_number
+        continuation, last = event.continuation_sequence_number, self._last_delivered
+        # An empty event does not leave behind what an earlier one brought.
         is_processed = last is None or (processed is not None and processed >= last)
         if continuation is not None and is_processed:
             return StartingPosition.after(continuation)
-        return self._position if last is None else continue_from(self._position, processed)
+        return continue_from(self._position, processed) if len(batch) else self._position
 
     def _report(self, batch: RecordBatch) -> None:
         self._context.events(
@@ -236,13 +252,12 @@ class FanOutRecordPublisher(RecordPublisher):
             raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
     async def _of_service(self, call: Awaitable[_T]) -> _T:
-        """Await what the service does; end the run if it failed and may be repeated."""
+        """Await what the service does; end the run if it failed: the next one decides."""
         try:
             return await call
         except Exception as error:
             self._end_reason = str(error)
-            delay = await self._recovery.delay_after(error, self._position, self._consumer_arn)
-            self._back_off(delay)
+            self._failure = error
             raise _RunOver from error
 
 

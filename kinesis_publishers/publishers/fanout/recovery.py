@@ -100,10 +100,10 @@ class SubscriptionRecovery:
         if isinstance(deciding, InvalidArgumentError):
             return self._delay_after_refusal(deciding, position)
         if isinstance(deciding, StreamNotFoundError):
-            await self._find_missing(consumer_arn)
+            finding = await self._find_missing(consumer_arn)
             # A consumer that was registered a moment ago is not known everywhere at once. It counts
             # all the same, or whoever keeps deleting it would keep this going for ever.
-            return self._retries.delay_after(_unexplained(deciding))
+            return self._retries.delay_after(_unexplained(deciding, finding))
         return self._retries.delay_after(deciding)
 
     def _delay_after_refusal(
@@ -116,7 +116,8 @@ class SubscriptionRecovery:
             raise error
         return CLOCK_SKEW_RETRY_SECONDS
 
-    async def _find_missing(self, consumer_arn: str) -> None:
+    async def _find_missing(self, consumer_arn: str) -> str:
+        """Say in words what was found out, if nothing is missing for good."""
         try:
             await find_missing_resource(
                 self._shard, consumer_arn, self._registrar, self._context.control_plane
@@ -125,6 +126,8 @@ class SubscriptionRecovery:
             # Whom nobody answers asks again after the next refusal.
             if not failure.retryable:
                 raise
+            return f"What is missing could not be found out: {failure}"
+        return "But stream, shard and consumer are there."
 
 
 def _deciding_error(error: Exception) -> Exception:
@@ -132,9 +135,9 @@ def _deciding_error(error: Exception) -> Exception:
     return next((one for one in causes(error) if isinstance(one, ServiceError)), error)
 
 
-def _unexplained(error: StreamNotFoundError) -> InternalServiceError:
+def _unexplained(error: StreamNotFoundError, finding: str) -> InternalServiceError:
     return InternalServiceError(
-        f"{error} But stream, shard and consumer are there.",
+        f"{error} {finding}",
         operation=error.operation,
         code=error.code,
         request_id=error.request_id,

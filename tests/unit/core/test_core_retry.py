@@ -102,6 +102,12 @@ async def test_a_failure_that_is_not_retryable_is_raised_at_once(manual_clock: M
     assert (service.calls, manual_clock.sleeps) == (1, [])
 
 
+async def test_the_last_error_is_quoted_and_what_to_do_follows(manual_clock: ManualClock):
+    service = Service(*(InternalServiceError("AWS failed.", code="503") for _ in range(10)))
+    with pytest.raises(RetriesExhaustedError, match=r"with 503: AWS failed\. Raise its maxretries"):
+        await finish(call_with_retries(service, policy=POLICY, clock=manual_clock), manual_clock)
+
+
 async def test_the_retries_are_exhausted_after_the_configured_number(manual_clock: ManualClock):
     service = Service(*(failure() for _ in range(10)))
     with pytest.raises(RetriesExhaustedError, match="ListShards failed 4 times") as caught:
@@ -153,9 +159,19 @@ def test_what_is_repeated_endlessly_is_so_whatever_it_is_and_is_warned_of(
 ):
     budget = RetryBudget(POLICY, manual_clock)
     for _ in range(3 * POLICY.max_retries):
-        budget.delay_after(failure(AccessDeniedError), is_endless=True)
         budget.delay_after(OSError("of a plane of somebody else's"), is_endless=True)
+        budget.delay_after(failure(AccessDeniedError), is_endless=True)
     assert "of somebody else's" in caplog.text
+
+
+async def test_what_fails_for_an_hour_is_warned_of_once_a_minute(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budget = RetryBudget(POLICY, manual_clock)
+    for _ in range(360):
+        budget.delay_after(failure(), is_endless=True)
+        await manual_clock.advance(10)
+    assert 58 <= len(caplog.records) <= 60
 
 
 def test_being_asked_to_wait_is_nothing_to_warn_of(

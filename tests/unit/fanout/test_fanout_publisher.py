@@ -9,6 +9,7 @@ import pytest
 from fanout_support import CONSUMER_ARN, FanOut
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.errors import InternalServiceError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
@@ -79,6 +80,33 @@ async def test_a_continuation_is_not_used_before_the_records_are_processed():
     assert fan_out.positions[1] == after(first.sequence_number)
 
 
+async def test_an_empty_event_does_not_leave_behind_what_is_not_processed_yet():
+    first, second = sample_records(2)
+
+    async def only_the_first(_batch: object) -> SequenceNumber:
+        return SequenceNumber(first.sequence_number)
+
+    fan_out = FanOut.of(events(event_of([first, second]), event_of(continuation="7777")))
+    consumer = RecordingConsumer(only_the_first)
+    await fan_out.run(consumer)
+    await fan_out.run(consumer)
+    assert [len(batch) for batch in consumer.batches] == [2, 0]
+    assert fan_out.positions[1] == after(first.sequence_number)
+
+
+async def test_an_empty_event_moves_the_continuation_once_everything_is_processed():
+    (record,) = sample_records(1)
+
+    async def all_of_it(_batch: object) -> SequenceNumber:
+        return SequenceNumber(record.sequence_number)
+
+    fan_out = FanOut.of(events(event_of([record]), event_of(continuation="7777")))
+    consumer = RecordingConsumer(all_of_it)
+    await fan_out.run(consumer)
+    await fan_out.run(consumer)
+    assert fan_out.positions[1] == after("7777")
+
+
 async def test_position_stays_while_nothing_has_been_processed():
     async def nothing(_batch: object) -> None:
         return None
@@ -128,6 +156,17 @@ async def test_an_event_without_continuation_and_without_children_is_not_the_end
     assert await fan_out.run(consumer) is RunResult.COMPLETE
     assert fan_out.positions[1] == after("991")
     assert [r.sequence_number for r in consumer.records] == ["991", "1000"]
+
+
+async def test_an_empty_event_does_not_lead_back_to_what_was_processed_before():
+    """That may be trimmed: it is why reading began anew at TRIM_HORIZON."""
+
+    async def long_ago(_batch: object) -> SequenceNumber:
+        return SequenceNumber("12")
+
+    fan_out = FanOut.of(events(event_of(continuation=None), LAST))
+    await fan_out.run_to_end(RecordingConsumer(long_ago))
+    assert fan_out.positions == [StartingPosition.trim_horizon()] * 2
 
 
 async def test_a_shard_that_always_ends_without_children_fails_in_the_end():
@@ -190,6 +229,22 @@ async def test_the_life_of_a_subscription_is_reported():
         "the shard has ended",
     ]
     assert [event.records for event in fan_out.events_of(EventReceived)] == [1, 1]
+
+
+async def test_the_end_of_a_subscription_says_why_and_after_how_long():
+    async def fail_after_a_minute(_batch: object) -> SequenceNumber:
+        await fan_out.clock.sleep(60.0)
+        raise ValueError("of the application")
+
+    fan_out = FanOut.of(events(InternalServiceError("AWS failed"), event_of(sample_records(1))))
+    consumer = RecordingConsumer(fail_after_a_minute)
+    await fan_out.run(consumer)
+    with pytest.raises(ValueError, match="of the application"):
+        await fan_out.run(consumer)
+    assert [(one.reason, one.seconds) for one in fan_out.events_of(SubscriptionEnded)] == [
+        ("AWS failed", 0.0),
+        ("the reader stopped or failed", 60.0),
+    ]
 
 
 async def test_stopping_between_two_events_drops_what_is_not_taken_yet():

@@ -24,6 +24,7 @@ from kinesis_publishers.errors import (
     ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
+    ThroughputExceededError,
 )
 from kinesis_publishers.events import Throttled
 from kinesis_publishers.testing.fakes import (
@@ -41,7 +42,9 @@ from kinesis_publishers.testing.fakes import (
 )
 
 LAST = event_of(sample_records(1), continuation=None, child_shards=(SUCCESSOR,))
-NOT_FOUND = StreamNotFoundError("not found", code="ResourceNotFoundException")
+NOT_FOUND = StreamNotFoundError(
+    "not found", code="ResourceNotFoundException", request_id="request-7"
+)
 DENIED = AccessDeniedError("Allow kinesis:SubscribeToShard", code="AccessDeniedException")
 
 
@@ -74,6 +77,7 @@ def reading(request: pytest.FixtureRequest):
         ConnectionFailedError("silence", code="SubscriptionSilent"),
         ResourceInUseError("too young"),
         LimitExceededError("rate"),
+        ThroughputExceededError("quota"),
     ],
     ids=lambda error: str(error),
 )
@@ -176,6 +180,25 @@ async def test_an_instant_that_is_refused_for_another_reason_is_an_error():
         await read_after(InvalidArgumentError("too old"), start=start)
 
 
+async def test_without_a_sequence_number_nothing_is_said_to_be_lost():
+    with pytest.raises(InvalidArgumentError) as caught:
+        await read_after(InvalidArgumentError("bad consumer"))
+    assert type(caught.value) is InvalidArgumentError
+
+
+async def test_what_the_user_calls_recoverable_is_so_even_where_it_would_mean_lost_data():
+    named = RecoverableErrors.parse(["InvalidArgumentException"])
+    refusals = [InvalidArgumentError("for now", code="InvalidArgumentException")] * 20
+    start = StartingPosition.after(SequenceNumber("12"))
+    fan_out, _ = await read_after(*refusals, start=start, recoverable_errors=named)
+    assert fan_out.positions == [start] * 21
+
+
+async def test_throttles_of_either_kind_are_reported():
+    fan_out, _ = await read_after(LimitExceededError("rate"), ThroughputExceededError("quota"))
+    assert len(fan_out.events_of(Throttled)) == 2
+
+
 async def test_a_lag_that_is_stuck_at_the_retention_is_a_position_that_is_gone():
     stuck = event_of(continuation="12", millis_behind_latest=86_400_000)
     start = StartingPosition.after(SequenceNumber("12"))
@@ -183,11 +206,21 @@ async def test_a_lag_that_is_stuck_at_the_retention_is_a_position_that_is_gone()
         await read(*[stuck] * 30, start=start)
 
 
+async def test_a_shard_that_ends_has_not_lost_its_position_however_it_lags():
+    stuck = event_of(continuation="12", millis_behind_latest=86_400_000)
+    end = event_of(continuation=None, child_shards=(SUCCESSOR,), millis_behind_latest=86_400_000)
+    fan_out = FanOut.of(
+        events(*[stuck] * 10, end), start=StartingPosition.after(SequenceNumber("12"))
+    )
+    assert await fan_out.run(RecordingConsumer()) is RunResult.COMPLETE
+
+
 class TestWhenSomethingIsNotFound:
     async def test_a_consumer_that_was_registered_again_is_used_from_then_on(self):
         again = CONSUMER_ARN.replace("1700000000", "1700000099")
         fan_out, consumer = await read(NOT_FOUND, registrar=KnownConsumer(arn=again))
         assert fan_out.registrar.renewals == [CONSUMER_ARN]
+        assert fan_out.control_plane.list_calls == [], "nothing else was missing"
         arns = [call.consumer_arn for call in fan_out.plane.subscribe_calls]
         assert arns == [CONSUMER_ARN, again]
         assert len(consumer.records) == 1
@@ -219,8 +252,12 @@ class TestWhenSomethingIsNotFound:
             await read(NOT_FOUND, registrar=gone, control_plane=FakeControlPlane())
 
     async def test_if_everything_is_there_it_counts_as_a_failure(self):
-        with pytest.raises(RetriesExhaustedError, match="stream, shard and consumer are there"):
+        with pytest.raises(
+            RetriesExhaustedError,
+            match=r"ResourceNotFoundException: .* stream, shard and consumer are there",
+        ) as caught:
             await read(*[NOT_FOUND] * 10)
+        assert caught.value.__cause__.request_id == "request-7"
 
     async def test_a_question_that_nobody_answers_is_asked_again_by_a_later_run(self):
         stream = FakeStream([sample_shard()])
@@ -228,6 +265,13 @@ class TestWhenSomethingIsNotFound:
         _, consumer = await read(NOT_FOUND, NOT_FOUND, control_plane=plane)
         assert len(plane.list_calls) == 2
         assert len(consumer.records) == 1
+
+    async def test_without_an_answer_nothing_is_said_to_be_there(self):
+        busy = FakeControlPlane(
+            FakeStream([sample_shard()]), errors=[InternalServiceError("ListShards is busy")] * 10
+        )
+        with pytest.raises(RetriesExhaustedError, match="could not be found out: ListShards is bu"):
+            await read(*[NOT_FOUND] * 10, control_plane=busy)
 
     async def test_a_question_that_is_not_allowed_is_an_error(self):
         plane = FakeControlPlane(FakeStream([sample_shard()]), errors=[DENIED])
