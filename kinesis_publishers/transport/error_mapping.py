@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import botocore.exceptions as botocore_errors
+from botocore.parsers import ResponseParserError
 
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["BOTOCORE_EXCEPTIONS", "complete_answer", "map_error", "service_error"]
 
 #: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
-#: through while a body is read: botocore wraps only those of sending.
+#: through while a body is read: botocore wraps only those of sending. Of what is not from AWS its
+#: parsers raise errors that belong to neither of its trees.
 BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
     botocore_errors.ClientError,
     botocore_errors.BotoCoreError,
     aiohttp.ClientError,
     OSError,
+    ResponseParserError,
+    UnicodeDecodeError,
 )
 
 _CREDENTIAL_ADVICE = "Check the credentials (aws.credentials.provider...) and the machine's clock."
@@ -125,6 +129,13 @@ def map_error(error: BaseException, *, operation: str, where: str) -> ServiceErr
     if isinstance(error, _CALL_EXCEPTIONS):
         return InvalidArgumentError(
             f"{operation} of {where}: {error}", operation=operation, code=code
+        )
+    if isinstance(error, (ResponseParserError, UnicodeDecodeError)):
+        return MalformedResponseError(
+            f"{operation} of {where}: the answer is not one of AWS ({error}). Check the endpoint "
+            "and the proxy.",
+            operation=operation,
+            code="MalformedResponse",
         )
     # Whatever else botocore raises is about sending and receiving: connect, read, TLS, DNS.
     return ConnectionFailedError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -72,49 +73,75 @@ class EventStreamDecoder:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._buffer = bytearray()
+        # As they came: what is copied is copied once, into the payload.
+        self._pieces: deque[memoryview] = deque()
+        self._waiting_bytes = 0
         self._total_bytes = 0
         self._header_end = 0
         self._head: FrameHead | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Append what has arrived."""
-        self._buffer += chunk
+        self._pieces.append(memoryview(chunk))
+        self._waiting_bytes += len(chunk)
 
     @property
     def is_inside_frame(self) -> bool:
         """Whether bytes are left: the end of the body would cut a frame off here."""
-        return bool(self._buffer)
+        return self._waiting_bytes > 0
 
     def peek(self) -> FrameHead | None:
         """Return the head of the frame that has begun, or None before it is there."""
-        if self._head is None and self._has_prelude() and len(self._buffer) >= self._header_end:
-            headers = self._parse_headers(self._buffer[_PRELUDE.size : self._header_end])
+        if self._head is None and self._has_prelude() and self._waiting_bytes >= self._header_end:
+            headers = self._parse_headers(self._copy(_PRELUDE.size, self._header_end))
             self._head = FrameHead(headers, self._total_bytes - _CRC.size - self._header_end)
         return self._head
 
     def take(self) -> Frame | None:
         """Remove and return the next frame, or None while it is not complete."""
         head = self.peek()
-        if head is None or len(self._buffer) < self._total_bytes:
+        if head is None or self._waiting_bytes < self._total_bytes:
             return None
         payload_end = self._total_bytes - _CRC.size
-        with memoryview(self._buffer) as view:
-            if zlib.crc32(view[:payload_end]) != _CRC.unpack_from(view, payload_end)[0]:
-                raise self._malformed("the checksum of a frame is wrong")
-            payload = bytes(view[self._header_end : payload_end])
-        # bytearray gives up its front without moving the rest.
-        del self._buffer[: self._total_bytes]
+        crc = 0
+        for view in self._views(0, payload_end):
+            crc = zlib.crc32(view, crc)
+        if crc != _CRC.unpack(self._copy(payload_end, self._total_bytes))[0]:
+            raise self._malformed("the checksum of a frame is wrong")
+        payload = self._copy(self._header_end, payload_end)
+        self._drop(self._total_bytes)
         self._total_bytes, self._head = 0, None
         return Frame(head.headers, payload)
+
+    def _views(self, start: int, end: int) -> Iterator[memoryview]:
+        """Yield what lies between two places, both counted from the beginning of the frame."""
+        for piece in self._pieces:
+            if end <= 0:
+                return
+            if start < len(piece):
+                yield piece[max(start, 0) : end]
+            start -= len(piece)
+            end -= len(piece)
+
+    def _copy(self, start: int, end: int) -> bytes:
+        return b"".join(self._views(start, end))
+
+    def _drop(self, count: int) -> None:
+        self._waiting_bytes -= count
+        while count:
+            piece = self._pieces.popleft()
+            if len(piece) > count:
+                self._pieces.appendleft(piece[count:])
+            count -= min(len(piece), count)
 
     def _has_prelude(self) -> bool:
         if self._total_bytes:
             return True
-        if len(self._buffer) < _PRELUDE.size:
+        if self._waiting_bytes < _PRELUDE.size:
             return False
-        total_bytes, header_bytes, crc = _PRELUDE.unpack_from(self._buffer)
-        if zlib.crc32(self._buffer[: _PRELUDE.size - _CRC.size]) != crc:
+        prelude = self._copy(0, _PRELUDE.size)
+        total_bytes, header_bytes, crc = _PRELUDE.unpack(prelude)
+        if zlib.crc32(prelude[: -_CRC.size]) != crc:
             raise self._malformed("the checksum of a frame's prelude is wrong")
         payload_bytes = total_bytes - _PRELUDE.size - header_bytes - _CRC.size
         if header_bytes > _MAX_HEADER_BYTES or not 0 <= payload_bytes <= _MAX_PAYLOAD_BYTES:
@@ -124,7 +151,7 @@ class EventStreamDecoder:
         self._total_bytes, self._header_end = total_bytes, _PRELUDE.size + header_bytes
         return True
 
-    def _parse_headers(self, data: bytearray) -> dict[str, str]:
+    def _parse_headers(self, data: bytes) -> dict[str, str]:
         headers: dict[str, str] = {}
         names = set()
         try:
@@ -146,7 +173,7 @@ class EventStreamDecoder:
         )
 
 
-def _headers(data: bytearray) -> Iterator[tuple[str, str | None]]:
+def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
     """Yield each header; the value is None where it is not a string."""
     position = 0
     while position < len(data):

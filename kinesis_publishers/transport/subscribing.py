@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.awsrequest import AioAWSResponse
 
+from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.transport.carriers import SignedCall, SubscriptionResponse
 from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
 from kinesis_publishers.transport.event_decoding import OPERATION
@@ -107,6 +108,9 @@ class ShardSubscriber:
         if response.status == 200:
             return AioAWSResponse(request.url, 200, response.headers, response)
         body = await _read_refusal(response)
+        if response.status < 300:
+            # botocore would take it for the beginning of a subscription.
+            raise _not_a_subscription(response, opening.where)
         return AioAWSResponse(request.url, response.status, response.headers, _Body(body))
 
 
@@ -151,6 +155,16 @@ async def _read_refusal(response: SubscriptionResponse) -> bytes:
     while (chunk := await response.read()) and len(body) < _MAX_REFUSAL_BYTES:
         body += chunk
     return body
+
+
+def _not_a_subscription(response: SubscriptionResponse, where: str) -> MalformedResponseError:
+    return MalformedResponseError(
+        f"{OPERATION} of {where}: the answer has the status {response.status}, which Kinesis does "
+        "not give. Check the endpoint and the proxy.",
+        operation=OPERATION,
+        code="MalformedResponse",
+        request_id=response.headers.get("x-amzn-requestid"),
+    )
 
 
 def _divert_response(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from kinesis_publishers.abc.data_plane import ShardSubscription
-from kinesis_publishers.errors import ConnectionFailedError
+from kinesis_publishers.errors import ConnectionFailedError, ServiceError
 from kinesis_publishers.transport.event_decoding import (
     OPERATION,
     carries_records,
@@ -17,6 +18,7 @@ from kinesis_publishers.transport.event_stream import EventStreamDecoder
 if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import SubscriptionEvent
+    from kinesis_publishers.transport.event_stream import Frame
 
 __all__ = ["ChunkSource", "EventStreamSubscription"]
 
@@ -55,7 +57,7 @@ class EventStreamSubscription(ShardSubscription):
         self._request_id = request_id
         self._decoder = EventStreamDecoder(f"{OPERATION} of {where}")
         self._is_over = False
-        self._broken: ConnectionFailedError | None = None
+        self._ended_by: ServiceError | None = None
 
     async def wait_for_event(self) -> int | None:
         while True:
@@ -65,7 +67,7 @@ class EventStreamSubscription(ShardSubscription):
                 return head.payload_bytes * 3 // 4
             frame = self._decoder.take()
             if frame is not None:
-                raise_if_refused(frame, where=self._where, request_id=self._request_id)
+                self._pass_over(frame)
             elif not await self._read():
                 return None
 
@@ -75,6 +77,13 @@ class EventStreamSubscription(ShardSubscription):
         while (frame := self._decoder.take()) is None:
             await self._read()
         return decode_event(frame.payload)
+
+    def _pass_over(self, frame: Frame) -> None:
+        try:
+            raise_if_refused(frame, where=self._where, request_id=self._request_id)
+        except ServiceError as error:
+            self._ended_by = error
+            raise
 
     async def _read(self) -> bool:
         """Feed what arrives next; return False at the end of the body."""
@@ -88,19 +97,24 @@ class EventStreamSubscription(ShardSubscription):
         return False
 
     async def _read_in_time(self) -> bytes:
-        if self._broken is not None:
-            raise self._broken
+        if self._ended_by is not None:
+            raise self._ended_by
         try:
             async with self._clock.timeout(_SILENCE_SECONDS):
                 return await self._source.read()
         except ConnectionFailedError as error:
-            self._broken = error
+            self._ended_by = error
             raise
         except TimeoutError as error:
-            raise self._failure(
+            self._ended_by = self._failure(
                 f"nothing came for {_SILENCE_SECONDS:.0f} s, not even a heartbeat",
                 "SubscriptionSilent",
-            ) from error
+            )
+            raise self._ended_by from error
+        except asyncio.CancelledError:
+            # Whether something had been read already, no HTTP client tells.
+            self._ended_by = self._failure("a wait was cancelled", "SubscriptionCancelled")
+            raise
 
     def _failure(self, problem: str, code: str) -> ConnectionFailedError:
         return ConnectionFailedError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -45,6 +46,7 @@ class AiohttpCarrier(SubscriptionCarrier):
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=read_timeout_seconds
         )
         self._max_connections = max_connections
+        self._proxy, self._proxy_headers = _split_proxy(endpoint.proxy_url)
         self._session: aiohttp.ClientSession | None = None
         self._session_lock = asyncio.Lock()
 
@@ -53,10 +55,15 @@ class AiohttpCarrier(SubscriptionCarrier):
         try:
             response = await session.post(
                 URL(call.url, encoded=True),
-                headers=call.headers,
+                # Without a tunnel, the proxy is given what the endpoint is given.
+                headers={
+                    **call.headers,
+                    **({} if self._endpoint.is_https else self._proxy_headers),
+                },
                 data=call.body,
                 allow_redirects=False,
-                proxy=self._endpoint.proxy_url,
+                proxy=self._proxy,
+                proxy_headers=self._proxy_headers,
             )
         except _ERRORS as error:
             raise connection_failure(error, call.where) from error
@@ -83,6 +90,17 @@ class AiohttpCarrier(SubscriptionCarrier):
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+def _split_proxy(url: str | None) -> tuple[URL | None, Mapping[str, str]]:
+    """Return the proxy and its credentials apart: aiohttp's errors quote the URL as it came."""
+    if url is None:
+        return None, {}
+    proxy = URL(url)
+    if proxy.user is None:
+        return proxy, {}
+    credentials = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {credentials}"}
 
 
 class _AiohttpResponse(SubscriptionResponse):

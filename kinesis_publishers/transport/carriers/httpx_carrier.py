@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import h2.exceptions
 import httpx
 
 from kinesis_publishers.transport.carriers.carrier import (
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpxCarrier"]
 
-_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
+# httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
+_ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)
 
 
 class HttpxCarrier(SubscriptionCarrier):

@@ -22,7 +22,7 @@ from kinesis_publishers.transport.carriers.carrier import (
 from kinesis_publishers.transport.carriers.exit_guard import EXIT_GUARD
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pyreqwest.client import Client
     from pyreqwest.request import StreamRequest
@@ -35,8 +35,12 @@ __all__ = ["PyreqwestCarrier"]
 _T = TypeVar("_T")
 _ERRORS = (PyreqwestError, OSError)
 # How much the server may send before we read: hyper's own default for a connection is five times
-# that of a stream, which is never used up where each connection has one stream.
+# that of a stream, which is never used up where each connection has one stream. The largest frame
+# is of the same size, because each frame costs a switch of threads.
 _WINDOW_BYTES = 256 * 1024
+# A call that is cancelled before it is answered keeps its connection for so long: nothing else ends
+# it. Longer than a call may take by default, and than a subscription may be silent.
+_MAX_SILENCE_SECONDS = 65.0
 
 
 class PyreqwestCarrier(SubscriptionCarrier):
@@ -47,7 +51,7 @@ class PyreqwestCarrier(SubscriptionCarrier):
 
     Args:
         endpoint: what to connect to, over TLS. Its certificates are trusted beside the system's.
-        read_timeout_seconds: how long a socket may be silent.
+        read_timeout_seconds: how long a socket may be silent; 65 seconds at most.
         requires_http_2: refuse an endpoint that offers only HTTP/1.1.
     """
 
@@ -55,7 +59,7 @@ class PyreqwestCarrier(SubscriptionCarrier):
         self, endpoint: Endpoint, *, read_timeout_seconds: float, requires_http_2: bool
     ) -> None:
         self._endpoint = endpoint
-        self._read_timeout = timedelta(seconds=read_timeout_seconds)
+        self._read_timeout = timedelta(seconds=min(read_timeout_seconds, _MAX_SILENCE_SECONDS))
         self._requires_http_2 = requires_http_2
 
     async def open(self, call: SignedCall) -> SubscriptionResponse:
@@ -79,6 +83,12 @@ class PyreqwestCarrier(SubscriptionCarrier):
             ClientBuilder()
             .http2(True)
             .http2_initial_stream_window_size(_WINDOW_BYTES)
+            .http2_max_frame_size(_WINDOW_BYTES)
+            # The bytes of the body are what the service has sent, as with the other clients.
+            .gzip(False)
+            .brotli(False)
+            .zstd(False)
+            .deflate(False)
             .follow_redirects(False)
             .connect_timeout(timedelta(seconds=CONNECT_TIMEOUT_SECONDS))
             .read_timeout(self._read_timeout)
@@ -116,7 +126,7 @@ class _Exchange:
 
     async def start(self) -> Response:
         assert self._request is not None
-        response = await _cancellable(self._request.__aenter__())
+        response = await _cancellable(self._request.__aenter__)
         self._is_answered = True
         return response
 
@@ -124,18 +134,26 @@ class _Exchange:
         # A connection lives as long as something refers to its client, closed or not.
         client, self._client = self._client, None
         request, self._request = self._request, None
+        if client is None:
+            return
         try:
-            if request is not None and self._is_answered:
-                await request.__aexit__(None, None, None)
+            with EXIT_GUARD.call():
+                await _close(client, request if self._is_answered else None)
         finally:
-            if client is not None:
-                await client.close()
             EXIT_GUARD.discard(self)
 
     async def abandon(self) -> None:
         # Closing the request waits for a read that is under way, in a loop that may never run.
         if self._client is not None:
             await self._client.close()
+
+
+async def _close(client: Client, request: StreamRequest | None) -> None:
+    try:
+        if request is not None:
+            await request.__aexit__(None, None, None)
+    finally:
+        await client.close()
 
 
 class _PyreqwestResponse(SubscriptionResponse):
@@ -150,7 +168,7 @@ class _PyreqwestResponse(SubscriptionResponse):
 
     async def read(self) -> bytes:
         try:
-            chunk = await _cancellable(self._body.read_chunk())
+            chunk = await _cancellable(self._body.read_chunk)
         except _ERRORS as error:
             raise connection_failure(error, self._where) from error
         return b"" if chunk is None else bytes(chunk)
@@ -159,18 +177,19 @@ class _PyreqwestResponse(SubscriptionResponse):
         await self._exchange.close()
 
 
-async def _cancellable(awaitable: Awaitable[_T]) -> _T:
-    """Await ``awaitable``; raise ``CancelledError`` even where it swallows one.
+async def _cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Await ``call()``; raise ``CancelledError`` even where it swallows one.
 
     pyreqwest does, when its result is ready at the same moment (0.15).
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
     try:
-        result = await awaitable
+        with EXIT_GUARD.call():
+            result = await call()
     finally:
         # It holds the client, and with it the connection; a traceback would hold it in turn.
-        del awaitable
+        del call
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
     return result

@@ -1,4 +1,4 @@
-"""A process that used pyreqwest in its main thread ends as it should, whatever is open."""
+"""A process that used pyreqwest ends as it should, whatever is open."""
 
 from __future__ import annotations
 
@@ -45,18 +45,23 @@ async def main():
         if way == "stop":
             asyncio.get_running_loop().stop()
             await asyncio.sleep(1000)
+        if way == "daemon":
+            await asyncio.wait(readers)
         for reader in readers:
             reader.cancel()
         await asyncio.wait(readers)
 
-if way == "stop":
+if way == "daemon":
+    threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()
+    enough.wait()
+elif way == "stop":
     loop = asyncio.new_event_loop()
     running = loop.create_task(main())
     loop.run_forever()
 else:
     asyncio.run(main())
 """
-EXIT_CODES = {"normal": 0, "error": 1, "exit": 3, "stop": 0}
+EXIT_CODES = {"normal": 0, "error": 1, "exit": 3, "stop": 0, "daemon": 0}
 
 
 async def trickle(exchange: Exchange) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import trustme
+    from hyperframe.frame import Frame
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER_ARN = f"{ARN}/consumer/reader:1"
@@ -193,7 +194,7 @@ async def _speak_http2(
 ) -> None:
     state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
     state.initiate_connection()
-    exchanges: dict[int, _Http2Exchange] = {}
+    exchanges: dict[int, Http2Exchange] = {}
     async with AsyncExitStack() as stack:
         group = await stack.enter_async_context(asyncio.TaskGroup())
         while True:
@@ -206,7 +207,7 @@ async def _speak_http2(
             for one in state.receive_data(data):
                 if isinstance(one, h2.events.RequestReceived):
                     headers = {k.decode(): v.decode() for k, v in one.headers}
-                    exchanges[one.stream_id] = _Http2Exchange(state, writer, one.stream_id, headers)
+                    exchanges[one.stream_id] = Http2Exchange(state, writer, one.stream_id, headers)
                 elif isinstance(one, h2.events.DataReceived):
                     exchanges[one.stream_id].body += one.data
                     state.acknowledge_received_data(one.flow_controlled_length, one.stream_id)
@@ -221,7 +222,9 @@ async def _speak_http2(
                         exchange.window.set()
 
 
-class _Http2Exchange(Exchange):
+class Http2Exchange(Exchange):
+    """A call on a stream of HTTP/2."""
+
     def __init__(
         self,
         state: h2.connection.H2Connection,
@@ -235,28 +238,36 @@ class _Http2Exchange(Exchange):
         self.window = asyncio.Event()
         self._state = state
         self._writer = writer
-        self._id = stream_id
+        self.stream_id = stream_id
 
     async def answer(self, status: int = 200) -> None:
-        self._state.send_headers(self._id, [(":status", str(status)), ("x-amzn-requestid", "id-1")])
+        self._state.send_headers(
+            self.stream_id, [(":status", str(status)), ("x-amzn-requestid", "id-1")]
+        )
         await self._flush()
 
     async def send(self, data: bytes) -> None:
         while data:
             room = min(
-                self._state.local_flow_control_window(self._id), self._state.max_outbound_frame_size
+                self._state.local_flow_control_window(self.stream_id),
+                self._state.max_outbound_frame_size,
             )
             if room <= 0:
                 self.window.clear()
                 await self.window.wait()
                 continue
-            self._state.send_data(self._id, data[:room])
+            self._state.send_data(self.stream_id, data[:room])
             data = data[room:]
             await self._flush()
 
     async def end(self) -> None:
-        self._state.end_stream(self._id)
+        self._state.end_stream(self.stream_id)
         await self._flush()
+
+    async def send_raw(self, *frames: Frame) -> None:
+        """Send frames in one piece, whatever the state of the connection is."""
+        self._writer.write(b"".join(one.serialize() for one in frames))
+        await self._writer.drain()
 
     async def _flush(self) -> None:
         self._writer.write(self._state.data_to_send())
@@ -269,11 +280,13 @@ class _Http2Exchange(Exchange):
         await self.closed.wait()
 
 
-def server_tls(authority: trustme.CA, protocols: list[str]) -> ssl.SSLContext:
-    """Return a context for 127.0.0.1 that offers ``protocols``."""
+def server_tls(
+    authority: trustme.CA, protocols: list[str], host: str = "127.0.0.1"
+) -> ssl.SSLContext:
+    """Return a context for ``host`` that offers ``protocols``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(protocols)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.issue_cert(host).configure_cert(context)
     return context
 
 

@@ -128,6 +128,12 @@ def test_an_exception_has_the_class_that_a_refused_call_has(
     assert (error.operation, error.code, error.request_id) == ("SubscribeToShard", code, "id-1")
 
 
+def test_the_text_of_an_exception_may_be_capitalised():
+    headers = {":message-type": "exception", ":exception-type": "ResourceInUseException"}
+    with pytest.raises(ResourceInUseError, match="Not today"):
+        refuse(headers, b'{"Message": "Not today"}')
+
+
 def test_a_denied_subscription_names_the_missing_action():
     with pytest.raises(AccessDeniedError, match="kinesis:SubscribeToShard"):
         refuse({":message-type": "exception", ":exception-type": "AccessDeniedException"}, b"{}")

@@ -48,6 +48,7 @@ class Chunks:
         self.is_ended = error is None
         self.reads = 0
         self.more = asyncio.Event()
+        self.is_waiting = asyncio.Event()
 
     def put(self, chunk: bytes) -> None:
         self.chunks.append(chunk)
@@ -57,6 +58,7 @@ class Chunks:
         self.reads += 1
         while not self.chunks and self.error is None and not self.is_ended:
             self.more.clear()
+            self.is_waiting.set()
             await self.more.wait()
         if self.chunks:
             return self.chunks.pop(0)
@@ -84,7 +86,9 @@ async def test_events_come_in_their_order_however_they_are_cut(size: int):
     source = Chunks(body[at : at + size] for at in range(0, len(body), size))
     subscription = subscribe(source)
     assert await continuations(subscription) == ["1", "2", "3"]
+    reads = source.reads
     assert await subscription.wait_for_event() is None
+    assert source.reads == reads
 
 
 async def test_an_event_is_announced_with_room_for_its_payloads_before_it_is_there():
@@ -112,20 +116,24 @@ async def test_nothing_is_read_while_an_event_waits_to_be_taken():
 
 async def test_events_before_an_error_are_given_out_before_it():
     broken = ConnectionFailedError("reset")
-    subscription = subscribe(Chunks([event(1) + event(2)[:-1], event(2)[-1:]], error=broken))
+    source = Chunks([event(1) + event(2)[:-1], event(2)[-1:]], error=broken)
+    subscription = subscribe(source)
     for _ in range(2):
         assert await subscription.wait_for_event() is not None
         await subscription.receive()
-    with pytest.raises(ConnectionFailedError, match="reset"):
-        await subscription.wait_for_event()
+    for _ in range(2):
+        with pytest.raises(ConnectionFailedError, match="reset"):
+            await subscription.wait_for_event()
+    assert source.reads == 3
 
 
 async def test_an_exception_of_the_service_ends_the_subscription_after_the_events_before_it():
     subscription = subscribe(Chunks([INITIAL + event(1) + IN_USE]))
     assert await subscription.wait_for_event() is not None
     await subscription.receive()
-    with pytest.raises(ResourceInUseError) as raised:
-        await subscription.wait_for_event()
+    for _ in range(2):
+        with pytest.raises(ResourceInUseError) as raised:
+            await subscription.wait_for_event()
     assert raised.value.request_id == "id-1"
 
 
@@ -204,10 +212,28 @@ async def test_time_that_the_application_takes_is_not_silence():
     assert await waiting is not None
 
 
-async def test_a_cancelled_wait_is_cancelled():
-    clock = ManualClock()
-    waiting = asyncio.ensure_future(subscribe(silent_source(), clock).wait_for_event())
-    await clock.advance(10)
+async def test_after_a_cancelled_wait_the_subscription_is_broken_and_not_at_its_end():
+    source = silent_source(event(1)[:50])
+    subscription = subscribe(source)
+    waiting = asyncio.ensure_future(subscription.wait_for_event())
+    await source.is_waiting.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+    source.is_ended = True
+    with pytest.raises(ConnectionFailedError, match="a wait was cancelled") as raised:
+        await subscription.wait_for_event()
+    assert raised.value.code == "SubscriptionCancelled"
+    assert source.reads == 2
+
+
+async def test_after_silence_the_subscription_stays_broken():
+    clock, source = ManualClock(), silent_source()
+    subscription = subscribe(source, clock)
+    waiting = asyncio.ensure_future(subscription.wait_for_event())
+    await clock.advance(35)
+    with pytest.raises(ConnectionFailedError, match="nothing came"):
+        await waiting
+    source.is_ended = True
+    with pytest.raises(ConnectionFailedError, match="nothing came"):
+        await subscription.wait_for_event()
