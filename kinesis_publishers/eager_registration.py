@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_publishers.abc import PublisherContext
 from kinesis_publishers.clock import SystemClock
@@ -25,12 +26,14 @@ from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from kinesis_publishers.abc import StreamConsumerRegistrar
     from kinesis_publishers.clock import Clock
 
 __all__ = ["register_consumers"]
+
+_T = TypeVar("_T")
 
 
 def register_consumers(properties: Properties) -> Properties:
@@ -54,11 +57,21 @@ def register_consumers(properties: Properties) -> Properties:
     is_fan_out = SourceConfig.from_properties(properties).record_publisher == "EFO"
     if not is_fan_out or config.strategy is not RegistrationStrategy.EAGER:
         return properties
-    arns = asyncio.run(_register(properties, config))
+    arns = _run(_register(properties, config))
     keys = {name: registration.CONSUMER_ARN.of(name).full_key for name in arns}
     return Properties.parse(
         {**properties.to_dict(), **{keys[name]: arn for name, arn in arns.items()}}
     )
+
+
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    # In a notebook every cell runs on an event loop, which cannot run another one.
+    with ThreadPoolExecutor(1, thread_name_prefix="kinesis-registration") as executor:
+        return executor.submit(asyncio.run, work).result()
 
 
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:

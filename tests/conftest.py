@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session", autouse=True)
 def _own_leases(tmp_path_factory: pytest.TempPathFactory) -> None:
     # Who uses a stream consumer is agreed upon in files below it.
-    os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("runtime"))
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from kinesis_publishers.transport import Boto3ControlPlane
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kinesis_publishers.abc import ControlPlane
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
 
@@ -77,12 +79,15 @@ class _Guard:
     clock: Clock
 
     async def run(self, stream_arns: Iterable[str]) -> None:
-        leases = [await self._acquire_lease(arn) for arn in stream_arns]
-        _say_ready()
-        await self._wait_for_the_end()
-        async with TaskScope() as scope:
-            for lease in leases:
-                scope.spawn(lease.release(self._remove), name="leave a consumer")
+        # At once, because it reads files, which may be the job's own: they go when the job does.
+        async with Boto3ControlPlane(AwsConfig.from_properties(self.properties)) as control_plane:
+            leases = [await self._acquire_lease(arn) for arn in stream_arns]
+            _say_ready()
+            await self._wait_for_the_end()
+            remove = partial(self._remove, control_plane)
+            async with TaskScope() as scope:
+                for lease in leases:
+                    scope.spawn(lease.release(remove), name="leave a consumer")
 
     async def _acquire_lease(self, stream_arn: str) -> ConsumerLease:
         name = self.config.consumer_name
@@ -101,13 +106,10 @@ class _Guard:
         await pipe.read()
         await wait_for_event(is_urgent, timeout_seconds=_LINGER_SECONDS, clock=self.clock)
 
-    async def _remove(self, consumer_arn: str) -> bool:
+    async def _remove(self, control_plane: ControlPlane, consumer_arn: str) -> bool:
         try:
             # Twice: the calls may take as long as the wait for their effect.
-            async with (
-                self.clock.timeout(2 * self.config.deregister_timeout_seconds),
-                Boto3ControlPlane(AwsConfig.from_properties(self.properties)) as control_plane,
-            ):
+            async with self.clock.timeout(2 * self.config.deregister_timeout_seconds):
                 return await deregister_consumer(
                     consumer_arn,
                     control_plane=control_plane,
@@ -115,11 +117,13 @@ class _Guard:
                     clock=self.clock,
                     events=log_event,
                 )
-        except (KinesisPublishersError, TimeoutError) as error:
+        except Exception as error:  # The outermost: nobody is left who would see it.
+            is_expected = isinstance(error, (KinesisPublishersError, TimeoutError))
             _LOGGER.warning(
                 "The stream consumer could not be removed (%s). When nobody uses it any more: %s",
                 str(error) or "it took too long",
                 deregister_command(consumer_arn),
+                exc_info=None if is_expected else error,
             )
             return False
 

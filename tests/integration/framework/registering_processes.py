@@ -53,7 +53,7 @@ def fork_all(properties: Properties, runtimes: list[str]) -> None:
         if child == 0:
             os.close(starting)
             os.close(stopping)
-            os.environ["XDG_RUNTIME_DIR"] = runtime
+            os.environ["XDG_STATE_HOME"] = runtime
             run_and_exit(properties, ready, start, stop)
         children.append(child)
     for _ in children:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import botocore
 import psutil
 import pytest
 from attrs import define, field
@@ -83,7 +84,7 @@ class Reader:
 @pytest.fixture(autouse=True)
 def leases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Keep the leases of a test apart; return where they are."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path / "kinesis-publishers"
 
 
@@ -199,6 +200,23 @@ def test_what_cannot_be_removed_is_logged_with_the_command_that_does_it(
     # It is not forgotten: the next reader to leave removes it.
     (next_one,) = start_readers(1)
     next_one.kill_in_a_hurry()
+    eventually(lambda: not local_kinesis.consumers(_STREAM), "the removal of the consumer")
+
+
+def test_a_guard_does_its_work_after_the_files_of_its_reader_are_gone(
+    local_kinesis: LocalKinesis,
+    start_readers: Callable[[int], list[Reader]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    came_with_the_job = tmp_path / "job"
+    came_with_the_job.mkdir()
+    package = came_with_the_job / "botocore"
+    package.symlink_to(Path(botocore.__file__).parent, target_is_directory=True)
+    monkeypatch.setenv("PYTHONPATH", str(came_with_the_job))
+    (reader,) = start_readers(1)
+    package.unlink()
+    reader.kill_in_a_hurry()
     eventually(lambda: not local_kinesis.consumers(_STREAM), "the removal of the consumer")
 
 

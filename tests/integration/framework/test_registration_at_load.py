@@ -23,7 +23,7 @@ _STREAMS = ("orders", "Payments")
 
 @pytest.fixture(autouse=True)
 def _leases_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @pytest.fixture
@@ -78,6 +78,14 @@ def test_constructing_a_source_again_registers_nothing_more(
     assert len(local_kinesis.calls("RegisterStreamConsumer")) == 2
     # With the ARNs there is nothing to look for but the streams.
     assert {call.operation for call in local_kinesis.calls()[calls:]} == {"DescribeStreamSummary"}
+
+
+async def test_a_source_may_be_constructed_where_an_event_loop_runs(
+    local_kinesis: LocalKinesis, given: dict[str, str]
+) -> None:
+    properties = register_consumers(Properties.parse(given))
+    assert set(RegistrationConfig.from_properties(properties).consumer_arns) == set(_STREAMS)
+    assert local_kinesis.consumers("orders") == {"app": "ACTIVE"}
 
 
 def test_a_consumer_that_was_there_before_is_not_recorded(

@@ -48,13 +48,19 @@ class Crowd:
         for process in killed:
             process.kill()
         deadline = time.monotonic() + 30
-        # Their parent has not collected them, so that they stay as zombies.
-        while any(process.status() != psutil.STATUS_ZOMBIE for process in killed):
+        while not all(has_ended(process) for process in killed):
             assert time.monotonic() < deadline, "a killed process lives on"
 
     def leave(self) -> None:
         """Let all of them leave, and wait until they have ended."""
         self._leader.communicate()
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether nothing of a killed process runs; its parent has not collected it."""
+    # Its first thread is a zombie before the others have ended, with which its locks go.
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    return process.status() == psutil.STATUS_ZOMBIE and len(list(threads)) == 1
 
 
 @contextmanager

@@ -40,7 +40,7 @@ CONSUMER_CALLS = (
 def _leases_and_guards_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[None]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     yield
     for guard in guards():
         guard.kill()

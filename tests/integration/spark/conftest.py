@@ -28,7 +28,7 @@ def _leases_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """Keep the leases of stream consumers apart from those of whatever else runs here."""
     with pytest.MonkeyPatch.context() as patch:
         # Before Spark's JVM starts, whose environment the Python processes have.
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("runtime")))
         yield
 
 

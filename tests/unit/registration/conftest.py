@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def runtime_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return where the leases of this test are."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path

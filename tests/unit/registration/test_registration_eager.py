@@ -11,6 +11,7 @@ from kinesis_publishers.config import DeregistrationPolicy, RegistrationStrategy
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConsumerNotFoundError,
+    InvalidOptionError,
     LimitExceededError,
     MissingOptionError,
 )
@@ -115,6 +116,18 @@ async def test_an_arn_that_travelled_is_used_without_a_call() -> None:
     assert plane.calls == []
 
 
+async def test_whoever_uses_an_arn_that_travelled_keeps_the_others_from_removing_it() -> None:
+    first = Application.of(consumer_not_found(), **EAGER)
+    await first.finish(first.registrar.prepare([STREAM_ARN]))
+    (arn,) = first.arns
+    second = Application.of(first.plane, **EAGER, consumer_arns={"orders": arn})
+    await second.registrar.prepare([STREAM_ARN])
+    await first.close()
+    assert second.arns == [arn]
+    await second.close()
+    assert second.arns == []
+
+
 async def test_a_consumer_that_travelled_and_is_gone_is_registered_again_and_removed() -> None:
     plane = consumer_not_found()
     gone = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
@@ -203,6 +216,17 @@ class TestNone:
         assert "stream.efo.consumerarn.orders" in str(raised.value)
         await application.registrar.close()
         assert application.plane.calls == []
+
+    @pytest.mark.parametrize(
+        "other", [STREAM_ARN.replace(":stream", "9:stream"), STREAM_ARN.replace("eu-", "us-")]
+    )
+    async def test_the_consumer_of_a_namesake_in_another_account_is_refused(self, other) -> None:
+        assert other != STREAM_ARN
+        application = self.application()
+        with pytest.raises(InvalidOptionError, match=r"consumerarn\.orders.*another region or"):
+            await application.registrar.prepare([other])
+        with pytest.raises(InvalidOptionError, match=other):
+            await application.registrar.consumer_arn(other)
 
     async def test_a_stream_without_an_arn_is_an_error(self) -> None:
         with pytest.raises(MissingOptionError, match=r"consumerarn\.orders-2"):

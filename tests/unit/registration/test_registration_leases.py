@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import stat
 from contextlib import nullcontext
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.publishers.fanout.registration import ConsumerLease
-from kinesis_publishers.publishers.fanout.registration.lease_files import lease_directory
+from kinesis_publishers.publishers.fanout.registration.lease_files import (
+    FileLock,
+    lease_directory,
+)
 from kinesis_publishers.testing.fakes import CONSUMER_NAME, STREAM_ARN, finish
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -111,7 +115,9 @@ async def test_other_consumers_have_other_leases(clock: ManualClock) -> None:
     assert removal.removed == [ARN]
 
 
-async def test_nobody_joins_while_the_consumer_is_being_removed(clock: ManualClock) -> None:
+async def test_nobody_joins_while_the_consumer_is_being_removed(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     first = await acquire(clock)
     first.note_created(ARN)
     is_removing, may_finish = asyncio.Event(), asyncio.Event()
@@ -125,6 +131,9 @@ async def test_nobody_joins_while_the_consumer_is_being_removed(clock: ManualClo
     joining = asyncio.ensure_future(acquire(clock))
     await clock.advance(10)
     assert not joining.done()
+    assert caplog.text == ""
+    await clock.advance(60)
+    assert "fuser" in caplog.text, "it waits without an end, and says so"
     may_finish.set()
     await leaving
     assert (await finish(joining, clock)).created_arn is None
@@ -158,8 +167,43 @@ async def test_waiting_can_be_cancelled_and_leaves_no_file_open(clock: ManualClo
     assert open_files() == before
 
 
+async def test_joining_can_be_cancelled_and_leaves_no_file_open(clock: ManualClock) -> None:
+    before = open_files()
+    first = await acquire(clock)
+    first.note_created(ARN)
+    may_finish = asyncio.Event()
+
+    async def remove(_: str) -> None:
+        await may_finish.wait()
+
+    leaving = asyncio.ensure_future(first.release(remove))
+    joining = asyncio.ensure_future(acquire(clock))
+    await clock.advance(5)
+    joining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await joining
+    may_finish.set()
+    await leaving
+    assert open_files() == before
+
+
+def test_a_file_that_is_removed_while_it_is_locked_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock_file = tmp_path / "file", fcntl.flock
+
+    def remove_first(descriptor: int, operation: int) -> None:
+        path.unlink()
+        lock_file(descriptor, operation)
+
+    monkeypatch.setattr("fcntl.flock", remove_first)
+    before = open_files()
+    assert FileLock.try_take(path, exclusive=True) is None
+    assert open_files() == before
+
+
 async def test_a_file_that_was_removed_is_not_trusted(
-    clock: ManualClock, runtime_directory: Path
+    clock: ManualClock, runtime_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = await acquire(clock)
     first.note_created(ARN)
@@ -168,8 +212,25 @@ async def test_a_file_that_was_removed_is_not_trusted(
     removal = Removal()
     await first.release(removal)
     assert removal.removed == [], "the second one, on a new file, was overlooked"
+    assert f"--stream-arn {STREAM_ARN} --consumer-name {CONSUMER_NAME}" in caplog.text
     await second.release(removal)
     assert removal.removed == [ARN]
+
+
+async def test_while_somebody_holds_a_lease_its_directory_is_not_cleaned_up(
+    clock: ManualClock, runtime_directory: Path
+) -> None:
+    # Whoever removes old files locks their directory, or leaves it alone: tmpfiles.d(5).
+    lease = await acquire(clock)
+    assert FileLock.try_take(lease_directory(), exclusive=True) is None
+    lease.close()
+    cleaner = FileLock.try_take(lease_directory(), exclusive=True)
+    assert cleaner is not None
+    joining = asyncio.ensure_future(acquire(clock))
+    await clock.advance(5)
+    assert not joining.done()
+    cleaner.close()
+    (await finish(joining, clock)).close()
 
 
 @pytest.mark.parametrize(
@@ -191,10 +252,20 @@ def test_the_directory_is_the_users_own(runtime_directory: Path) -> None:
     assert stat.S_IMODE(lease_directory().stat().st_mode) == 0o700
 
 
-def test_without_a_runtime_directory_it_is_a_temporary_one(
+def test_what_is_deleted_at_the_end_of_a_login_is_no_place_for_leases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    login = tmp_path / "login"
+    login.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(login))
+    assert not lease_directory().is_relative_to(login)
+
+
+@pytest.mark.parametrize("unusable", ["", "/nonexistent"])
+def test_without_a_directory_for_state_it_is_a_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unusable: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", unusable)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert lease_directory() == tmp_path / f"kinesis-publishers-{os.geteuid()}"
 
@@ -227,4 +298,4 @@ async def test_without_a_directory_consumers_are_used_and_not_removed(
     removal = Removal()
     await _join_and_leave(clock, removal)
     assert removal.removed == []
-    assert "XDG_RUNTIME_DIR" in caplog.text
+    assert "XDG_STATE_HOME" in caplog.text

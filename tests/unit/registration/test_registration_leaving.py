@@ -15,6 +15,8 @@ from kinesis_publishers.errors import (
     ConnectionFailedError,
     InternalServiceError,
     LimitExceededError,
+    ResourceInUseError,
+    ServiceError,
     ThroughputExceededError,
 )
 from kinesis_publishers.events import ConsumerDeregistered, ConsumerRegistered
@@ -24,6 +26,7 @@ from kinesis_publishers.testing.fakes import (
     DeregisterConsumerCall,
     FakeControlPlane,
     FakeStream,
+    RegisterConsumerCall,
     active_consumer,
     consumer_not_found,
 )
@@ -234,6 +237,46 @@ async def test_a_registration_that_is_cancelled_while_it_is_made_is_removed_too(
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert [type(one) for one in application.events] == [ConsumerRegistered]
+    await application.close()
+    assert application.arns == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "policy", "is_said"),
+    [
+        (ConnectionFailedError("reset"), DeregistrationPolicy.CREATED, True),
+        (InternalServiceError("500"), DeregistrationPolicy.CREATED, True),
+        (ConnectionFailedError("reset"), DeregistrationPolicy.NEVER, False),
+        (ResourceInUseError("exists"), DeregistrationPolicy.CREATED, False),
+    ],
+)
+async def test_one_that_may_be_ours_is_left_alone_and_named(
+    caplog: pytest.LogCaptureFixture,
+    failure: ServiceError,
+    policy: DeregistrationPolicy,
+    is_said: bool,
+) -> None:
+    plane = consumer_not_found()
+    application = Application.of(plane, deregister=policy)
+    plane.consumer_errors[RegisterConsumerCall] = [failure]
+    waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
+    await application.clock.wait_for_sleepers()
+    await application.clock.advance(application.clock.sleeps[-1])
+    unknown = plane.streams[0].consumers.add(STREAM_ARN, CONSUMER_NAME)
+    assert await application.finish(waiting) == unknown
+    assert (f"--consumer-arn {unknown}" in caplog.text) is is_said
+    await application.close()
+    assert application.arns == [unknown]
+
+
+async def test_one_that_is_registered_at_the_second_try_is_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plane = consumer_not_found()
+    application = Application.of(plane)
+    plane.consumer_errors[RegisterConsumerCall] = [ConnectionFailedError("reset")]
+    await application.arn()
+    assert caplog.text == ""
     await application.close()
     assert application.arns == []
 

@@ -5,7 +5,13 @@
 
 from __future__ import annotations
 
-__all__ = ["consumer_name_in", "deregister_command", "stream_arn_of", "stream_name_in"]
+__all__ = [
+    "consumer_name_in",
+    "deregister_by_name_command",
+    "deregister_command",
+    "stream_arn_of",
+    "stream_name_in",
+]
 
 
 def stream_arn_of(consumer_arn: str) -> str:
@@ -25,5 +31,14 @@ def stream_name_in(stream_arn: str) -> str:
 
 def deregister_command(consumer_arn: str) -> str:
     """Return the command that removes a consumer."""
-    region = consumer_arn.split(":", 4)[3]
-    return f"aws kinesis deregister-stream-consumer --region {region} --consumer-arn {consumer_arn}"
+    return f"{_command(consumer_arn)} --consumer-arn {consumer_arn}"
+
+
+def deregister_by_name_command(stream_arn: str, consumer_name: str) -> str:
+    """Return the command that removes a consumer whose ARN is not known."""
+    return f"{_command(stream_arn)} --stream-arn {stream_arn} --consumer-name {consumer_name}"
+
+
+def _command(arn: str) -> str:
+    region = arn.split(":", 4)[3]
+    return f"aws kinesis deregister-stream-consumer --region {region}"

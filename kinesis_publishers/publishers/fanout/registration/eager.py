@@ -21,8 +21,8 @@ __all__ = ["EagerRegistrar"]
 class EagerRegistrar(StreamConsumerRegistrar):
     """Selected by ``stream.efo.registration = EAGER``.
 
-    A stream whose ARN is configured was registered elsewhere: no call is made for it, and nothing
-    removed, unless the consumer turns out to be gone.
+    A stream whose ARN is configured was registered elsewhere: no call is made for it, unless the
+    consumer turns out to be gone. It is removed at the end if this machine has registered it.
     """
 
     def __init__(self, config: RegistrationConfig, context: PublisherContext) -> None:

@@ -13,13 +13,10 @@ import stat
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import orjson
 from attrs import frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["FileLock", "LeaseFiles", "lease_directory"]
 
@@ -41,11 +38,13 @@ class FileLock:
     def try_take(cls, path: Path, *, exclusive: bool) -> Self | None:
         """Return the lock on ``path``, ``None`` while somebody else is in the way; never waits.
 
+        A directory is there; a file is made if need be.
+
         Raises:
             OSError: the file cannot be opened, or its file system has no locks.
         """
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = cls(path, os.open(path, flags, 0o600))
+        flags = os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT
+        lock = cls(path, os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         try:
             if lock._try(exclusive=exclusive) and lock.is_current:
                 return lock
@@ -107,16 +106,20 @@ class LeaseFiles:
     """The files of one consumer.
 
     Attributes:
+        directory: where they are.
         users: everybody who uses the consumer holds a shared lock on it.
         registration: locked by whoever finds out whether to register, and does so.
         record: says what was registered; it is replaced as a whole.
-        subject: what the record is about, for those who look into it.
+        stream_arn: the stream; it and the name are in the record for those who look into it.
+        consumer_name: the name of the consumer.
     """
 
+    directory: Path
     users: Path
     registration: Path
     record: Path
-    subject: Mapping[str, str]
+    stream_arn: str
+    consumer_name: str
 
     @classmethod
     def of(cls, directory: Path, stream_arn: str, consumer_name: str) -> Self:
@@ -124,10 +127,12 @@ class LeaseFiles:
         digest = hashlib.sha256(f"{stream_arn}/{consumer_name}".encode()).hexdigest()
         stem = f"{consumer_name}-{digest[:16]}"
         return cls(
+            directory=directory,
             users=directory / f"{stem}.users",
             registration=directory / f"{stem}.registration",
             record=directory / f"{stem}.json",
-            subject={"stream_arn": stream_arn, "consumer_name": consumer_name},
+            stream_arn=stream_arn,
+            consumer_name=consumer_name,
         )
 
     def read_created_arn(self) -> str | None:
@@ -136,13 +141,14 @@ class LeaseFiles:
             arn = orjson.loads(self.record.read_bytes())["created_arn"]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
-        is_arn = isinstance(arn, str) and arn.startswith(f"{self.subject['stream_arn']}/consumer/")
+        is_arn = isinstance(arn, str) and arn.startswith(f"{self.stream_arn}/consumer/")
         return arn if is_arn else None
 
     def write_created_arn(self, consumer_arn: str) -> None:
         """Record that ``consumer_arn`` was registered."""
         new = self.record.with_suffix(".new")
-        new.write_bytes(orjson.dumps({**self.subject, "created_arn": consumer_arn}))
+        subject = {"stream_arn": self.stream_arn, "consumer_name": self.consumer_name}
+        new.write_bytes(orjson.dumps({**subject, "created_arn": consumer_arn}))
         new.replace(self.record)
 
     def clear(self) -> None:
@@ -156,9 +162,10 @@ def lease_directory() -> Path:
     Raises:
         OSError: it cannot be made, or somebody else could write to it.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and os.access(runtime, os.W_OK | os.X_OK):
-        directory = Path(runtime) / _NAME
+    # Not XDG_RUNTIME_DIR: it is deleted when the user logs out, and a reader may run on.
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if state and os.access(state, os.W_OK | os.X_OK):
+        directory = Path(state) / _NAME
     else:
         directory = Path(tempfile.gettempdir()) / f"{_NAME}-{os.geteuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)

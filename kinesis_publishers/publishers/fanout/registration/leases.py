@@ -7,10 +7,13 @@ on other machines are not seen; one whose consumer is removed under it registers
 from __future__ import annotations
 
 import logging
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from kinesis_publishers.publishers.fanout.registration.consumer_arns import deregister_command
+from kinesis_publishers.publishers.fanout.registration.consumer_arns import (
+    deregister_by_name_command,
+    deregister_command,
+)
 from kinesis_publishers.publishers.fanout.registration.lease_files import (
     FileLock,
     LeaseFiles,
@@ -30,6 +33,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Locks are asked for again and again: a thread that waits in flock() could not be cancelled.
 _POLLING = RetryPolicy(max_retries=0, base_seconds=0.05, max_seconds=0.5, exponent=1.5)
+# About half a minute: longer than a removal or a registration takes.
+_UNUSUAL_ATTEMPTS = 120
 
 
 class ConsumerLease:
@@ -41,8 +46,16 @@ class ConsumerLease:
     Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it.
     """
 
-    def __init__(self, files: LeaseFiles | None, users: FileLock | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        files: LeaseFiles | None,
+        users: FileLock | None,
+        clock: Clock,
+        *,
+        directory: FileLock | None = None,
+    ) -> None:
         self._files = files
+        self._directory = directory
         self._users = users
         self._clock = clock
 
@@ -51,18 +64,24 @@ class ConsumerLease:
         """Join those who use a consumer; waits while somebody is removing it."""
         try:
             files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name)
-            users = await _take(files.users, clock, exclusive=False)
+            with ExitStack() as on_failure:
+                # What is below a locked directory is never too old for systemd-tmpfiles, says
+                # tmpfiles.d(5).
+                directory = await _take(files.directory, clock, exclusive=False)
+                on_failure.callback(directory.close)
+                users = await _take(files.users, clock, exclusive=False)
+                on_failure.pop_all()
+            return cls(files, users, clock, directory=directory)
         except OSError as error:
             _LOGGER.warning(
                 "Who uses the stream consumer %s on %s cannot be written down (%s): if it is "
-                "registered now, it is not removed at the end. Set XDG_RUNTIME_DIR or TMPDIR to "
+                "registered now, it is not removed at the end. Set XDG_STATE_HOME or TMPDIR to "
                 "a directory of this user.",
                 consumer_name,
                 stream_arn,
                 error,
             )
             return cls(None, None, clock)
-        return cls(files, users, clock)
 
     @property
     def created_arn(self) -> str | None:
@@ -125,16 +144,31 @@ class ConsumerLease:
 
     def close(self) -> None:
         """Leave, and remove nothing; more than once is fine."""
-        users, self._users = self._users, None
-        if users is not None:
-            users.close()
+        for lock in (self._users, self._directory):
+            if lock is not None:
+                lock.close()
+        self._users = self._directory = None
 
     def _is_last(self) -> bool:
+        if self._users is None or self._files is None:
+            return False
         try:
-            return self._users is not None and self._users.try_make_exclusive()
+            if self._users.try_make_exclusive():
+                return True
+            is_current = self._users.is_current
         except OSError as error:
             _LOGGER.warning("Who else uses a stream consumer cannot be found out: %s", error)
             return False
+        if not is_current:
+            _LOGGER.warning(
+                "Something has removed %s, so that it is not known whether somebody else uses the "
+                "stream consumer %s, nor who registered it: it is not removed. If it is yours, and "
+                "nobody uses it any more: %s",
+                self._files.users,
+                self._files.consumer_name,
+                deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),
+            )
+        return False
 
     async def _remove(self, remove: Callable[[str], Awaitable[bool | None]]) -> None:
         consumer_arn = self.created_arn
@@ -151,4 +185,11 @@ async def _take(path: Path, clock: Clock, *, exclusive: bool) -> FileLock:
     while (lock := FileLock.try_take(path, exclusive=exclusive)) is None:
         await clock.sleep(_POLLING.delay_seconds(attempt))
         attempt += 1
+        if attempt == _UNUSUAL_ATTEMPTS:
+            _LOGGER.warning(
+                "%s has been locked by another process for a while, which this one waits for. If "
+                "that one was stopped (Ctrl-Z), continue or end it: fuser %s shows it.",
+                path,
+                path,
+            )
     return lock

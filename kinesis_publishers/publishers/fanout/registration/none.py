@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
 from kinesis_publishers.config.options import registration as options
-from kinesis_publishers.errors import ConsumerNotFoundError, MissingOptionError
-from kinesis_publishers.publishers.fanout.registration.consumer_arns import stream_name_in
+from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
+    InvalidOptionError,
+    MissingOptionError,
+)
+from kinesis_publishers.publishers.fanout.registration.consumer_arns import (
+    stream_arn_of,
+    stream_name_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,17 +33,26 @@ class NoRegistrar(StreamConsumerRegistrar):
         self._consumer_arns = consumer_arns
 
     async def prepare(self, stream_arns: Sequence[str]) -> None:
-        pass
+        for stream_arn in stream_arns:
+            await self.consumer_arn(stream_arn)
 
     async def consumer_arn(self, stream_arn: str) -> str:
         name = stream_name_in(stream_arn)
-        try:
-            return self._consumer_arns[name]
-        except KeyError:
+        key = options.CONSUMER_ARN.of(name).full_key
+        arn = self._consumer_arns.get(name)
+        if arn is None:
             raise MissingOptionError(
-                f"{options.REGISTRATION.full_key} is NONE: set "
-                f"{options.CONSUMER_ARN.of(name).full_key} to the ARN of a stream consumer"
-            ) from None
+                f"{options.REGISTRATION.full_key} is NONE: set {key} to the ARN of a stream "
+                "consumer"
+            )
+        # Only the ARN says which stream SubscribeToShard reads. Streams of the same name have
+        # shards of the same names: the records would be another stream's, without an error.
+        if stream_arn_of(arn) != stream_arn:
+            raise InvalidOptionError(
+                f"{key}: {arn!r} is a consumer of a stream in another region or account, expected "
+                f"one of {stream_arn!r}"
+            )
+        return arn
 
     async def renew(self, stream_arn: str, consumer_arn: str) -> NoReturn:
         key = options.CONSUMER_ARN.of(stream_name_in(stream_arn)).full_key

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config.choices import DeregistrationPolicy
 from kinesis_publishers.config.options import registration as options
 from kinesis_publishers.errors import (
+    ConnectionFailedError,
     ConsumerNotFoundError,
+    InternalServiceError,
     LimitExceededError,
+    MalformedResponseError,
     RetriesExhaustedError,
     ServiceError,
 )
@@ -25,6 +29,11 @@ if TYPE_CHECKING:
     from kinesis_publishers.publishers.fanout.registration.leases import ConsumerLease
 
 __all__ = ["ConsumerRegistration"]
+
+_LOGGER = logging.getLogger(__name__)
+
+# The service may have done what it was asked for.
+_UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseError)
 
 
 class ConsumerRegistration:
@@ -58,6 +67,7 @@ class ConsumerRegistration:
         self._status = ""
         self._status_since = 0.0
         self._polls = 0
+        self._is_unanswered = False
         self.registered_arn: str | None = None
 
     async def find_active(self, *, is_competing: bool) -> str:
@@ -81,6 +91,7 @@ class ConsumerRegistration:
                 consumer = await self._register_if_absent()
             if consumer is None:
                 continue
+            self._warn_if_perhaps_ours(consumer)
             if consumer.status == "ACTIVE":
                 return consumer.arn
             await self._wait_for_change(consumer)
@@ -107,6 +118,7 @@ class ConsumerRegistration:
                 return await finish_once_begun(self._register(), clock=self._context.clock)
             except ServiceError as error:
                 failure = error
+                self._is_unanswered |= isinstance(error, _UNANSWERED)
         # ResourceInUse says that somebody else has registered it: the next description shows it.
         await self._context.clock.sleep(await self._delay_after(failure))
         return None
@@ -122,6 +134,19 @@ class ConsumerRegistration:
             ConsumerRegistered(stream_arn=self._stream_arn, consumer_arn=consumer.arn)
         )
         return consumer
+
+    def _warn_if_perhaps_ours(self, consumer: StreamConsumer) -> None:
+        if not self._is_unanswered or consumer.arn == self.registered_arn:
+            return
+        self._is_unanswered = False
+        if self._config.deregister is DeregistrationPolicy.CREATED:
+            _LOGGER.warning(
+                "The stream consumer %s appeared when this process tried to register it and got no "
+                "answer. It may be somebody else's, so it is not removed at the end. When nobody "
+                "uses it any more: %s",
+                consumer.arn,
+                deregister_command(consumer.arn),
+            )
 
     async def _delay_after(self, failure: ServiceError) -> float:
         try:

@@ -67,30 +67,45 @@ class _ConsumerOfStream:
 
     async def find(self, *, is_competing: bool = True) -> str:
         """Return the ARN; look for it if it is not known."""
-        return self.arn or await self._flight.run(lambda: self._find(is_competing=is_competing))
+        if self.arn is not None and self._lease is not None:
+            return self.arn
+        return await self._flight.run(lambda: self._find(is_competing=is_competing))
 
     async def renew(self, missing_arn: str) -> str:
         """Return the ARN, after ``missing_arn`` was not found."""
         if self.arn is not None and self.arn != missing_arn:
             return self.arn
-        return await self._flight.run(lambda: self._find(is_competing=True))
+        return await self._flight.run(lambda: self._search(is_competing=True))
 
     async def _find(self, *, is_competing: bool) -> str:
-        name = self._config.consumer_name
-        if name is None:
-            raise MissingOptionError(f"{options.CONSUMER_NAME.full_key} is required")
-        if self._lease is None:
-            self._lease = await ConsumerLease.acquire(
-                self.stream_arn, name, clock=self._context.clock
-            )
+        await self._join()
+        return self.arn or await self._search(is_competing=is_competing)
+
+    async def _search(self, *, is_competing: bool) -> str:
+        lease = await self._join()
         registration = ConsumerRegistration(
-            self.stream_arn, name, self._config, self._context, self._lease
+            self.stream_arn, self._name, self._config, self._context, lease
         )
         try:
             self.arn = await registration.find_active(is_competing=is_competing)
         finally:
             self._registered_arn = registration.registered_arn or self._registered_arn
         return self.arn
+
+    async def _join(self) -> ConsumerLease:
+        # Also of a consumer that is known to be there: who uses it keeps others from removing it.
+        if self._lease is None:
+            self._lease = await ConsumerLease.acquire(
+                self.stream_arn, self._name, clock=self._context.clock
+            )
+        return self._lease
+
+    @property
+    def _name(self) -> str:
+        name = self._config.consumer_name
+        if name is None:
+            raise MissingOptionError(f"{options.CONSUMER_NAME.full_key} is required")
+        return name
 
     async def undo_registration(self) -> None:
         """Remove the consumer if this object has registered it, unless others use it by now."""
