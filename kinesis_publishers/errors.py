@@ -42,6 +42,7 @@ __all__ = [
     "ReplayMismatchError",
     "CheckpointError",
     "AggregationError",
+    "ConsumerGuardError",
     "PublisherCancelledError",
     "ClosedError",
 ]
@@ -225,6 +226,10 @@ class CheckpointError(KinesisPublishersError):
 
 class AggregationError(KinesisPublishersError):
     """An aggregate record contradicts its own tables."""
+
+
+class ConsumerGuardError(KinesisPublishersError):
+    """The process that removes stream consumers could not be started, or could not do its work."""
 
 
 class PublisherCancelledError(KinesisPublishersError):

@@ -5,6 +5,6 @@ a lease on each consumer for as long as that process lives, and is its last hold
 this application registered once nobody reads any more.
 """
 
-from kinesis_publishers.consumer_guard.guard import ConsumerGuard, ConsumerGuardError
+from kinesis_publishers.consumer_guard.guard import ConsumerGuard
 
-__all__ = ["ConsumerGuard", "ConsumerGuardError"]
+__all__ = ["ConsumerGuard"]

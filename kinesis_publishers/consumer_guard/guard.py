@@ -18,7 +18,7 @@ from kinesis_publishers.config import (
     SourceConfig,
 )
 from kinesis_publishers.consumer_guard.messages import READY, GuardRequest
-from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.errors import ConsumerGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,15 +26,11 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
 
-__all__ = ["ConsumerGuard", "ConsumerGuardError"]
+__all__ = ["ConsumerGuard"]
 
 _MODULE = "kinesis_publishers.consumer_guard"
 # Starting an interpreter takes a second; a machine that is short of everything takes many.
 _START_SECONDS = 60.0
-
-
-class ConsumerGuardError(KinesisPublishersError):
-    """The guard process could not be started, or could not take its leases."""
 
 
 class ConsumerGuard:

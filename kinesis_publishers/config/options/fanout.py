@@ -16,7 +16,8 @@ MAX_CONCURRENCY: Final = Option(
     parser=WholeNumber(minimum=1),
     default=10_000,
     section=_SECTION,
-    doc="The connection limit of the data plane.",
+    doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1; over HTTP/2 "
+    "each has a connection of its own, without a limit.",
 )
 HTTP_VERSION: Final = Option(
     key="stream.efo.http-version",

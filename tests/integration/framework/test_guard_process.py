@@ -17,7 +17,8 @@ import pytest
 from attrs import define, field
 
 from kinesis_publishers import Properties
-from kinesis_publishers.consumer_guard import ConsumerGuard, ConsumerGuardError
+from kinesis_publishers.consumer_guard import ConsumerGuard
+from kinesis_publishers.errors import ConsumerGuardError
 from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
 
 if TYPE_CHECKING:

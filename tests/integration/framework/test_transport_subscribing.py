@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 from attrs import evolve
 from transport_harness import (
     ARN,
@@ -39,24 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    import trustme
+
     from kinesis_publishers.abc import ShardSubscription
 
 TRIM_HORIZON = StartingPosition.trim_horizon()
 PAYLOAD = base64.b64encode(b"x" * 1000).decode()
 # A machine five times slower than this one, with everything else running.
 DEADLINE_SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def ca_bundle(authority: trustme.CA, tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(path)
-    return path
 
 
 @pytest.fixture(params=CARRIERS)

@@ -7,7 +7,6 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 from hyperframe.frame import DataFrame, GoAwayFrame
 from transport_harness import (
     CARRIERS,
@@ -37,23 +36,12 @@ from kinesis_publishers.transport import AioDataPlane
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import trustme
     from transport_harness import Script
 
 DEADLINE_SECONDS = 30
 DENIED = b'{"__type": "com.amazonaws.kinesis#AccessDeniedException", "message": "No"}'
 IN_USE = b'{"__type": "ResourceInUseException", "message": "No"}'
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def ca_bundle(authority: trustme.CA, tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(path)
-    return path
 
 
 async def read_all(

@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 HTTP_2_CLIENTS = pytest.mark.parametrize("client", list(Http2Client), ids=lambda one: one.value)
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def ca_bundle(authority: trustme.CA, tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(path)
-    return path
-
-
 async def accept(exchange: Exchange) -> None:
     await exchange.answer()
     await exchange.wait_closed()

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 from transport_harness import (
     CARRIERS,
     CONSUMER_ARN,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import trustme
 
 DEADLINE_SECONDS = 30
 WITH_TLS = pytest.mark.parametrize("carrier", [name for name, one in CARRIERS.items() if one[2]])
@@ -85,18 +86,6 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
     finally:
         writer.close()
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def ca_bundle(authority: trustme.CA, tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(path)
-    return path
 
 
 async def one_event(exchange: Exchange) -> None:

@@ -9,8 +9,7 @@ import psutil
 import pytest
 from planner_harness import NO_LIMIT, STREAM, Query, eventually, planner, put
 
-from kinesis_publishers.consumer_guard import ConsumerGuardError
-from kinesis_publishers.errors import AccessDeniedError, ConsumerNotFoundError
+from kinesis_publishers.errors import AccessDeniedError, ConsumerGuardError, ConsumerNotFoundError
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 
 if TYPE_CHECKING:
