@@ -89,20 +89,22 @@ class Offset:
         }
 
     def ranges_since(self, start: Offset) -> list[ShardRange]:
-        """Return the records between two offsets, shards without any left out, in a fixed order."""
+        """Return the records between two offsets, shards without any left out, in a fixed order.
+
+        A shard that ``start`` knows and that has ended since, at a record that is not named, is
+        read to its end.
+        """
         ranges = []
         for key, end in sorted(self.shards.items(), key=lambda item: str(item[0])):
+            arn = key.stream_arn
+            is_same_stream = start.streams.get(arn) == self.streams.get(arn)
+            begin = start.shards.get(key) if is_same_stream else None
             last = end.progress.processed
-            begin = start.shards.get(key)
             if last is None or (begin is not None and begin.progress.processed == last):
-                continue
-            if end.first is not None:
-                position = StartingPosition.at(end.first)
-            elif begin is not None:
-                position = begin.progress.position
-            else:
-                position = StartingPosition.trim_horizon()
-            ranges.append(ShardRange(shard=key, start=position, end=last))
+                if not _has_ended_since(begin, end):
+                    continue
+                last = None
+            ranges.append(ShardRange(shard=key, start=_start_of_range(begin, end), end=last))
         return ranges
 
     def to_json(self) -> OffsetJson:
@@ -147,6 +149,19 @@ class Offset:
                 f"written by this source: {text!r:.500}. Restore the offset log, or start with a "
                 "new checkpoint location."
             ) from error
+
+
+def _has_ended_since(begin: ShardOffset | None, end: ShardOffset) -> bool:
+    # One that start does not know may have been read before it: ancestors are noted as ended.
+    return begin is not None and end.progress.is_ended and not begin.progress.is_ended
+
+
+def _start_of_range(begin: ShardOffset | None, end: ShardOffset) -> StartingPosition:
+    if end.first is not None:
+        return StartingPosition.at(end.first)
+    if begin is not None:
+        return begin.progress.position
+    return StartingPosition.trim_horizon()
 
 
 def _from_json(text: OffsetJson) -> Offset:

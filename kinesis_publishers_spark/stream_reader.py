@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Properties
     from kinesis_publishers.config import SparkConfig
+    from kinesis_publishers_spark.planning.planner import Planner
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -56,14 +57,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, properties: Properties, config: SparkConfig) -> None:
         self._properties = properties
         self._config = config
-        self._planner: PrefetchPlanner | None = None
+        self._planner: Planner | None = None
         self._parsed: tuple[OffsetJson, Offset] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._properties, self._config)
 
     @property
-    def _plan(self) -> PrefetchPlanner:
+    def _plan(self) -> Planner:
         if self._planner is None:
             self._planner = PrefetchPlanner(
                 self._properties,

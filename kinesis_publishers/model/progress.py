@@ -35,9 +35,10 @@ class ShardRange:
     Attributes:
         shard: which shard.
         start: where the range begins.
-        end: its last record, included.
+        end: its last record, included; ``None`` is everything up to the end of the shard, which is
+            closed and therefore does not change any more.
     """
 
     shard: ShardKey
     start: StartingPosition
-    end: SequenceNumber
+    end: SequenceNumber | None

@@ -6,8 +6,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import frozen
-
 from kinesis_publishers import (
     Clock,
     Delivery,
@@ -27,6 +25,7 @@ from kinesis_publishers_spark.planning.chunks import (
     next_offset,
     take,
 )
+from kinesis_publishers_spark.planning.planner import Lag
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.consumer_guard import ConsumerGuard
 
-__all__ = ["FetchSession", "Lag"]
+__all__ = ["FetchSession"]
 
 _T = TypeVar("_T")
 
@@ -43,21 +42,6 @@ _T = TypeVar("_T")
 _REFRESH_CHECK_SECONDS = 60.0
 # How long a batch of AvailableNow may gather before it is handed out smaller than allowed.
 _GATHER_SECONDS = 1.0
-
-
-@frozen(kw_only=True)
-class Lag:
-    """How far the source is behind.
-
-    Attributes:
-        millis_behind_latest: per shard (``stream/shard``), ``None`` until an answer says.
-        buffered_records: fetched and not yet in a micro-batch.
-        buffered_bytes: the same, in payload bytes.
-    """
-
-    millis_behind_latest: Mapping[str, int | None]
-    buffered_records: int
-    buffered_bytes: int
 
 
 class FetchSession(DeliverySink):

@@ -13,7 +13,8 @@ from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
-from kinesis_publishers_spark.planning.fetch_session import FetchSession, Lag
+from kinesis_publishers_spark.planning.fetch_session import FetchSession
+from kinesis_publishers_spark.planning.planner import Lag, Planner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ class _PlannedBatch:
     chunks: Sequence[Chunk]
 
 
-class PrefetchPlanner:
+class PrefetchPlanner(Planner):
     """Plans micro-batches from what a fetcher in this process has read already.
 
     The records of the last micro-batch are kept until it is committed, because Spark may plan it
@@ -64,27 +65,16 @@ class PrefetchPlanner:
         self._catch_up_to: datetime | None = None
 
     def prepare_for_available_now(self) -> None:
-        """Read what there is at this instant and no further."""
         self._end_session()
         self._catch_up_to = self._clock.now()
 
     def initial_offset(self) -> Offset:
-        """Fix where a new query begins: LATEST is one instant from here on.
-
-        Spark asks for it more than once (for the first end, and for the first partitions).
-        """
+        # Spark asks for it more than once (for the first end, and for the first partitions).
         if self._initial is None:
             self._initial = self._start(Offset())
         return self._initial
 
     def latest_offset(self, start: Offset | None, limit: BatchLimit) -> Offset:
-        """Return the end of the next micro-batch, ``start`` itself if there is nothing new.
-
-        Args:
-            start: the end of the micro-batch before; ``None`` (Spark before 4.2) means the last one
-                that was planned or replayed.
-            limit: the most that it may have.
-        """
         start = start or self._reached or self.initial_offset()
         batch = self._batch
         if batch is not None and start == batch.start:
@@ -115,7 +105,6 @@ class PrefetchPlanner:
     def partitions(
         self, start: Offset, end: Offset
     ) -> list[PrefetchedPartition] | list[RangePartition]:
-        """Return the partitions of a micro-batch; the same each time for the same offsets."""
         batch = self._batch
         if batch is not None and batch.start == start and batch.end == end:
             return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
@@ -138,16 +127,13 @@ class PrefetchPlanner:
             )
 
     def commit(self, end: Offset) -> None:
-        """Drop the records of the micro-batch that ends at ``end``: Spark is done with it."""
         if self._batch is not None and self._batch.end == end:
             self._batch = None
 
     def lag(self) -> Lag | None:
-        """Return how far the source is behind, ``None`` before it reads."""
         return None if self._session is None else self._session.lag()
 
     def close(self) -> None:
-        """Stop fetching, and leave the consumers to the guard process."""
         self._end_session()
         if self._guard is not None:
             self._guard.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from attrs import evolve
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -122,7 +123,8 @@ class PlannedStream(RuleBasedStateMachine):
 
     def _rows_of(self, one: ShardRange) -> list[tuple[str, int]]:
         records = self.records[one.shard]
-        begin, stop = place_of(one.start, records), int(one.end.sequence_number)
+        begin = place_of(one.start, records)
+        stop = max(records, default=0) if one.end is None else int(one.end.sequence_number)
         return [(one.shard.shard_id, n) for n in records[begin:] if n <= stop]
 
     @invariant()
@@ -149,11 +151,38 @@ TestPlannedStream.settings = settings(max_examples=60, stateful_step_count=30, d
 
 def test_a_shard_without_new_records_has_no_range() -> None:
     start = offset({shard(0): after(5), shard(1): after(7)})
-    end = offset({shard(0): after(9), shard(1): after(7, ended=True)}, first={shard(0): 6})
+    end = offset({shard(0): after(9), shard(1): after(7)}, first={shard(0): 6})
     ranges = end.ranges_since(start)
     assert [one.shard for one in ranges] == [shard(0)]
     assert ranges[0].start == StartingPosition.at(SequenceNumber("6"))
     assert ranges[0].end == SequenceNumber("9")
+
+
+def test_a_shard_that_has_ended_since_is_read_to_its_end() -> None:
+    start = offset({shard(0): after(5), shard(1): after(7, ended=True)})
+    end = offset({shard(0): after(5, ended=True), shard(1): after(7, ended=True)})
+    (one,) = end.ranges_since(start)
+    assert (one.shard, one.start, one.end) == (
+        shard(0),
+        StartingPosition.after(SequenceNumber("5")),
+        None,
+    )
+    assert end.ranges_since(end) == []
+
+
+def test_an_ancestor_that_only_the_end_notes_as_ended_is_not_read() -> None:
+    horizon = ShardProgress(position=StartingPosition.trim_horizon())
+    start = offset({shard(1): after(7)})
+    end = offset({shard(0): horizon.ended(), shard(1): after(7)})
+    assert end.ranges_since(start) == []
+
+
+def test_positions_of_a_stream_that_was_created_again_are_not_mixed() -> None:
+    start = offset({shard(0): after(50)})
+    again = {arn: evolve(one, created_at=NOON) for arn, one in start.streams.items()}
+    end = evolve(offset({shard(0): after(9)}), streams=again)
+    (one,) = end.ranges_since(start)
+    assert one.start == StartingPosition.trim_horizon()
 
 
 def test_ranges_come_in_the_order_of_the_shards_whatever_the_order_of_insertion() -> None:
