@@ -63,6 +63,7 @@ class FetcherParts:
         initial_position: where a stream begins that was not read before; LATEST is not pinned yet.
         initial_shards: the same for single shards, by shard id; these go first.
         factory: makes the publisher of each shard.
+        polling: makes polling publishers, whatever ``factory`` makes: for looking at a shard.
         discovery: describes streams and lists shards.
         pool: the budget of all shards together.
         data_loss: what follows when records are gone.
@@ -74,6 +75,7 @@ class FetcherParts:
     initial_position: StartingPosition
     initial_shards: Mapping[str, ShardProgress]
     factory: RecordPublisherFactory
+    polling: PollingRecordPublisherFactory
     discovery: ShardDiscovery
     pool: PendingPool
     data_loss: DataLossGuard
@@ -105,12 +107,10 @@ async def open_parts(
         discovery = ShardDiscovery(
             control_plane, DiscoveryConfig.from_properties(properties), clock
         )
-        factory = factory_class.from_properties(
-            properties,
-            PublisherContext(
-                data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
-            ),
+        context = PublisherContext(
+            data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
         )
+        factory = factory_class.from_properties(properties, context)
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
         pool = PendingPool(max_records=pending.max_records, max_bytes=pending.max_bytes)
@@ -120,6 +120,7 @@ async def open_parts(
                 initial_position=_initial_position(initial),
                 initial_shards={one.shard_id: _shard_progress(one) for one in initial.shards},
                 factory=factory,
+                polling=PollingRecordPublisherFactory.from_properties(properties, context),
                 discovery=discovery,
                 pool=pool,
                 data_loss=DataLossGuard(

@@ -9,24 +9,14 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
 from kinesis_publishers.config import Properties
-from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
-from kinesis_publishers.events import EventSink, ShardsDiscovered, log_event
-from kinesis_publishers.lineage import (
-    ancestors,
-    blocked_shards,
-    missing_shards,
-    pinned_progress,
-    resumed_progress,
-    startable,
-    starting_progress,
-)
+from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.lineage import blocked_shards
 from kinesis_publishers.model import (
     RecordBatch,
     Shard,
     ShardKey,
     ShardProgress,
     ShardRange,
-    StreamIdentity,
     StreamProgress,
 )
 from kinesis_publishers.shard_consumer import (
@@ -36,11 +26,10 @@ from kinesis_publishers.shard_consumer import (
     ShardConsumer,
     ShardStatus,
 )
+from kinesis_publishers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from kinesis_publishers.clock import Clock
 
 __all__ = ["KinesisDataFetcher", "OnBatch"]
@@ -82,7 +71,7 @@ class KinesisDataFetcher:
         resume: Mapping[str, StreamProgress] | None = None,
     ) -> None:
         self._parts = parts
-        self._resume = dict(resume or {})
+        self._shards = ShardTable(parts, resume)
         self._context = ConsumerContext(
             create_publisher=parts.factory.create,
             pool=parts.pool,
@@ -92,9 +81,6 @@ class KinesisDataFetcher:
             events=parts.events,
             has_shard=parts.discovery.has_shard,
         )
-        self._identities: dict[str, StreamIdentity] = {}
-        self._listed: dict[ShardKey, Shard] = {}
-        self._progress: dict[ShardKey, ShardProgress] = {}
         self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
@@ -135,14 +121,7 @@ class KinesisDataFetcher:
     @property
     def progress(self) -> dict[str, StreamProgress]:
         """How far each stream (by ARN) has been read: what ``resume`` takes."""
-        shards = self._current_progress()
-        return {
-            arn: StreamProgress(
-                identity=identity,
-                shards={key.shard_id: one for key, one in shards.items() if key.stream_arn == arn},
-            )
-            for arn, identity in self._identities.items()
-        }
+        return self._shards.by_stream(self._current_progress())
 
     @property
     def statuses(self) -> list[ShardStatus]:
@@ -155,7 +134,7 @@ class KinesisDataFetcher:
         Only those that are still listed: the others have left the retention. A shard that is not
         known itself has none.
         """
-        return frozenset(ancestors([key], self._listed))
+        return self._shards.ancestors_of(key)
 
     @property
     def is_finished(self) -> bool:
@@ -169,7 +148,7 @@ class KinesisDataFetcher:
             return False
         unread = {
             key
-            for key, one in self._progress.items()
+            for key, one in self._shards.progress.items()
             if not one.is_ended and key not in self._finished
         }
         return not unread or unread <= self._blocked()
@@ -178,11 +157,11 @@ class KinesisDataFetcher:
         """Return the shards that cannot start before somebody reads a finished one to its end."""
         if not self._parts.discovery.parents_first:
             return set()
-        return blocked_shards(self._listed, self._current_progress(), self._finished)
+        return blocked_shards(self._shards.listed, self._current_progress(), self._finished)
 
     def _current_progress(self) -> dict[ShardKey, ShardProgress]:
         running = {key: consumer.progress for key, (consumer, _) in self._consumers.items()}
-        return {**self._progress, **running}
+        return {**self._shards.progress, **running}
 
     def finish_shard(self, key: ShardKey) -> None:
         """Read a shard no further, although it has not ended; the others go on.
@@ -205,94 +184,9 @@ class KinesisDataFetcher:
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
-        now = self._parts.clock.now()
-        for selector in self._parts.streams:
-            summary = await self._parts.discovery.describe(selector)
-            self._identities[summary.identity.arn] = summary.identity
-        self._check_resumed_streams()
-        for identity in self._identities.values():
-            await self._prepare_stream(identity, now)
-        await self._parts.factory.prepare(tuple(self._identities))
+        await self._shards.prepare()
+        await self._parts.factory.prepare(tuple(self._shards.identities))
         self._is_prepared = True
-
-    def _check_resumed_streams(self) -> None:
-        left_out = sorted(self._resume.keys() - self._identities.keys())
-        if not left_out:
-            return
-        names, configured = ", ".join(left_out), ", ".join(sorted(self._identities))
-        if len(left_out) == len(self._resume):
-            raise CheckpointError(
-                f"The stored progress belongs to other streams ({names}) than those that are "
-                f"configured ({configured}): use a checkpoint of its own for each set of streams."
-            )
-        for arn in left_out:
-            self._parts.data_loss.report(
-                ShardKey(arn, "*"),
-                f"the stream has been read before and is not configured any more ({configured}).",
-                kind=DataLossError,
-            )
-
-    async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
-        resume = self._resume.get(identity.arn)
-        if resume is None:
-            await self._begin_stream(identity, now)
-            return
-        known = {
-            ShardKey(identity.arn, id_): resumed_progress(one) for id_, one in resume.shards.items()
-        }
-        if resume.identity.created_at != identity.created_at:
-            self._parts.data_loss.report(
-                ShardKey(identity.arn, "*"),
-                f"the stream was created on {identity.created_at.isoformat()}, but the stored "
-                f"positions belong to one that was created on "
-                f"{resume.identity.created_at.isoformat()}: it was deleted and created again.",
-                kind=StreamRecreatedError,
-            )
-            known = {}
-        self._progress.update(known)
-        self._add_listed(await self._parts.discovery.list_shards(identity.arn), initial=None)
-        self._check_missing(identity.arn)
-
-    async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
-        parts = self._parts
-        initial = pinned_progress(ShardProgress(position=parts.initial_position), now)
-        # With positions for single shards, closed ones may be among them: list everything.
-        since = None if parts.initial_shards else initial.position.timestamp
-        listed = await parts.discovery.list_shards(identity.arn, since=since)
-        self._progress.update(
-            {
-                shard.key: pinned_progress(parts.initial_shards[shard.shard_id], now)
-                for shard in listed
-                if shard.shard_id in parts.initial_shards
-            }
-        )
-        self._add_listed(listed, initial=initial)
-
-    def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
-        shards = tuple(listed)
-        added = starting_progress(shards, self._current_progress(), initial)
-        self._progress.update(added)
-        self._listed.update({shard.key: shard for shard in shards})
-        if added:
-            self._parts.events(
-                ShardsDiscovered(
-                    stream_arn=shards[0].stream_arn,
-                    shard_ids=tuple(sorted(key.shard_id for key in added)),
-                )
-            )
-
-    def _check_missing(self, stream_arn: str) -> None:
-        of_stream = {k: p for k, p in self._progress.items() if k.stream_arn == stream_arn}
-        for key in missing_shards(self._listed.values(), of_stream):
-            self._report_missing(key, of_stream[key])
-            self._progress[key] = of_stream[key].ended()
-
-    def _report_missing(self, key: ShardKey, progress: ShardProgress) -> None:
-        self._parts.data_loss.report(
-            key,
-            f"the shard was not read to its end (only to {progress.position}) and is not listed "
-            "any more.",
-        )
 
     async def run(self) -> None:
         """Read until :meth:`stop` is called or something fails.
@@ -318,37 +212,17 @@ class KinesisDataFetcher:
             )
             self._wake.clear()
             endings = self._endings
-            await self._discover()
+            await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
             self._start_consumers(scope)
             self._settled_endings = endings
             self._context.sink.observe_discovery()
 
-    async def _discover(self) -> None:
-        for arn in self._identities:
-            listed = await self._parts.discovery.list_shards(arn)
-            present = {shard.key for shard in listed}
-            self._forget(
-                key for key in self._listed if key.stream_arn == arn and key not in present
-            )
-            self._add_listed(listed, initial=None)
-
-    def _forget(self, gone: Iterable[ShardKey]) -> None:
-        # A shard that is still being read stays known until its consumer has seen the end itself.
-        for key in [key for key in gone if key not in self._consumers]:
-            del self._listed[key]
-            progress = self._progress.pop(key, None)
-            if progress is not None and not (progress.is_ended or key in self._finished):
-                self._report_missing(key, progress)
-
     def _start_consumers(self, scope: TaskScope) -> None:
         if self._is_stopping:
             return
-        shards = startable(
-            self._listed.values(), self._progress, parents_first=self._parts.discovery.parents_first
-        )
-        for shard in shards:
+        for shard in self._shards.startable():
             if shard.key not in self._consumers and shard.key not in self._finished:
-                consumer = ShardConsumer(shard, self._progress[shard.key], self._context)
+                consumer = ShardConsumer(shard, self._shards.progress[shard.key], self._context)
                 task = scope.spawn(self._consume(consumer), name=f"read {shard}")
                 self._consumers[shard.key] = (consumer, task)
 
@@ -356,7 +230,7 @@ class KinesisDataFetcher:
         try:
             await consumer.run()
         finally:
-            self._progress[consumer.shard.key] = consumer.progress
+            self._shards.progress[consumer.shard.key] = consumer.progress
             self._consumers.pop(consumer.shard.key, None)
         if consumer.progress.is_ended:
             # Its children may be read now; they are listed at once, not with the next round.

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from kinesis_publishers import Clock, Properties, SystemClock
-from kinesis_publishers.config import PendingConfig, StreamsConfig
+from kinesis_publishers.config import PendingConfig
 from kinesis_publishers.consumer_guard import ConsumerGuard
-from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
 from kinesis_publishers_spark.planning.fetch_session import FetchSession
 from kinesis_publishers_spark.planning.planner import Lag, Planner
+from kinesis_publishers_spark.planning.replay import check_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,23 +108,13 @@ class PrefetchPlanner(Planner):
         batch = self._batch
         if batch is not None and batch.start == start and batch.end == end:
             return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
-        self._check_streams(end)
+        check_streams(self._properties, end)
         if end != self._reached:
             self._end_session()
             self._reached = end
         ranges = end.ranges_since(start)
         groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
         return [RangePartition.of(self._properties, group) for group in groups if group]
-
-    def _check_streams(self, offset: Offset) -> None:
-        configured = {one.name for one in StreamsConfig.from_properties(self._properties).streams}
-        stored = {identity.name for identity in offset.streams.values()}
-        if stored and not stored & configured:
-            raise CheckpointError(
-                f"The checkpoint belongs to other streams ({', '.join(sorted(stored))}) than those "
-                f"that are configured ({', '.join(sorted(configured))}): use a checkpoint location "
-                "of its own for each set of streams."
-            )
 
     def commit(self, end: Offset) -> None:
         if self._batch is not None and self._batch.end == end:

@@ -60,6 +60,9 @@ class PollingRecordPublisher(RecordPublisher):
         starting_position: where to begin; not LATEST.
         config: limits, period and retry policies.
         context: client, clock and event sink.
+
+    Attributes:
+        limit: the Limit of the next call, 1 to 10,000.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._position = starting_position
         self._config = config
         self._context = context
-        self._limit = config.max_records
+        self.limit = config.max_records
         self._iterator: str | None = None
         self._iterator_received_at = -math.inf
         self._last_call: float | None = None
@@ -89,7 +92,7 @@ class PollingRecordPublisher(RecordPublisher):
         await self._keep_pace()
         if await self._valid_iterator() is None:
             return RunResult.INCOMPLETE
-        await consumer.wait_for_space(*expected_page(*self._last_size, self._limit))
+        await consumer.wait_for_space(*expected_page(*self._last_size, self.limit))
         # The wait may have outlived the iterator. It is replaced here, with a single attempt: if
         # the room were given back for that, a shard that always waits so long would read nothing.
         iterator = await self._valid_iterator()
@@ -161,7 +164,7 @@ class PollingRecordPublisher(RecordPublisher):
 
     async def _get_records(self, iterator: str) -> RecordPage | None:
         self._last_call = self._context.clock.monotonic()
-        call = self._context.data_plane.get_records(self._shard, iterator, self._limit)
+        call = self._context.data_plane.get_records(self._shard, iterator, self.limit)
         try:
             return await self._attempt(call, self._records_retries)
         except IteratorExpiredError:
@@ -192,7 +195,7 @@ class PollingRecordPublisher(RecordPublisher):
                 records=len(batch),
                 payload_bytes=batch.payload_bytes,
                 millis_behind_latest=batch.millis_behind_latest,
-                limit=self._limit,
+                limit=self.limit,
                 loop_seconds=loop_seconds,
             )
         )
@@ -200,8 +203,8 @@ class PollingRecordPublisher(RecordPublisher):
     def _adapt_limit(self, batch: RecordBatch, loop_seconds: float | None) -> None:
         if not self._config.adaptive_reads or loop_seconds is None:
             return
-        self._limit = adapted_limit(
-            self._limit,
+        self.limit = adapted_limit(
+            self.limit,
             records=len(batch),
             payload_bytes=batch.payload_bytes,
             loop_seconds=loop_seconds,

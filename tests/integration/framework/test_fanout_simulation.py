@@ -23,6 +23,7 @@ from kinesis_publishers.assembly import FetcherParts, publisher_factory_class
 from kinesis_publishers.config import DiscoveryConfig
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits
 from kinesis_publishers.testing.local_kinesis.contents import write_records
@@ -119,6 +120,7 @@ class World:
             initial_position=StartingPosition.trim_horizon(),
             initial_shards={},
             factory=factory,
+            polling=PollingRecordPublisherFactory.from_properties(PROPERTIES, context),
             discovery=discovery,
             pool=self.pool,
             data_loss=guard,

@@ -149,7 +149,8 @@ class World:
             streams=tuple(stream.name for stream in self.streams),
             initial_position=self.initial_position,
             initial_shards=self.initial_shards,
-            factory=PollingRecordPublisherFactory(POLLING, context),
+            factory=(polling := PollingRecordPublisherFactory(POLLING, context)),
+            polling=polling,
             discovery=discovery,
             pool=self.pool,
             data_loss=DataLossGuard(

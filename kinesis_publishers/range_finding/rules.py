@@ -1,0 +1,128 @@
+"""Where to look for the end of a range, and how much to ask for: pure functions."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import ShardProgress
+
+__all__ = [
+    "Sample",
+    "is_small_tail",
+    "is_within_reach",
+    "jump_target",
+    "reach_seconds",
+    "sampled",
+    "tail_limit",
+]
+
+# Records that arrive while the service answers, or whose arrival times are not in order, are found
+# by the next look: the closer to now, the more often a look finds nothing.
+_BEHIND_NOW = timedelta(milliseconds=200)
+# A look costs a shard's quota and the driver's time: so much at most, by the records seen so far.
+_TAIL_RECORDS = 100
+_TAIL_BYTES = 256 * 1024
+_JUMP_RECORDS = 10
+# Unless somebody asks for more, a range has about so much of one shard: a micro-batch of a lagging
+# query is to end in minutes, so that a failure repeats minutes.
+_RANGE_BYTES = 32 * 1024 * 1024
+_SHORTEST_REACH_SECONDS = 60.0
+# What a producer can write to one shard (AWS service limits).
+_SHARD_BYTES_PER_SECOND = 1024 * 1024
+# Below this, what is left between a position and an instant is read record by record.
+_NARROW = timedelta(milliseconds=20)
+# How much the latest sample counts.
+_WEIGHT = 0.3
+
+
+@frozen(kw_only=True)
+class Sample:
+    """What the records that were looked at say about a shard.
+
+    Attributes:
+        bytes_per_second: how fast it is written to.
+        record_bytes: how large a record is.
+    """
+
+    bytes_per_second: float
+    record_bytes: float
+
+
+def sampled(before: Sample | None, *, sizes: list[int], seconds: float) -> Sample | None:
+    """Return the estimate with ``sizes`` (bytes of records that came in so many seconds) added."""
+    if not sizes:
+        return before
+    rate = min(_SHARD_BYTES_PER_SECOND, max(1.0, sum(sizes) / max(seconds, 0.001)))
+    size = max(1.0, sum(sizes) / len(sizes))
+    if before is None:
+        return Sample(bytes_per_second=rate, record_bytes=size)
+    return Sample(
+        bytes_per_second=before.bytes_per_second + _WEIGHT * (rate - before.bytes_per_second),
+        record_bytes=before.record_bytes + _WEIGHT * (size - before.record_bytes),
+    )
+
+
+def reach_seconds(sample: Sample | None) -> float:
+    """Return how much of a shard's time a range without other limits may cover."""
+    rate = _SHARD_BYTES_PER_SECOND if sample is None else sample.bytes_per_second
+    return max(_SHORTEST_REACH_SECONDS, _RANGE_BYTES / rate)
+
+
+def jump_target(
+    progress: ShardProgress,
+    now: datetime,
+    *,
+    sample: Sample | None,
+    nothing_since: datetime | None,
+    is_bounded: bool,
+) -> datetime | None:
+    """Return the instant at which to look for a record, ``None`` to read on from the position.
+
+    Args:
+        progress: how far the shard is read.
+        now: the present.
+        sample: what is known about the shard.
+        nothing_since: an instant from which on nothing had arrived when somebody looked.
+        is_bounded: whether a range may cover only so much of the shard's time.
+    """
+    # A range whose beginning is no record yet is to name its first one: a replay checks it.
+    if progress.processed is None or progress.as_of is None:
+        return None
+    target = now - _BEHIND_NOW
+    if nothing_since is not None and nothing_since > progress.as_of:
+        gap = nothing_since - progress.as_of
+        if gap < _NARROW:
+            return None
+        target = min(target, progress.as_of + gap / 2)
+    if is_bounded:
+        target = min(target, progress.as_of + timedelta(seconds=reach_seconds(sample)))
+    return target if target > progress.as_of else None
+
+
+def is_within_reach(
+    progress: ShardProgress, now: datetime, sample: Sample | None, *, is_bounded: bool
+) -> bool:
+    """Say whether everything that is left of a closed shard may be in one range."""
+    if progress.processed is None:
+        return False
+    if not is_bounded:
+        return True
+    reach = timedelta(seconds=reach_seconds(sample))
+    return progress.as_of is not None and progress.as_of + reach >= now
+
+
+def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:
+    """Return the Limit of a look."""
+    most = _JUMP_RECORDS if is_jump else _TAIL_RECORDS
+    if sample is None:
+        return most
+    return max(1, min(most, int(_TAIL_BYTES / sample.record_bytes)))
+
+
+def is_small_tail(records: int, payload_bytes: int) -> bool:
+    """Say whether so few records came since the last look that the next one may read them again."""
+    return records <= _TAIL_RECORDS // 2 and payload_bytes <= _TAIL_BYTES // 2

@@ -1,0 +1,199 @@
+"""Which shards of the configured streams there are, and how far each of them has been read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
+from kinesis_publishers.events import ShardsDiscovered
+from kinesis_publishers.lineage import (
+    ancestors,
+    missing_shards,
+    pinned_progress,
+    resumed_progress,
+    startable,
+    starting_progress,
+)
+from kinesis_publishers.model import (
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StreamIdentity,
+    StreamProgress,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers.assembly import FetcherParts
+
+__all__ = ["ShardTable"]
+
+
+class ShardTable:
+    """Keeps the listing of the streams and the progress of their shards.
+
+    Whoever reads the shards writes how far they are into :attr:`progress`.
+
+    Args:
+        parts: everything that the properties select.
+        resume: how far each stream (by ARN) had been read before; streams that it does not name
+            begin at the configured initial position.
+
+    Attributes:
+        identities: the streams that are read, by ARN.
+        listed: the shards that the service listed last, and those that are still in use.
+        progress: how far each known shard has been read.
+    """
+
+    def __init__(
+        self, parts: FetcherParts, resume: Mapping[str, StreamProgress] | None = None
+    ) -> None:
+        self._parts = parts
+        self._resume = dict(resume or {})
+        self.identities: dict[str, StreamIdentity] = {}
+        self.listed: dict[ShardKey, Shard] = {}
+        self.progress: dict[ShardKey, ShardProgress] = {}
+
+    async def prepare(self) -> None:
+        """Find the streams and their shards, and fix where each shard begins; reads nothing.
+
+        Raises:
+            StreamNotFoundError: a stream does not exist.
+            CheckpointError: ``resume`` is the progress of other streams.
+            DataLossError: what ``resume`` says cannot be continued.
+        """
+        now = self._parts.clock.now()
+        for selector in self._parts.streams:
+            summary = await self._parts.discovery.describe(selector)
+            self.identities[summary.identity.arn] = summary.identity
+        self._check_resumed_streams()
+        for identity in self.identities.values():
+            await self._prepare_stream(identity, now)
+
+    def _check_resumed_streams(self) -> None:
+        left_out = sorted(self._resume.keys() - self.identities.keys())
+        if not left_out:
+            return
+        names, configured = ", ".join(left_out), ", ".join(sorted(self.identities))
+        if len(left_out) == len(self._resume):
+            raise CheckpointError(
+                f"The stored progress belongs to other streams ({names}) than those that are "
+                f"configured ({configured}): use a checkpoint of its own for each set of streams."
+            )
+        for arn in left_out:
+            self._parts.data_loss.report(
+                ShardKey(arn, "*"),
+                f"the stream has been read before and is not configured any more ({configured}).",
+                kind=DataLossError,
+            )
+
+    async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
+        resume = self._resume.get(identity.arn)
+        if resume is None:
+            await self._begin_stream(identity, now)
+            return
+        known = {
+            ShardKey(identity.arn, id_): resumed_progress(one) for id_, one in resume.shards.items()
+        }
+        if resume.identity.created_at != identity.created_at:
+            self._parts.data_loss.report(
+                ShardKey(identity.arn, "*"),
+                f"the stream was created on {identity.created_at.isoformat()}, but the stored "
+                f"positions belong to one that was created on "
+                f"{resume.identity.created_at.isoformat()}: it was deleted and created again.",
+                kind=StreamRecreatedError,
+            )
+            known = {}
+        self.progress.update(known)
+        self._add_listed(await self._parts.discovery.list_shards(identity.arn), initial=None)
+        self._check_missing(identity.arn)
+
+    async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
+        parts = self._parts
+        initial = pinned_progress(ShardProgress(position=parts.initial_position), now)
+        # With positions for single shards, closed ones may be among them: list everything.
+        since = None if parts.initial_shards else initial.position.timestamp
+        listed = await parts.discovery.list_shards(identity.arn, since=since)
+        self.progress.update(
+            {
+                shard.key: pinned_progress(parts.initial_shards[shard.shard_id], now)
+                for shard in listed
+                if shard.shard_id in parts.initial_shards
+            }
+        )
+        self._add_listed(listed, initial=initial)
+
+    async def discover(
+        self, *, in_use: Collection[ShardKey] = (), given_up: Collection[ShardKey] = ()
+    ) -> None:
+        """List the shards again: add what is new, forget what has left the retention.
+
+        Args:
+            in_use: shards that are being read: they stay until whoever reads has seen the end.
+            given_up: shards that are read no further on purpose: losing them is no loss.
+
+        Raises:
+            DataLossError: a shard was not read to its end and is not listed any more.
+        """
+        for arn in self.identities:
+            listed = await self._parts.discovery.list_shards(arn)
+            present = {shard.key for shard in listed}
+            gone = [key for key in self.listed if key.stream_arn == arn and key not in present]
+            self._forget([key for key in gone if key not in in_use], given_up)
+            self._add_listed(listed, initial=None)
+
+    def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
+        shards = tuple(listed)
+        added = starting_progress(shards, self.progress, initial)
+        self.progress.update(added)
+        self.listed.update({shard.key: shard for shard in shards})
+        if added:
+            self._parts.events(
+                ShardsDiscovered(
+                    stream_arn=shards[0].stream_arn,
+                    shard_ids=tuple(sorted(key.shard_id for key in added)),
+                )
+            )
+
+    def _check_missing(self, stream_arn: str) -> None:
+        of_stream = {k: p for k, p in self.progress.items() if k.stream_arn == stream_arn}
+        for key in missing_shards(self.listed.values(), of_stream):
+            self._report_missing(key, of_stream[key])
+            self.progress[key] = of_stream[key].ended()
+
+    def _forget(self, gone: Iterable[ShardKey], given_up: Collection[ShardKey]) -> None:
+        for key in gone:
+            del self.listed[key]
+            progress = self.progress.pop(key, None)
+            if progress is not None and not (progress.is_ended or key in given_up):
+                self._report_missing(key, progress)
+
+    def _report_missing(self, key: ShardKey, progress: ShardProgress) -> None:
+        self._parts.data_loss.report(
+            key,
+            f"the shard was not read to its end (only to {progress.position}) and is not listed "
+            "any more.",
+        )
+
+    def startable(self) -> list[Shard]:
+        """Return the shards that may be read now, in a fixed order within each stream."""
+        return startable(
+            self.listed.values(), self.progress, parents_first=self._parts.discovery.parents_first
+        )
+
+    def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
+        """Return the listed shards that a shard descends from, over all generations."""
+        return frozenset(ancestors([key], self.listed))
+
+    def by_stream(self, progress: Mapping[ShardKey, ShardProgress]) -> dict[str, StreamProgress]:
+        """Return ``progress`` as what ``resume`` takes: per stream (by ARN)."""
+        shards: dict[str, dict[str, ShardProgress]] = {arn: {} for arn in self.identities}
+        for key, one in progress.items():
+            if key.stream_arn in shards:
+                shards[key.stream_arn][key.shard_id] = one
+        return {
+            arn: StreamProgress(identity=identity, shards=shards[arn])
+            for arn, identity in self.identities.items()
+        }

@@ -1,0 +1,150 @@
+"""One uninterrupted stretch of looking for the ends of ranges, in a thread beside Spark's calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import frozen
+
+from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.planning.chunks import needs_refresh
+from kinesis_publishers_spark.planning.planner import Lag
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers import Clock, Properties, ShardKey, ShardProgress, StreamProgress
+
+__all__ = ["FoundBatch", "RangeSession"]
+
+_T = TypeVar("_T")
+
+# How long AvailableNow waits between two looks that found nothing.
+_PAUSE_SECONDS = 0.1
+
+
+@frozen(kw_only=True)
+class FoundBatch:
+    """Where a micro-batch ends, and how large the range of each shard is expected to be."""
+
+    end: Offset
+    payload_bytes: Mapping[ShardKey, int]
+
+
+class RangeSession:
+    """Keeps a :class:`~kinesis_publishers.range_finding.KinesisRangeFinder` open between triggers.
+
+    Args:
+        properties: the configuration.
+        resume: how far the streams have been read; empty for a new query.
+        clock: the source of time.
+        catch_up_to: find what arrived before this instant, and end there (Trigger.AvailableNow).
+    """
+
+    def __init__(
+        self,
+        properties: Properties,
+        resume: Mapping[str, StreamProgress],
+        *,
+        clock: Clock,
+        catch_up_to: datetime | None = None,
+    ) -> None:
+        self._properties = properties
+        self._resume = dict(resume)
+        self._clock = clock
+        self._catch_up_to = catch_up_to
+        self._loop = EventLoopThread(name="kinesis-ranges")
+        self._finder: KinesisRangeFinder | None = None
+        self._holding: asyncio.Task[None] | None = None
+        try:
+            self.begun = self._ask(self._open())
+        except BaseException:
+            self.close()
+            raise
+
+    async def _open(self) -> Offset:
+        is_ready = asyncio.Event()
+        self._holding = asyncio.create_task(self._hold(is_ready), name="kinesis-ranges")
+        await is_ready.wait()
+        if self._finder is None:
+            await self._holding
+        return Offset.of(self._open_finder.progress)
+
+    async def _hold(self, is_ready: asyncio.Event) -> None:
+        """Keep the finder's clients open until the loop is closed, which cancels this."""
+        try:
+            async with KinesisRangeFinder.from_properties(
+                self._properties, resume=self._resume, clock=self._clock
+            ) as finder:
+                await finder.prepare()
+                self._finder = finder
+                is_ready.set()
+                await asyncio.Event().wait()
+        finally:
+            is_ready.set()
+
+    @property
+    def _open_finder(self) -> KinesisRangeFinder:
+        assert self._finder is not None, "the constructor has opened it"
+        return self._finder
+
+    def plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
+        """Find where the micro-batch ends that begins at ``start``; ``None`` if nothing is new.
+
+        Under AvailableNow ``None`` says that everything has been found.
+        """
+        return self._ask(self._plan(start, limit))
+
+    async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
+        finder, until = self._open_finder, self._catch_up_to
+        found = await finder.find(limit, until=until)
+        while until is not None and not found and not finder.is_caught_up(until):
+            await self._clock.sleep(_PAUSE_SECONDS)
+            found = await finder.find(limit, until=until)
+        return self._batch(start, found)
+
+    def plan_everything(self, start: Offset) -> FoundBatch | None:
+        """Find the end of a micro-batch that has everything there is now (Trigger.Once)."""
+        return self._ask(self._plan_everything(start))
+
+    async def _plan_everything(self, start: Offset) -> FoundBatch | None:
+        return self._batch(start, await self._open_finder.find_tip())
+
+    def _batch(self, start: Offset, found: FoundRanges) -> FoundBatch | None:
+        known = Offset.of(self._open_finder.progress)
+        if not found and not needs_refresh(start, known, self._clock.now()):
+            return None
+        shards = {
+            key: ShardOffset(
+                progress=one.progress, first=found.ends[key].first if key in found.ends else None
+            )
+            for key, one in known.shards.items()
+        }
+        return FoundBatch(
+            end=Offset(streams=known.streams, shards=shards),
+            payload_bytes={key: one.payload_bytes for key, one in found.ends.items()},
+        )
+
+    def check_retention(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
+        """Report ranges that begin at ``progress`` and whose first records may be gone.
+
+        Raises:
+            PositionTrimmedError: they may, and loss is not tolerated.
+        """
+        self._ask(self._open_finder.check_retention(progress))
+
+    def lag(self) -> Lag:
+        """Return how far the source is behind."""
+        behind = self._open_finder.millis_behind_latest
+        return Lag(millis_behind_latest={str(key): ms for key, ms in behind.items()})
+
+    def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
+        return self._loop.start(question).result()
+
+    def close(self) -> None:
+        """Stop looking and close the connections."""
+        self._loop.close()
