@@ -22,7 +22,8 @@ from kinesis_publishers.model import (
     StreamProgress,
 )
 from kinesis_publishers.range_finding.admission import ReadLimit, shares
-from kinesis_publishers.range_finding.shard_probe import RangeEnd, ShardProbe
+from kinesis_publishers.range_finding.shard_probe import ShardProbe
+from kinesis_publishers.range_finding.sighting import RangeEnd, Sighting
 from kinesis_publishers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope
 
@@ -188,7 +189,7 @@ class KinesisRangeFinder:
             probe = before.get(shard.key)
             if probe is None:
                 progress, create = self._shards.progress[shard.key], self._parts.polling.create
-                probe = ShardProbe(shard, progress, create, self._parts.clock)
+                probe = ShardProbe(shard, Sighting(progress), create, self._parts.clock)
             probe.shard = shard
             self._probes[shard.key] = probe
         return list(self._probes.values())

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Sample",
+    "expected_bytes",
     "is_small_tail",
     "is_within_reach",
     "jump_target",
@@ -126,3 +127,14 @@ def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:
 def is_small_tail(records: int, payload_bytes: int) -> bool:
     """Say whether so few records came since the last look that the next one may read them again."""
     return records <= _TAIL_RECORDS // 2 and payload_bytes <= _TAIL_BYTES // 2
+
+
+def expected_bytes(
+    sample: Sample | None, start: ShardProgress, end: ShardProgress, now: datetime
+) -> int:
+    """Return about how large a range is that was not seen, 0 if nothing tells."""
+    if sample is None or start.as_of is None:
+        return 0
+    # What is left of a closed shard ends at an unknown record.
+    until = now if end.processed == start.processed or end.as_of is None else end.as_of
+    return int(max(0.0, (until - start.as_of).total_seconds()) * sample.bytes_per_second)

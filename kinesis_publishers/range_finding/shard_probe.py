@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer
 from kinesis_publishers.model import (
@@ -16,16 +16,22 @@ from kinesis_publishers.model import (
     Shard,
     ShardProgress,
     StartingPosition,
-    resume_after,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
 from kinesis_publishers.range_finding.rules import (
     Sample,
+    expected_bytes,
     is_small_tail,
     is_within_reach,
     jump_target,
     sampled,
     tail_limit,
+)
+from kinesis_publishers.range_finding.sighting import (
+    RangeEnd,
+    Sighting,
+    fresh_records,
+    instant_of,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +39,12 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["CreatePollingPublisher", "RangeEnd", "ShardProbe"]
+__all__ = ["CreatePollingPublisher", "ShardProbe"]
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
+# A burst that a small look does not reach the end of is looked at in steps that grow so fast.
+_GROWTH = 4
 # From a place near the tip so many records at a time lead to the tip itself.
 _STEP_TO_TIP = 1000
 _NEAR = timedelta(seconds=5)
@@ -46,21 +54,6 @@ _LOOKS_TO_TIP = 60
 CreatePollingPublisher: TypeAlias = Callable[
     [StartingPosition, Shard], Awaitable[PollingRecordPublisher]
 ]
-
-
-@frozen(kw_only=True)
-class RangeEnd:
-    """Where a range ends that begins where the shard stood.
-
-    Attributes:
-        progress: how far the shard is read with the range included.
-        first: the first record of the range, if it was seen.
-        payload_bytes: how large the range is: exactly if all of it was seen, else an estimate.
-    """
-
-    progress: ShardProgress
-    first: SequenceNumber | None = None
-    payload_bytes: int = 0
 
 
 class _Collector(RecordBatchConsumer):
@@ -79,55 +72,56 @@ class _Collector(RecordBatchConsumer):
 
 @define(eq=False)
 class ShardProbe:
-    """Knows what has been seen of a shard beyond the place up to which ranges were made of it.
+    """Looks for the end of the next range of one shard.
 
     A look *jumps* to an instant and takes a record from there, so that a range of any size costs
-    two small calls; or it reads on from where the last look ended, which costs one call and finds
+    two small calls; or it *reads on* from where the last look ended, which costs one call and finds
     the tip of a shard that has little traffic.
 
     Args:
         shard: as it is listed; replaced when the listing says more.
-        progress: how far ranges were made; :meth:`take` moves it.
+        seen: what was seen, at first nothing but where the shard stands.
         create_publisher: makes what reads a page.
         clock: the only source of time.
+
+    Attributes:
+        last_look: when the service was asked last, on the monotonic clock.
+        millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
     """
 
     shard: Shard
-    progress: ShardProgress
+    _seen: Sighting
     _create_publisher: CreatePollingPublisher
     _clock: Clock
     last_look: float = field(default=float("-inf"), init=False)
     millis_behind_latest: int | None = field(default=None, init=False)
-    tip_seen_at: datetime | None = field(default=None, init=False)
+    # What reads on from the last record that was seen.
     _tail: PollingRecordPublisher | None = field(default=None, init=False)
-    # What directly follows the position; nothing once a jump has left a gap.
-    _sizes: list[int] = field(factory=list, init=False)
-    _numbers: list[str] = field(factory=list, init=False)
-    _arrivals: list[float] = field(factory=list, init=False)
-    _first: SequenceNumber | None = field(default=None, init=False)
-    _last: SequenceNumber | None = field(default=None, init=False)
-    _last_arrival: datetime | None = field(default=None, init=False)
-    _is_gap: bool = field(default=False, init=False)
-    _has_ended: bool = field(default=False, init=False)
-    _is_quiet: bool = field(default=False, init=False)
     # Whether the position has been read from, so that it is known to be there.
     _is_anchored: bool = field(default=False, init=False)
+    # Whether so little comes that reading on finds the tip.
+    _is_quiet: bool = field(default=False, init=False)
     # Whether the last look stopped short of the tip on purpose.
     _is_behind: bool = field(default=False, init=False)
-    # A burst that a small look does not reach the end of is looked at in larger steps.
-    _growth: int = field(default=1, init=False)
+    _step: int = field(default=1, init=False)
+    _tip_seen_at: datetime | None = field(default=None, init=False)
     _nothing_since: datetime | None = field(default=None, init=False)
     _sample: Sample | None = field(default=None, init=False)
 
     @property
+    def progress(self) -> ShardProgress:
+        """How far ranges were made."""
+        return self._seen.start
+
+    @property
     def has_news(self) -> bool:
         """Whether a range can be made."""
-        return self._last is not None or self._has_ended
+        return bool(self._seen)
 
     @property
     def waiting_sizes(self) -> Sequence[int]:
         """The payload bytes of each record that was seen and is in no range yet."""
-        return self._sizes
+        return self._seen.sizes
 
     @property
     def record_bytes(self) -> float:
@@ -139,13 +133,13 @@ class ShardProbe:
         return self.progress.is_ended or (not self.has_news and self._has_seen_tip(until))
 
     def _has_seen_tip(self, since: datetime) -> bool:
-        seen = self.tip_seen_at
-        return self._has_ended or (seen is not None and seen >= since)
+        at = self._tip_seen_at
+        return self._seen.has_ended or (at is not None and at >= since)
 
     async def count(self, most: int) -> None:
         """Look at the records that follow what was seen, until ``most`` of them wait."""
-        if not self._has_ended and len(self._sizes) < most:
-            await self._read_on(most - len(self._sizes))
+        if not self._seen.has_ended and len(self._seen.sizes) < most:
+            await self._read_on(most - len(self._seen.sizes))
 
     async def look(self) -> None:
         """Look for a record near the tip, or as far on as one range may reach.
@@ -177,27 +171,28 @@ class ShardProbe:
         Args:
             publisher: one that begins at TRIM_HORIZON.
         """
-        self._forget_seen()
+        self._seen = Sighting(self.progress)
         self._tail, self._is_anchored = publisher, False
 
     def give_up(self) -> None:
         """Take the shard for ended: the service does not know it any more."""
-        self._forget_seen()
-        self.progress = self.progress.ended()
+        self._seen = Sighting(self.progress.ended())
 
     async def _look(self, *, is_bounded: bool) -> None:
         self._is_behind = False
-        if self._has_ended:
+        if self._seen.has_ended:
             return
-        now, seen = self._clock.now(), self._seen_progress
-        if self.shard.is_closed and is_within_reach(seen, now, self._sample, is_bounded=is_bounded):
-            self._leave_to_the_end()
+        now, reached = self._clock.now(), self._seen.reached
+        if self.shard.is_closed and is_within_reach(
+            reached, now, self._sample, is_bounded=is_bounded
+        ):
+            self._seen.leap_to_end()
             return
         target = None
         # Read on once before jumping: whoever reads the range has to find its beginning, too.
         if self._is_anchored and not self._is_quiet:
             target = jump_target(
-                seen,
+                reached,
                 now,
                 sample=self._sample,
                 nothing_since=self._nothing_since,
@@ -208,178 +203,90 @@ class ShardProbe:
         elif target < now - _NEAR:
             self._is_behind = True
 
-    @property
-    def _seen_progress(self) -> ShardProgress:
-        """How far the shard would be read if all that was seen were in a range."""
-        if self._last is None:
-            return self.progress
-        instants = [self.progress.as_of, self._last_arrival]
-        return ShardProgress(
-            position=resume_after(self._last),
-            as_of=max((instant for instant in instants if instant is not None), default=None),
-        )
-
     async def _read_on(self, limit: int) -> None:
+        reached = self._seen.reached
         if self._tail is None:
-            self._tail = await self._create_publisher(self._seen_progress.position, self.shard)
-        self._tail.limit = limit = min(_MOST_RECORDS, limit * self._growth)
-        before = self._seen_progress
+            self._tail = await self._create_publisher(reached.position, self.shard)
+        self._tail.limit = limit = min(_MOST_RECORDS, limit * self._step)
         page, result = await self._run(self._tail)
         if page is None:
             return
-        self._has_ended = result is RunResult.COMPLETE
-        fresh = _after(page, before.processed)
-        self._check_first(fresh)
-        self._is_quiet = _is_tip(page, limit) and is_small_tail(len(fresh), fresh.payload_bytes)
-        self._growth = self._growth * 4 if len(page) == limit else 1
-        self._is_anchored |= bool(len(page)) or page.millis_behind_latest == 0
-        if len(fresh):
-            self._append(fresh)
-            self._resample(fresh, before)
-        if _is_tip(page, limit):
-            self._see_tip(page)
+        fresh = fresh_records(page, reached)
+        self._seen.has_ended = result is RunResult.COMPLETE
+        self._seen.add(fresh)
+        self._resample(fresh, since=reached.as_of)
+        self._step = self._step * _GROWTH if len(page) == limit else 1
+        self._is_anchored |= len(page) > 0 or page.millis_behind_latest == 0
+        self._is_quiet = is_small_tail(len(fresh), fresh.payload_bytes)
+        self._note_tip(page, limit)
 
     async def _jump(self, target: datetime) -> bool:
-        """Take a record that arrived at or after ``target``; say whether there was one."""
-        position = StartingPosition.at_timestamp(target)
-        publisher = await self._create_publisher(position, self.shard)
+        """Take a record that arrived at or after ``target``; say whether that leads on."""
+        publisher = await self._create_publisher(StartingPosition.at_timestamp(target), self.shard)
         publisher.limit = limit = tail_limit(self._sample, is_jump=True)
-        before = self._seen_progress
         page, result = await self._run(publisher)
         if page is None:
             return False
-        fresh = _after(page, before.processed)
+        fresh = fresh_records(page, self._seen.reached)
         if len(fresh):
-            self._leap(fresh, publisher)
-            self._has_ended = result is RunResult.COMPLETE
-            if _is_tip(page, limit):
-                self._see_tip(page)
+            self._seen.leap_to(fresh)
+            self._seen.has_ended = result is RunResult.COMPLETE
+            self._tail = publisher
+            self._resample(fresh, since=None)
+            self._note_tip(page, limit)
             return True
-        if len(page) or not (result is RunResult.COMPLETE or page.millis_behind_latest == 0):
+        return self._note_nothing_since(target, page, has_ended=result is RunResult.COMPLETE)
+
+    def _note_nothing_since(self, target: datetime, page: RecordBatch, *, has_ended: bool) -> bool:
+        # Empty answers are possible with records ahead.
+        if len(page) or not (has_ended or page.millis_behind_latest == 0):
             return False
-        if result is RunResult.COMPLETE or self.shard.is_closed:
+        if has_ended or self.shard.is_closed:
             # There is no record after the instant, and never will be: what is left before it is
             # read to the end of the shard, whichever record that is.
-            self._leave_to_the_end()
+            self._seen.leap_to_end()
             return True
         self._nothing_since = target
         return False
 
-    def _see_tip(self, page: RecordBatch) -> None:
-        self.tip_seen_at, self._nothing_since = page.requested_at, None
-        if not self.has_news:
-            self._renew(page.requested_at)
-
-    def _leave_to_the_end(self) -> None:
-        self._has_ended = self._is_gap = True
-        self._last = self._last_arrival = None
-        self._drop_waiting()
-
-    def _forget_seen(self) -> None:
-        self._first = self._last = self._last_arrival = None
-        self._is_gap = self._has_ended = False
-        self._drop_waiting()
-
     async def _run(self, publisher: PollingRecordPublisher) -> tuple[RecordBatch | None, RunResult]:
         """Make one call; no page says that it has to be made again later."""
         self.last_look = self._clock.monotonic()
-        page = _Collector()
-        result = await publisher.run(page)
-        if page.batch is not None:
-            self.millis_behind_latest = page.batch.millis_behind_latest
-        return page.batch, result
+        collector = _Collector()
+        result = await publisher.run(collector)
+        if collector.batch is not None:
+            self.millis_behind_latest = collector.batch.millis_behind_latest
+        return collector.batch, result
 
-    def _check_first(self, fresh: RecordBatch) -> None:
-        if self._first is None and not self._is_gap and len(fresh):
-            self._first = fresh.first_sequence_number
+    def _note_tip(self, page: RecordBatch, limit: int) -> None:
+        # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
+        if page.millis_behind_latest != 0 or len(page) >= limit:
+            self._is_quiet = False
+            return
+        self._tip_seen_at, self._nothing_since = page.requested_at, None
+        if not self.has_news:
+            self._seen.renew(page.requested_at)
 
-    def _append(self, fresh: RecordBatch) -> None:
-        self._last, arrival = fresh.last_sequence_number, fresh.last_arrival
-        self._last_arrival = max(filter(None, (self._last_arrival, arrival)), default=None)
-        if not self._is_gap:
-            self._sizes += map(len, fresh.payloads)
-            self._numbers += fresh.sequence_numbers
-            self._arrivals += fresh.arrival_epoch_seconds
-
-    def _leap(self, fresh: RecordBatch, publisher: PollingRecordPublisher) -> None:
-        self._is_gap = True
-        self._drop_waiting()
-        self._append(fresh)
-        self._tail = publisher
-        seconds = max(fresh.arrival_epoch_seconds) - min(fresh.arrival_epoch_seconds)
-        if len(fresh) > 1:
-            self._sample = sampled(
-                self._sample, sizes=[len(data) for data in fresh.payloads], seconds=seconds
-            )
-
-    def _resample(self, fresh: RecordBatch, before: ShardProgress) -> None:
-        start = before.as_of or _instant(min(fresh.arrival_epoch_seconds))
-        end = _instant(max(fresh.arrival_epoch_seconds))
-        self._sample = sampled(
-            self._sample,
-            sizes=[len(data) for data in fresh.payloads],
-            seconds=(end - start).total_seconds(),
-        )
-
-    def _renew(self, seen: datetime) -> None:
-        """Note that everything that arrived before ``seen`` is in ranges."""
-        before = self.progress.as_of
-        self.progress = evolve(self.progress, as_of=seen if before is None else max(before, seen))
-
-    def _drop_waiting(self) -> None:
-        self._sizes, self._numbers, self._arrivals = [], [], []
+    def _resample(self, fresh: RecordBatch, *, since: datetime | None) -> None:
+        arrivals = fresh.arrival_epoch_seconds
+        if not arrivals or (since is None and len(arrivals) < 2):
+            return
+        begin = instant_of(min(arrivals)) if since is None else since
+        seconds = (instant_of(max(arrivals)) - begin).total_seconds()
+        sizes = [len(payload) for payload in fresh.payloads]
+        self._sample = sampled(self._sample, sizes=sizes, seconds=seconds)
 
     def take(self, count: int | None = None) -> RangeEnd | None:
         """Make a range of what was seen, or of its first ``count`` records; ``None`` if empty."""
-        if count is not None and count < len(self._sizes):
-            return self._take_some(count) if count else None
-        if not self.has_news:
+        before = self.progress
+        end, rest = self._seen.take(count)
+        self._seen = rest
+        if end is None:
             return None
-        before, progress = self.progress, self._seen_progress
-        if self.tip_seen_at is not None:
-            progress = evolve(
-                progress, as_of=max(progress.as_of or self.tip_seen_at, self.tip_seen_at)
-            )
-        if self._has_ended:
-            progress = progress.ended()
-        end = RangeEnd(
-            progress=progress, first=self._first, payload_bytes=self._expected_bytes(before)
-        )
-        self._forget_seen()
-        self.progress = progress
+        if not rest and self._tip_seen_at is not None:
+            rest.renew(self._tip_seen_at)
+            end = evolve(end, progress=rest.start)
+        if end.payload_bytes is None:
+            size = expected_bytes(self._sample, before, end.progress, self._clock.now())
+            end = evolve(end, payload_bytes=size)
         return end
-
-    def _take_some(self, count: int) -> RangeEnd:
-        last = SequenceNumber(self._numbers[count - 1])
-        instants = [self.progress.as_of, _instant(max(self._arrivals[:count]))]
-        self.progress = ShardProgress(
-            position=resume_after(last), as_of=max(filter(None, instants))
-        )
-        end = RangeEnd(
-            progress=self.progress, first=self._first, payload_bytes=sum(self._sizes[:count])
-        )
-        del self._sizes[:count], self._numbers[:count], self._arrivals[:count]
-        self._first = SequenceNumber(self._numbers[0])
-        return end
-
-    def _expected_bytes(self, before: ShardProgress) -> int:
-        if not self._is_gap:
-            return sum(self._sizes)
-        until = self._last_arrival or self._clock.now()
-        if self._sample is None or before.as_of is None:
-            return 0
-        seconds = max(0.0, (until - before.as_of).total_seconds())
-        return int(seconds * self._sample.bytes_per_second)
-
-
-def _is_tip(page: RecordBatch, limit: int) -> bool:
-    # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
-    return page.millis_behind_latest == 0 and len(page) < limit
-
-
-def _after(batch: RecordBatch, processed: SequenceNumber | None) -> RecordBatch:
-    return batch if processed is None else batch.slice(batch.count_up_to(processed), len(batch))
-
-
-def _instant(epoch_seconds: float) -> datetime:
-    return datetime.fromtimestamp(epoch_seconds, UTC)

@@ -126,7 +126,7 @@ class RangeSession:
         }
         return FoundBatch(
             end=Offset(streams=known.streams, shards=shards),
-            payload_bytes={key: one.payload_bytes for key, one in found.ends.items()},
+            payload_bytes={key: one.payload_bytes or 0 for key, one in found.ends.items()},
         )
 
     def check_retention(self, progress: Mapping[ShardKey, ShardProgress]) -> None:

@@ -11,6 +11,7 @@ from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers.range_finding import ReadLimit
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
+from kinesis_publishers_spark.planning.executor_properties import executor_properties
 from kinesis_publishers_spark.planning.grouping import balanced
 from kinesis_publishers_spark.planning.planner import Lag, Planner
 from kinesis_publishers_spark.planning.range_session import FoundBatch, RangeSession
@@ -57,6 +58,7 @@ class RangesPlanner(Planner):
         self._batch: _PlannedBatch | None = None
         self._catch_up_to: datetime | None = None
         self._is_once = False
+        self._executor_properties: Properties | None = None
 
     def prepare_for_available_now(self) -> None:
         self._end_session()
@@ -110,14 +112,15 @@ class RangesPlanner(Planner):
         batch = self._batch
         ranges = end.ranges_since(start)
         if batch is not None and batch.start == start and batch.end == end:
-            return self._tasks(ranges, [batch.payload_bytes.get(one.shard, 0) for one in ranges])
+            sizes = [batch.payload_bytes.get(one.shard, 0) for one in ranges]
+            return self._tasks(end, ranges, sizes)
         check_streams(self._properties, end)
         if end != self._reached:
             self._end_session()
             self._reached = end
         if ranges:
             self._check_retention(start, end, ranges)
-        return self._tasks(ranges, None)
+        return self._tasks(end, ranges, None)
 
     def _check_retention(self, start: Offset, end: Offset, ranges: Sequence[ShardRange]) -> None:
         """Report what a replay would leave out silently: a range may not name its first record."""
@@ -131,10 +134,24 @@ class RangesPlanner(Planner):
         )
 
     def _tasks(
-        self, ranges: Sequence[ShardRange], sizes: Sequence[int] | None
+        self, end: Offset, ranges: Sequence[ShardRange], sizes: Sequence[int] | None
     ) -> list[RangePartition]:
-        groups = balanced(ranges, sizes, self._parallelism)
-        return [RangePartition.of(self._properties, group) for group in groups]
+        if not ranges:
+            return []
+        if self._executor_properties is None:
+            self._executor_properties = executor_properties(
+                self._properties, end.streams, self._guard
+            )
+        properties = self._executor_properties
+        expected = None if sizes is None else dict(zip(ranges, sizes, strict=True))
+        return [
+            RangePartition.planned(
+                properties,
+                group,
+                None if expected is None else sum(map(expected.__getitem__, group)),
+            )
+            for group in balanced(ranges, sizes, self._parallelism)
+        ]
 
     def commit(self, end: Offset) -> None:
         if self._batch is not None and self._batch.end == end:

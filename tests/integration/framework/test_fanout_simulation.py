@@ -9,34 +9,17 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from simulated_kinesis import SimulatedPlanes
+from simulated_world import KEYS, STREAM, SimulatedWorld
 
-from kinesis_publishers import (
-    Delivery,
-    DeliverySink,
-    KinesisDataFetcher,
-    Properties,
-    PublisherContext,
-    StartingPosition,
-)
-from kinesis_publishers.assembly import FetcherParts, publisher_factory_class
-from kinesis_publishers.config import DiscoveryConfig
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.pending_pool import PendingPool
-from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.shard_discovery import ShardDiscovery
-from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits
-from kinesis_publishers.testing.local_kinesis.contents import write_records
-from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
-from kinesis_publishers.testing.local_kinesis.service import KinesisService
-from kinesis_publishers.testing.manual_clock import ManualClock
+from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, Properties
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-STREAM = "orders"
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
 SECONDS = 240
-KEYS = 12
 PROPERTIES = Properties.parse(
     {
         "aws.region": "us-east-1",
@@ -66,33 +49,13 @@ class SlowSink(DeliverySink):
         delivery.release()
 
 
-class World:
+class World(SimulatedWorld):
     """A service with one stream, a fetcher that reads it, and what happens to both."""
 
     def __init__(self, behaviour: Behaviour) -> None:
-        self.clock = ManualClock()
-        self.service = KinesisService(Limits.aws(), self.clock, behaviour)
-        self.planes = SimulatedPlanes(self.service, self.clock)
+        super().__init__(behaviour)
         self.sink = SlowSink(self.clock)
-        self.pool = PendingPool(max_records=60, max_bytes=6_000)
-        self.put_count = 0
         self.most_pending = 0
-        self.service.state.account.create(STREAM, "PROVISIONED", 2)
-
-    def put(self, count: int) -> None:
-        """Store records whose payloads say their place within their partition key."""
-        records = [
-            (f"key-{index % KEYS}", f"{index % KEYS}:{index:06d}".encode().ljust(100, b"."))
-            for index in range(self.put_count, self.put_count + count)
-        ]
-        self.put_count += count
-        with self.service.lock:
-            write_records(self.service.state.account, STREAM, records)
-
-    def reshard(self, shard_count: int) -> None:
-        with self.service.lock:
-            stream = self.service.state.account.find_active(STREAM)
-            scale_shards(stream, shard_count, self.service.state.account.now_ms())
 
     async def remove_consumer(self) -> None:
         """Deregister the consumer, as somebody with a console might."""
@@ -103,37 +66,14 @@ class World:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[asyncio.Task[None]]:
-        context = PublisherContext(
-            data_plane=self.planes,
-            control_plane=self.planes,
-            clock=self.clock,
-            events=lambda event: note(f"{self.clock.monotonic():8.2f} {event}"),
-        )
-        factory = publisher_factory_class("EFO").from_properties(PROPERTIES, context)
-        config = DiscoveryConfig.from_properties(PROPERTIES)
-        discovery = ShardDiscovery(self.planes, config, self.clock)
-        guard = DataLossGuard(
-            fail=True, events=context.events, retention_seconds=discovery.retention_seconds
-        )
-        parts = FetcherParts(
-            streams=(STREAM,),
-            initial_position=StartingPosition.trim_horizon(),
-            initial_shards={},
-            factory=factory,
-            polling=PollingRecordPublisherFactory.from_properties(PROPERTIES, context),
-            discovery=discovery,
-            pool=self.pool,
-            data_loss=guard,
-            clock=self.clock,
-            events=context.events,
-        )
+        parts = self.parts(PROPERTIES, lambda event: note(f"{self.clock.monotonic():8.2f} {event}"))
         fetcher = KinesisDataFetcher(parts, self.sink)
         task = asyncio.create_task(fetcher.run())
         try:
             yield task
         finally:
             fetcher.stop()
-            closing = asyncio.gather(task, factory.close(), return_exceptions=True)
+            closing = asyncio.gather(task, parts.factory.close(), return_exceptions=True)
             while not closing.done():
                 await self.clock.advance(1.0)
 

@@ -1,0 +1,77 @@
+"""A stream of the simulated service, what happens to it, and the parts that read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulated_kinesis import SimulatedPlanes
+
+from kinesis_publishers import PublisherContext, StartingPosition
+from kinesis_publishers.assembly import FetcherParts, publisher_factory_class
+from kinesis_publishers.config import DiscoveryConfig, SourceConfig
+from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.testing.local_kinesis import Limits
+from kinesis_publishers.testing.local_kinesis.contents import write_records
+from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
+from kinesis_publishers.testing.local_kinesis.service import KinesisService
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from kinesis_publishers import EventSink, Properties
+    from kinesis_publishers.testing.local_kinesis import Behaviour
+
+STREAM = "orders"
+KEYS = 12
+
+
+class SimulatedWorld:
+    """A service with one stream of two shards."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.clock = ManualClock()
+        self.service = KinesisService(Limits.aws(), self.clock, behaviour)
+        self.planes = SimulatedPlanes(self.service, self.clock)
+        self.pool = PendingPool(max_records=60, max_bytes=6_000)
+        self.put_count = 0
+        self.service.state.account.create(STREAM, "PROVISIONED", 2)
+
+    def put(self, count: int) -> None:
+        """Store records whose payloads say their place within their partition key."""
+        records = [
+            (f"key-{index % KEYS}", f"{index % KEYS}:{index:06d}".encode().ljust(100, b"."))
+            for index in range(self.put_count, self.put_count + count)
+        ]
+        self.put_count += count
+        with self.service.lock:
+            write_records(self.service.state.account, STREAM, records)
+
+    def reshard(self, shard_count: int) -> None:
+        with self.service.lock:
+            stream = self.service.state.account.find_active(STREAM)
+            scale_shards(stream, shard_count, self.service.state.account.now_ms())
+
+    def parts(self, properties: Properties, events: EventSink) -> FetcherParts:
+        """Return what ``properties`` select, over the simulated planes."""
+        context = PublisherContext(
+            data_plane=self.planes, control_plane=self.planes, clock=self.clock, events=events
+        )
+        name = SourceConfig.from_properties(properties).record_publisher
+        config = DiscoveryConfig.from_properties(properties)
+        discovery = ShardDiscovery(self.planes, config, self.clock)
+        return FetcherParts(
+            streams=(STREAM,),
+            initial_position=StartingPosition.trim_horizon(),
+            initial_shards={},
+            factory=publisher_factory_class(name).from_properties(properties, context),
+            polling=PollingRecordPublisherFactory.from_properties(properties, context),
+            discovery=discovery,
+            pool=self.pool,
+            data_loss=DataLossGuard(
+                fail=True, events=events, retention_seconds=discovery.retention_seconds
+            ),
+            clock=self.clock,
+            events=events,
+        )

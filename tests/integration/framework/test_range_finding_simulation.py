@@ -1,0 +1,287 @@
+"""Rounds of looking in simulated time: the ranges cover every record once, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from simulated_kinesis import SimulatedPlanes
+from simulated_world import STREAM, SimulatedWorld
+
+from kinesis_publishers import Properties, ShardKey, ShardProgress
+from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from kinesis_publishers.testing.local_kinesis.contents import read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kinesis_publishers import Clock, RecordPage, Shard, StartingPosition, StreamProgress
+    from kinesis_publishers.testing.local_kinesis.service import KinesisService
+
+PROPERTIES = Properties.parse(
+    {
+        "aws.region": "us-east-1",
+        "kinesis.streams": STREAM,
+        "kinesis.stream.initpos": "TRIM_HORIZON",
+        "kinesis.shard.getrecords.maxretries": "1000",
+    }
+)
+
+
+class CountingPlanes(SimulatedPlanes):
+    """Counts the calls for each shard."""
+
+    def __init__(self, service: KinesisService, clock: Clock) -> None:
+        super().__init__(service, clock)
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        self.counts["GetShardIterator", shard.shard_id] += 1
+        return await super().get_shard_iterator(shard, position)
+
+    async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
+        self.counts["GetRecords", shard.shard_id] += 1
+        return await super().get_records(shard, shard_iterator, limit)
+
+
+class Looking(SimulatedWorld):
+    """A finder over the service, and a reader that takes every range out of what is stored."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        super().__init__(behaviour)
+        self.planes: CountingPlanes = CountingPlanes(self.service, self.clock)
+        self.handed_out: dict[str, list[int]] = {}
+        self.ended: set[str] = set()
+        self.finder = self._new_finder(None)
+
+    def _new_finder(self, resume: dict[str, StreamProgress] | None) -> KinesisRangeFinder:
+        parts = self.parts(PROPERTIES, lambda event: note(f"{self.clock.monotonic():.2f} {event}"))
+        return KinesisRangeFinder(parts, resume=resume)
+
+    async def restart(self) -> None:
+        """Go on in a new process with what is durable."""
+        self.finder = self._new_finder(self.finder.progress)
+        await self.within_time(self.finder.prepare())
+
+    async def within_time(self, work: Awaitable[FoundRanges | None]) -> FoundRanges | None:
+        """Wait for ``work`` while simulated time passes."""
+        task = asyncio.ensure_future(work)
+        for _ in range(6000):
+            await self.clock.settle()
+            if task.done():
+                break
+            await self.clock.advance(0.1)
+        return await task
+
+    def stored(self) -> dict[str, list[int]]:
+        """Return the sequence numbers that each shard holds."""
+        with self.service.lock:
+            records = read_records(self.service.state.account, STREAM)
+        return {shard: [int(one.sequence_number) for one in of] for shard, of in records.items()}
+
+    def readable(self) -> dict[str, list[int]]:
+        """Return what the shards hold that are not behind a parent."""
+        with self.service.lock:
+            shards = dict(self.service.state.account.find_active(STREAM).shards)
+        return {
+            shard_id: numbers
+            for shard_id, numbers in self.stored().items()
+            if self.ended.issuperset(shards[shard_id].parent_ids)
+        }
+
+    @staticmethod
+    def check_calls(calls: Counter[tuple[str, str]]) -> None:
+        """A busy shard that has fallen silent costs a second page, a new position an iterator."""
+        for (operation, shard_id), count in calls.items():
+            assert count <= 2, f"{count} times {operation} for {shard_id} in one round"
+
+    async def round(
+        self, find: Callable[[], Awaitable[FoundRanges]], *, limit: ReadLimit | None = None
+    ) -> int:
+        """Look once, and read what was found; return how many records that are."""
+        before = {key.shard_id: one for key, one in _by_key(self.finder.progress).items()}
+        already_ended = set(self.ended)
+        found = await self.within_time(find())
+        assert found is not None
+        records = 0
+        for key, end in found.ends.items():
+            read = self._read(key, before.get(key.shard_id), end.progress)
+            if end.first is not None and read:
+                assert read[0] == int(end.first.sequence_number)
+            records += len(read)
+            self._check_parents(key, already_ended)
+            if end.progress.is_ended:
+                self.ended.add(key.shard_id)
+        if limit is not None and limit.records is not None:
+            assert records <= limit.records
+        return records
+
+    def _read(self, key: ShardKey, start: ShardProgress | None, end: ShardProgress) -> list[int]:
+        stored = self.stored()[key.shard_id]
+        done = self.handed_out.setdefault(key.shard_id, [])
+        begun = start.processed if start is not None else None
+        assert (int(begun.sequence_number) if begun else None) == (done[-1] if done else None)
+        last = end.processed
+        if last is None or last == begun:
+            # To the end of a shard that is closed.
+            assert end.is_ended
+            fresh = stored[len(done) :]
+        else:
+            assert int(last.sequence_number) in stored, "a range ends with a record"
+            fresh = stored[len(done) : stored.index(int(last.sequence_number)) + 1]
+        done += fresh
+        if end.is_ended:
+            assert done == stored, "a shard has ended only when all of it is in ranges"
+        return fresh
+
+    def _check_parents(self, key: ShardKey, ended: set[str]) -> None:
+        with self.service.lock:
+            shard = self.service.state.account.find_active(STREAM).shards[key.shard_id]
+        assert ended.issuperset(shard.parent_ids), "a child comes a round after its parents"
+
+
+def _by_key(progress: dict[str, StreamProgress]) -> dict[ShardKey, ShardProgress]:
+    return {
+        ShardKey(arn, shard_id): one
+        for arn, stream in progress.items()
+        for shard_id, one in stream.shards.items()
+    }
+
+
+@frozen
+class Put:
+    count: int
+
+    async def __call__(self, world: Looking) -> None:
+        world.put(self.count)
+
+
+@frozen
+class Reshard:
+    shard_count: int
+
+    async def __call__(self, world: Looking) -> None:
+        world.reshard(self.shard_count)
+
+
+@frozen
+class Break:
+    fault: Fault
+
+    async def __call__(self, world: Looking) -> None:
+        with world.service.lock:
+            world.service.state.faults.add(self.fault)
+
+
+@frozen
+class Restart:
+    async def __call__(self, world: Looking) -> None:
+        await world.restart()
+
+
+@frozen
+class Look:
+    limit: ReadLimit
+
+    async def __call__(self, world: Looking) -> None:
+        before = world.planes.counts.copy()
+        await world.round(lambda: world.finder.find(self.limit), limit=self.limit)
+        world.check_calls(world.planes.counts - before)
+
+
+@frozen
+class LookForAll:
+    async def __call__(self, world: Looking) -> None:
+        there = world.readable()
+        await world.round(world.finder.find_tip)
+        for shard_id, numbers in there.items():
+            assert set(numbers) <= set(world.handed_out.get(shard_id, []))
+
+
+@frozen
+class CatchUp:
+    limit: ReadLimit
+
+    async def __call__(self, world: Looking) -> None:
+        # What is there arrived before this instant, not at it.
+        await world.clock.advance(0.001)
+        until, there = world.clock.now(), world.stored()
+        for _ in range(4000):
+            found = await world.round(lambda: world.finder.find(self.limit, until=until))
+            if not found and world.finder.is_caught_up(until):
+                break
+            await world.clock.advance(0.1)
+        else:
+            raise AssertionError("AvailableNow does not end")
+        for shard_id, numbers in there.items():
+            assert world.handed_out.get(shard_id, []) == numbers
+
+
+FAULTS = st.builds(
+    lambda operation, kind, times: Fault(operation, kind, times=times),
+    st.sampled_from(["GetRecords", "GetShardIterator", "ListShards"]),
+    st.sampled_from(["throttle", "internal_failure", "reset", "empty"]),
+    st.integers(1, 3),
+)
+LIMITS = st.one_of(
+    st.just(ReadLimit()),
+    st.builds(ReadLimit, records=st.integers(1, 60)),
+    st.builds(ReadLimit, payload_bytes=st.integers(1, 4000)),
+)
+HAPPENINGS = st.one_of(
+    st.builds(Put, st.one_of(st.integers(1, 30), st.integers(100, 1500))),
+    st.just(Look(ReadLimit())),
+    st.just(Look(ReadLimit())),
+    st.builds(Look, LIMITS),
+    st.builds(Reshard, st.integers(1, 4)),
+    st.builds(Break, FAULTS),
+    st.just(Restart()),
+)
+PAUSES = st.one_of(st.just(0.0), st.floats(0.01, 2.0), st.floats(10.0, 400.0))
+SCRIPTS = st.lists(st.tuples(PAUSES, HAPPENINGS), min_size=5, max_size=30)
+BEHAVIOURS = st.builds(Behaviour, late_shard_end=st.booleans())
+SETTINGS = settings(
+    max_examples=60,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+async def run(
+    script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
+    behaviour: Behaviour,
+    last: Callable[[Looking], Awaitable[None]],
+) -> Looking:
+    world = Looking(behaviour)
+    world.put(20)
+    await world.within_time(world.finder.prepare())
+    for pause, happening in script:
+        await world.clock.advance(pause)
+        note(f"{world.clock.monotonic():8.2f} {happening}")
+        await happening(world)
+    await last(world)
+    return world
+
+
+@SETTINGS
+@given(script=SCRIPTS, behaviour=BEHAVIOURS, limit=LIMITS)
+def test_available_now_reads_all_that_is_there_children_included(
+    script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
+    behaviour: Behaviour,
+    limit: ReadLimit,
+) -> None:
+    asyncio.run(run(script, behaviour, CatchUp(limit)))
+
+
+@SETTINGS
+@given(script=SCRIPTS, behaviour=BEHAVIOURS)
+def test_one_round_for_the_tip_has_all_that_may_be_read(
+    script: list[tuple[float, Callable[[Looking], Awaitable[None]]]], behaviour: Behaviour
+) -> None:
+    asyncio.run(run(script, behaviour, LookForAll()))
