@@ -1,0 +1,145 @@
+"""Where a probe looks, and how much it asks for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers.range_finding.rules import (
+    Sample,
+    expected_bytes,
+    is_small_tail,
+    is_within_reach,
+    jump_target,
+    reach_seconds,
+    sampled,
+    tail_limit,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FAST = Sample(bytes_per_second=1024 * 1024, record_bytes=1024)
+SLOW = Sample(bytes_per_second=1024, record_bytes=1024)
+
+
+def read_until(seconds_ago: float) -> ShardProgress:
+    position = StartingPosition.after(SequenceNumber("7"))
+    return ShardProgress(position=position, as_of=NOW - timedelta(seconds=seconds_ago))
+
+
+def target(
+    progress: ShardProgress,
+    *,
+    sample: Sample | None = SLOW,
+    nothing_since: datetime | None = None,
+    is_bounded: bool = True,
+) -> float | None:
+    """Return how many seconds ago the target is."""
+    found = jump_target(
+        progress, NOW, sample=sample, nothing_since=nothing_since, is_bounded=is_bounded
+    )
+    return None if found is None else (NOW - found).total_seconds()
+
+
+def test_a_shard_that_is_nearly_read_is_looked_at_just_behind_now() -> None:
+    assert target(read_until(10)) == pytest.approx(0.2)
+
+
+def test_nothing_is_jumped_over_where_the_last_record_is_newer_than_the_target() -> None:
+    assert target(read_until(0.1)) is None
+
+
+@pytest.mark.parametrize(
+    "position", [StartingPosition.trim_horizon(), StartingPosition.at_timestamp(NOW)]
+)
+def test_the_first_record_of_a_shard_is_read_and_not_jumped_over(
+    position: StartingPosition,
+) -> None:
+    assert target(ShardProgress(position=position, as_of=NOW - timedelta(hours=1))) is None
+
+
+def test_a_lagging_range_of_a_fast_shard_covers_a_minute() -> None:
+    assert target(read_until(3600), sample=FAST) == pytest.approx(3600 - 60)
+
+
+def test_a_lagging_range_of_a_slow_shard_covers_as_many_bytes() -> None:
+    hours = reach_seconds(SLOW) / 3600
+    assert hours == pytest.approx(32 * 1024 / 3600)
+    assert target(read_until(24 * 3600)) == pytest.approx(24 * 3600 - hours * 3600)
+
+
+def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
+    assert reach_seconds(None) == 60.0
+
+
+def test_whoever_wants_everything_jumps_to_the_tip_however_far() -> None:
+    assert target(read_until(23 * 3600), sample=FAST, is_bounded=False) == pytest.approx(0.2)
+
+
+def test_where_nothing_came_lately_the_jump_halves_what_is_left() -> None:
+    nothing_since = NOW - timedelta(seconds=20)
+    assert target(read_until(60), nothing_since=nothing_since) == pytest.approx(40)
+
+
+def test_a_narrow_rest_is_read_record_by_record() -> None:
+    nothing_since = NOW - timedelta(seconds=59.99)
+    assert target(read_until(60), nothing_since=nothing_since) is None
+
+
+def test_an_old_answer_about_an_empty_time_does_not_hold_the_jump_back() -> None:
+    assert target(read_until(60), nothing_since=NOW - timedelta(seconds=61)) == pytest.approx(0.2)
+
+
+def test_a_closed_shard_is_read_to_its_end_when_little_is_left() -> None:
+    assert is_within_reach(read_until(59), NOW, FAST, is_bounded=True)
+    assert not is_within_reach(read_until(61), NOW, FAST, is_bounded=True)
+    assert is_within_reach(read_until(61), NOW, FAST, is_bounded=False)
+
+
+def test_a_closed_shard_is_not_finished_before_its_first_record_was_seen() -> None:
+    progress = ShardProgress(position=StartingPosition.trim_horizon(), as_of=NOW)
+    assert not is_within_reach(progress, NOW, SLOW, is_bounded=False)
+
+
+def test_samples_are_averaged_and_never_faster_than_a_shard_can_be() -> None:
+    first = sampled(None, sizes=[100] * 10, seconds=10)
+    assert first == Sample(bytes_per_second=100, record_bytes=100)
+    second = sampled(first, sizes=[200] * 10, seconds=10)
+    assert second is not None
+    assert 100 < second.bytes_per_second < 200
+    burst = sampled(None, sizes=[10**6] * 10, seconds=0)
+    assert burst is not None
+    assert burst.bytes_per_second == 1024 * 1024
+    assert sampled(first, sizes=[], seconds=1) is first
+
+
+def test_empty_payloads_have_a_size_to_divide_by() -> None:
+    empty = sampled(None, sizes=[0, 0], seconds=1)
+    assert empty is not None
+    assert tail_limit(empty) == 100
+
+
+def test_a_look_at_large_records_asks_for_few() -> None:
+    large = Sample(bytes_per_second=1.0, record_bytes=1024 * 1024)
+    assert tail_limit(large) == 1
+    assert tail_limit(FAST) == 100
+    assert tail_limit(FAST, is_jump=True) == 10
+
+
+def test_a_small_tail_is_small_in_records_and_in_bytes() -> None:
+    assert is_small_tail(50, 1000)
+    assert not is_small_tail(51, 1000)
+    assert not is_small_tail(2, 129 * 1024)
+
+
+def test_the_size_of_a_range_follows_from_its_time_and_the_rate() -> None:
+    start, end = (
+        read_until(60),
+        ShardProgress(
+            position=StartingPosition.after(SequenceNumber("9")), as_of=NOW - timedelta(seconds=10)
+        ),
+    )
+    assert expected_bytes(SLOW, start, end, NOW) == 50 * 1024
+    assert expected_bytes(SLOW, start, start.ended(), NOW) == 60 * 1024
+    assert expected_bytes(None, start, end, NOW) == 0
