@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
@@ -30,6 +30,8 @@ _MAX_PARTITION_BYTES = 16 * 1024 * 1024
 _MIN_PARTITION_BYTES = 2 * 1024 * 1024
 # The pieces in which a shard is cut that does not fit into one partition.
 _PIECE_BYTES = 2 * 1024 * 1024
+# Below it a batch costs more by being one than by its rows.
+_MIN_BATCH_BYTES = 128 * 1024
 # A quarter of the shortest retention: an idle shard's progress is renewed well before its age could
 # be taken for lost data.
 _REFRESH_AFTER = timedelta(hours=6)
@@ -215,45 +217,69 @@ def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]
     """
     shards: dict[ShardKey, list[pa.RecordBatch]] = {}
     for chunk in chunks:
-        shards.setdefault(chunk.shard, []).extend(_pieces(chunk.rows))
-    own: list[list[pa.RecordBatch]] = []
-    shared: list[list[pa.RecordBatch]] = []
-    for _, pieces in sorted(shards.items(), key=lambda item: str(item[0])):
-        parts = _cut(pieces)
+        shards.setdefault(chunk.shard, []).append(chunk.rows)
+    own: list[_Rows] = []
+    shared: list[_Rows] = []
+    for _, batches in sorted(shards.items(), key=lambda item: str(item[0])):
+        rows = _Rows.of(batches)
+        parts = [rows] if rows.size <= _MAX_PARTITION_BYTES else _cut(batches)
         (shared if len(parts) == 1 else own).extend(parts)
-    return own + _balance(shared, parallelism)
+    return [_merged(rows) for rows in own + _balance(shared, parallelism)]
 
 
-def _cut(pieces: list[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
-    """Cut the pieces of a shard into parts that a partition can carry."""
-    parts: list[list[pa.RecordBatch]] = [[]]
-    size = 0
-    for piece in pieces:
-        if size + piece.nbytes > _MAX_PARTITION_BYTES and parts[-1]:
-            parts.append([])
-            size = 0
-        parts[-1].append(piece)
-        size += piece.nbytes
+@define
+class _Rows:
+    """Rows that go into one partition, with their size, which is asked for once: it costs."""
+
+    batches: list[pa.RecordBatch] = field(factory=list)
+    size: int = 0
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> _Rows:
+        rows = cls()
+        for batch in batches:
+            rows.add([batch], batch.nbytes)
+        return rows
+
+    def add(self, batches: Iterable[pa.RecordBatch], size: int) -> None:
+        self.batches += batches
+        self.size += size
+
+
+def _cut(batches: Iterable[pa.RecordBatch]) -> list[_Rows]:
+    """Cut the rows of a shard into parts that a partition can carry."""
+    parts = [_Rows()]
+    for batch in batches:
+        for piece in _pieces(batch):
+            size = piece.nbytes
+            if parts[-1].size + size > _MAX_PARTITION_BYTES and parts[-1].batches:
+                parts.append(_Rows())
+            parts[-1].add([piece], size)
     return parts
 
 
-def _balance(groups: list[list[pa.RecordBatch]], parallelism: int) -> list[list[pa.RecordBatch]]:
+def _balance(groups: list[_Rows], parallelism: int) -> list[_Rows]:
     """Put whole groups together so that the partitions are about equal: the largest first."""
-    sizes = [sum(piece.nbytes for piece in group) for group in groups]
-    total = sum(sizes)
+    total = sum(group.size for group in groups)
     wanted = min(parallelism, -(-total // _MIN_PARTITION_BYTES), len(groups))
     count = max(wanted, -(-total // _MAX_PARTITION_BYTES))
-    partitions: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
-    filled = [0] * count
-    for index in sorted(range(len(groups)), key=lambda index: (-sizes[index], index)):
-        target = filled.index(min(filled))
-        if filled[target] and filled[target] + sizes[index] > _MAX_PARTITION_BYTES:
-            partitions.append([])
-            filled.append(0)
-            target = len(filled) - 1
-        partitions[target].extend(groups[index])
-        filled[target] += sizes[index]
-    return [rows for rows in partitions if rows]
+    partitions = [_Rows() for _ in range(count)]
+    # Sorting keeps the order of equal ones, so that the same rows give the same partitions.
+    for group in sorted(groups, key=lambda group: -group.size):
+        target = min(partitions, key=lambda rows: rows.size)
+        if target.size and target.size + group.size > _MAX_PARTITION_BYTES:
+            target = _Rows()
+            partitions.append(target)
+        target.add(group.batches, group.size)
+    return [rows for rows in partitions if rows.batches]
+
+
+def _merged(rows: _Rows) -> list[pa.RecordBatch]:
+    """Return the rows in fewer batches if these are small: each costs three processes something."""
+    if rows.size >= _MIN_BATCH_BYTES * len(rows.batches):
+        return rows.batches
+    merged: list[pa.RecordBatch] = pa.Table.from_batches(rows.batches).combine_chunks().to_batches()
+    return merged
 
 
 def _pieces(rows: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from attrs import evolve
+
 from kinesis_publishers import (
     Clock,
     Delivery,
@@ -75,6 +77,7 @@ class FetchSession(DeliverySink):
         self._catch_up_to = catch_up_to
         self._guard = guard
         self._waiting: list[Chunk] = []
+        self._waiting_records = self._waiting_bytes = 0
         self._deliveries: list[Delivery] = []
         self._is_dirty = False
         self._next_refresh_check = 0.0
@@ -107,17 +110,20 @@ class FetchSession(DeliverySink):
             self._activity.set()
 
     async def deliver(self, delivery: Delivery) -> None:
-        shard, fetcher = delivery.shard, self._fetcher
+        shard, fetcher, batch = delivery.shard, self._fetcher, delivery.batch
         self._waiting.append(
             Chunk(
                 shard=shard.key,
-                rows=to_spark_arrow(delivery.batch),
+                rows=to_spark_arrow(batch),
                 progress=delivery.progress,
-                payload_bytes=delivery.batch.payload_bytes,
+                payload_bytes=batch.payload_bytes,
                 ancestors=frozenset() if fetcher is None else fetcher.ancestors_of(shard.key),
             )
         )
-        self._deliveries.append(delivery)
+        self._waiting_records += len(batch)
+        self._waiting_bytes += batch.payload_bytes
+        # The records are in the rows now: of the delivery only its share of the pool is kept.
+        self._deliveries.append(evolve(delivery, batch=batch.slice(0, 0)))
         self._mark_dirty()
 
     def observe(self, status: ShardStatus) -> None:
@@ -130,7 +136,7 @@ class FetchSession(DeliverySink):
         # the tip may be seen before either.
         if seen is not None and seen >= until and not status.shard.is_closed:
             fetcher.finish_shard(status.shard.key)
-        self._activity.set()
+            self._activity.set()
 
     def observe_discovery(self) -> None:
         self._activity.set()
@@ -176,8 +182,12 @@ class FetchSession(DeliverySink):
         return self._is_over or (self._fetcher is not None and self._fetcher.is_finished)
 
     def _fills(self, limit: BatchLimit) -> bool:
-        _, rest = take(self._waiting, limit)
-        return bool(rest)
+        # Not take(): with many shards it would cost more than each delivery after which it is
+        # asked.
+        is_full_of_records = limit.records is not None and self._waiting_records >= limit.records
+        return is_full_of_records or (
+            limit.payload_bytes is not None and self._waiting_bytes >= limit.payload_bytes
+        )
 
     async def _wait_for_activity(self) -> None:
         self._activity.clear()
@@ -204,6 +214,8 @@ class FetchSession(DeliverySink):
             delivery.release()
         del self._deliveries[:whole]
         self._waiting = rest
+        self._waiting_records = sum(map(len, rest))
+        self._waiting_bytes = sum(chunk.payload_bytes for chunk in rest)
         self._is_dirty = bool(rest)
         return end, taken
 
@@ -217,8 +229,8 @@ class FetchSession(DeliverySink):
             millis_behind_latest={
                 str(status.shard): status.millis_behind_latest for status in statuses
             },
-            buffered_records=sum(map(len, self._waiting)),
-            buffered_bytes=sum(chunk.payload_bytes for chunk in self._waiting),
+            buffered_records=self._waiting_records,
+            buffered_bytes=self._waiting_bytes,
         )
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:

@@ -14,7 +14,7 @@ from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartit
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
 from kinesis_publishers_spark.planning.fetch_session import FetchSession
 from kinesis_publishers_spark.planning.planner import Lag, Planner
-from kinesis_publishers_spark.planning.replay import check_streams
+from kinesis_publishers_spark.planning.replay import check_beginnings, check_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,6 +113,7 @@ class PrefetchPlanner(Planner):
             self._end_session()
             self._reached = end
         ranges = end.ranges_since(start)
+        check_beginnings(self._properties, start, ranges, self._clock)
         groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
         return [RangePartition.of(self._properties, group) for group in groups if group]
 

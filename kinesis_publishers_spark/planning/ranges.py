@@ -15,7 +15,7 @@ from kinesis_publishers_spark.planning.executor_properties import executor_prope
 from kinesis_publishers_spark.planning.grouping import balanced
 from kinesis_publishers_spark.planning.planner import Lag, Planner
 from kinesis_publishers_spark.planning.range_session import FoundBatch, RangeSession
-from kinesis_publishers_spark.planning.replay import check_streams
+from kinesis_publishers_spark.planning.replay import check_beginnings, check_streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,20 +118,8 @@ class RangesPlanner(Planner):
         if end != self._reached:
             self._end_session()
             self._reached = end
-        if ranges:
-            self._check_retention(start, end, ranges)
+        check_beginnings(self._properties, start, ranges, self._clock)
         return self._tasks(end, ranges, None)
-
-    def _check_retention(self, start: Offset, end: Offset, ranges: Sequence[ShardRange]) -> None:
-        """Report what a replay would leave out silently: a range may not name its first record."""
-        session = self._session or self._start(end)
-        session.check_retention(
-            {
-                one.shard: start.shards[one.shard].progress
-                for one in ranges
-                if end.shards[one.shard].first is None and one.shard in start.shards
-            }
-        )
 
     def _tasks(
         self, end: Offset, ranges: Sequence[ShardRange], sizes: Sequence[int] | None
