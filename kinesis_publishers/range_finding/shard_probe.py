@@ -216,7 +216,8 @@ class ShardProbe:
         self._seen.add(fresh)
         self._resample(fresh, since=reached.as_of)
         self._step = self._step * _GROWTH if len(page) == limit else 1
-        self._is_anchored |= len(page) > 0 or page.millis_behind_latest == 0
+        # After a record that the retention has removed, the service may answer nothing for ever.
+        self._is_anchored = len(page) > 0 or page.millis_behind_latest == 0
         self._is_quiet = is_small_tail(len(fresh), fresh.payload_bytes)
         self._note_tip(page, limit)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
 
 from simulated_kinesis import SimulatedPlanes
 
@@ -20,8 +21,12 @@ from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kinesis_publishers import EventSink, Properties
     from kinesis_publishers.testing.local_kinesis import Behaviour
+
+_T = TypeVar("_T")
 
 STREAM = "orders"
 KEYS = 12
@@ -53,7 +58,9 @@ class SimulatedWorld:
             stream = self.service.state.account.find_active(STREAM)
             scale_shards(stream, shard_count, self.service.state.account.now_ms())
 
-    def parts(self, properties: Properties, events: EventSink) -> FetcherParts:
+    def parts(
+        self, properties: Properties, events: EventSink, *, fails_on_data_loss: bool = True
+    ) -> FetcherParts:
         """Return what ``properties`` select, over the simulated planes."""
         context = PublisherContext(
             data_plane=self.planes, control_plane=self.planes, clock=self.clock, events=events
@@ -70,8 +77,21 @@ class SimulatedWorld:
             discovery=discovery,
             pool=self.pool,
             data_loss=DataLossGuard(
-                fail=True, events=events, retention_seconds=discovery.retention_seconds
+                fail=fails_on_data_loss,
+                events=events,
+                retention_seconds=discovery.retention_seconds,
             ),
             clock=self.clock,
             events=events,
         )
+
+    async def within_time(self, work: Awaitable[_T]) -> _T:
+        """Wait for ``work`` while simulated time passes, ten minutes at most."""
+        task = asyncio.ensure_future(work)
+        for _ in range(6000):
+            await self.clock.settle()
+            if task.done():
+                break
+            await self.clock.advance(0.1)
+        assert task.done(), "it does not end"
+        return await task

@@ -68,16 +68,6 @@ class Looking(SimulatedWorld):
         self.finder = self._new_finder(self.finder.progress)
         await self.within_time(self.finder.prepare())
 
-    async def within_time(self, work: Awaitable[FoundRanges | None]) -> FoundRanges | None:
-        """Wait for ``work`` while simulated time passes."""
-        task = asyncio.ensure_future(work)
-        for _ in range(6000):
-            await self.clock.settle()
-            if task.done():
-                break
-            await self.clock.advance(0.1)
-        return await task
-
     def stored(self) -> dict[str, list[int]]:
         """Return the sequence numbers that each shard holds."""
         with self.service.lock:
@@ -107,7 +97,6 @@ class Looking(SimulatedWorld):
         before = {key.shard_id: one for key, one in _by_key(self.finder.progress).items()}
         already_ended = set(self.ended)
         found = await self.within_time(find())
-        assert found is not None
         records = 0
         for key, end in found.ends.items():
             read = self._read(key, before.get(key.shard_id), end.progress)

@@ -1,0 +1,155 @@
+"""Days of simulated time: what the retention removes unread is an error, what was idle is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from simulated_world import STREAM, SimulatedWorld
+
+from kinesis_publishers import Properties
+from kinesis_publishers.errors import DataLossError, PositionTrimmedError, StreamNotFoundError
+from kinesis_publishers.events import DataLossTolerated
+from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.testing.local_kinesis import Behaviour
+from kinesis_publishers.testing.local_kinesis.contents import read_records
+
+if TYPE_CHECKING:
+    from kinesis_publishers import Event
+
+HOUR = 3600.0
+PROPERTIES = Properties.parse(
+    {
+        "aws.region": "us-east-1",
+        "kinesis.streams": STREAM,
+        "kinesis.stream.describe.maxretries": "1",
+        "kinesis.list.shards.maxretries": "1",
+    }
+)
+
+
+class Days(SimulatedWorld):
+    """A finder that looks, with days going by."""
+
+    def __init__(self) -> None:
+        super().__init__(Behaviour())
+        self.events: list[Event] = []
+        self.finder = self.new_finder()
+
+    def new_finder(
+        self, *, fails_on_data_loss: bool = True, resume: bool = False
+    ) -> KinesisRangeFinder:
+        parts = self.parts(PROPERTIES, self.events.append, fails_on_data_loss=fails_on_data_loss)
+        return KinesisRangeFinder(parts, resume=self.finder.progress if resume else None)
+
+    async def begin(self) -> None:
+        await self.within_time(self.finder.prepare())
+
+    async def restart(self, *, fails_on_data_loss: bool = True) -> None:
+        self.finder = self.new_finder(fails_on_data_loss=fails_on_data_loss, resume=True)
+        await self.begin()
+
+    async def look(self) -> FoundRanges:
+        await self.clock.advance(1.0)
+        return await self.within_time(self.finder.find(ReadLimit()))
+
+    async def look_until_found(self, shards: int) -> FoundRanges:
+        """Look again and again, until a round has something new of so many shards."""
+        for _ in range(30):
+            found = await self.look()
+            if len(found.ends) >= shards:
+                return found
+        raise AssertionError("nothing was found")
+
+    async def look_for_hours(self, hours: int) -> None:
+        for _ in range(hours):
+            await self.clock.advance(HOUR)
+            assert not await self.look()
+
+    @property
+    def losses(self) -> list[str]:
+        return [one.message for one in self.events if isinstance(one, DataLossTolerated)]
+
+    def firsts_left(self) -> set[str]:
+        """Return the first record that each shard still holds."""
+        with self.service.lock:
+            records = read_records(self.service.state.account, STREAM)
+        return {of[0].sequence_number for of in records.values() if of}
+
+
+@pytest.fixture
+async def days() -> Days:
+    """A query that has read everything so far."""
+    days = Days()
+    days.put(30)
+    await days.begin()
+    assert await days.look()
+    return days
+
+
+async def test_records_that_were_removed_unread_are_an_error_that_says_what_to_do(
+    days: Days,
+) -> None:
+    days.put(30)
+    await days.clock.advance(30 * HOUR)
+    days.put(30)
+    await days.restart()
+    with pytest.raises(PositionTrimmedError, match=r"orders/shardId-0.*keeps records for 24 hours"):
+        await days.look()
+
+
+async def test_tolerated_loss_is_reported_and_what_is_left_is_read_from_its_first_record(
+    days: Days,
+) -> None:
+    days.put(30)
+    await days.clock.advance(30 * HOUR)
+    days.put(30)
+    await days.restart(fails_on_data_loss=False)
+    ends = (await days.look_until_found(2)).ends
+    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+    assert {message.partition(":")[0] for message in days.losses} == {str(key) for key in ends}
+
+
+async def test_a_shard_that_is_idle_for_longer_than_the_retention_has_lost_nothing(
+    days: Days,
+) -> None:
+    await days.look_for_hours(30)
+    days.put(30)
+    ends = (await days.look_until_found(2)).ends
+    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+
+
+async def test_nor_has_it_after_a_restart(days: Days) -> None:
+    await days.look_for_hours(30)
+    days.put(30)
+    await days.restart()
+    ends = (await days.look_until_found(2)).ends
+    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+    assert days.losses == []
+
+
+async def test_a_shard_that_has_left_the_retention_unread_is_an_error(days: Days) -> None:
+    days.put(30)
+    days.reshard(3)
+    await days.clock.advance(30 * HOUR)
+    with pytest.raises(DataLossError, match=r"shardId-0.*not read to its end.*not listed"):
+        await days.restart()
+
+
+async def test_where_that_is_tolerated_its_children_are_read(days: Days) -> None:
+    days.put(30)
+    days.reshard(4)
+    await days.clock.advance(30 * HOUR)
+    days.put(60)
+    await days.restart(fails_on_data_loss=False)
+    await days.look_until_found(3)
+    assert len(days.losses) == 2
+
+
+async def test_a_stream_that_is_deleted_under_the_query_is_named(days: Days) -> None:
+    with days.service.lock:
+        account = days.service.state.account
+        account.delete(account.find(STREAM))
+    await days.clock.advance(60.0)
+    with pytest.raises(StreamNotFoundError, match="orders"):
+        await days.look()
