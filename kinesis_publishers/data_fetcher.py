@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -16,7 +16,6 @@ from kinesis_publishers.model import (
     Shard,
     ShardKey,
     ShardProgress,
-    ShardRange,
     StreamProgress,
 )
 from kinesis_publishers.shard_consumer import (
@@ -84,6 +83,7 @@ class KinesisDataFetcher:
         self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
+        self._is_finished: bool | None = None
         self._wake = asyncio.Event()
         # Shards that have ended, and how many of them a discovery has looked for children of.
         self._endings = self._settled_endings = 0
@@ -144,6 +144,12 @@ class KinesisDataFetcher:
         was finished without having ended; and the children of those that ended have been looked
         for.
         """
+        # Asked after each answer of each shard, and the same until a shard begins or ends.
+        if self._is_finished is None:
+            self._is_finished = self._has_nothing_to_read()
+        return self._is_finished
+
+    def _has_nothing_to_read(self) -> bool:
         if self._settled_endings != self._endings:
             return False
         unread = {
@@ -171,6 +177,7 @@ class KinesisDataFetcher:
         fetcher that reads it to its end.
         """
         self._finished.add(key)
+        self._is_finished = None
         if key in self._consumers:
             self._consumers[key][0].stop()
 
@@ -187,6 +194,7 @@ class KinesisDataFetcher:
         await self._shards.prepare()
         await self._parts.factory.prepare(tuple(self._shards.identities))
         self._is_prepared = True
+        self._is_finished = None
 
     async def run(self) -> None:
         """Read until :meth:`stop` is called or something fails.
@@ -215,6 +223,7 @@ class KinesisDataFetcher:
             await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
             self._start_consumers(scope)
             self._settled_endings = endings
+            self._is_finished = None
             self._context.sink.observe_discovery()
 
     def _start_consumers(self, scope: TaskScope) -> None:
@@ -232,31 +241,16 @@ class KinesisDataFetcher:
         finally:
             self._shards.progress[consumer.shard.key] = consumer.progress
             self._consumers.pop(consumer.shard.key, None)
+            self._is_finished = None
         if consumer.progress.is_ended:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
             self._wake.set()
 
-    async def run_ranges(self, ranges: Iterable[ShardRange]) -> None:
-        """Read exactly ``ranges``, all at once, instead of whole shards; return when they are read.
-
-        Raises:
-            ReplayMismatchError: a range does not end with its last record any more.
-            PositionTrimmedError: a range does not begin with its first record any more.
-        """
-        async with TaskScope() as scope:
-            for one in ranges:
-                shard = Shard(stream_arn=one.shard.stream_arn, shard_id=one.shard.shard_id)
-                consumer = ShardConsumer(
-                    shard, ShardProgress(position=one.start), self._context, end=one.end
-                )
-                scope.spawn(consumer.run(), name=f"read a range of {shard}")
-
     def stop(self) -> None:
         """Make :meth:`run` return: deliveries in flight are finished, all other work is cancelled.
 
-        What was asked for and not delivered yet is dropped; a later fetcher reads it again. Ranges
-        are not affected: whoever awaits :meth:`run_ranges` cancels it.
+        What was asked for and not delivered yet is dropped; a later fetcher reads it again.
         """
         self._is_stopping = True
         for consumer, task in self._consumers.values():

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
+from kinesis_publishers import SystemClock
 from kinesis_publishers.assembly import publisher_factory_class, with_region
-from kinesis_publishers.config import Planner, Properties, SourceConfig, SparkConfig
+from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
 from kinesis_publishers.eager_registration import register_consumers
-from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-from kinesis_publishers_spark.schema import SPARK_SCHEMA
+from kinesis_publishers.errors import ConfigError
+from kinesis_publishers_spark.batch_reader import KinesisBatchReader, refuse_ending_position
+from kinesis_publishers_spark.schema import check_schema, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, NoReturn
+
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
 __all__ = ["KinesisDataSource", "register"]
 
 
 class KinesisDataSource(DataSource):
-    """Amazon Kinesis Data Streams as a streaming source: ``spark.readStream.format("kinesis")``."""
+    """Amazon Kinesis Data Streams for ``spark.readStream`` and ``spark.read``.
+
+    Args:
+        options: the options of the query; see ``docs/configuration.md``.
+
+    Raises:
+        ConfigErrors: everything that is wrong with the options.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
+        self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake shows at load() and not in the first micro-batch.
         properties = Properties.from_spark_options(dict(options))
+        publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
         self._config = SparkConfig.from_properties(properties)
-        _refuse_unavailable(properties, self._config)
         # Executors may have another environment than the driver: the region travels. So do the
         # ARNs of what EAGER registers here, the one place that runs once.
         self._properties = register_consumers(with_region(properties))
@@ -40,35 +55,82 @@ class KinesisDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns in Spark's DDL."""
-        return SPARK_SCHEMA
+        return spark_schema(include_metadata=self._config.include_metadata)
 
-    def streamReader(self, schema: StructType) -> KinesisStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
+        try:
+            refuse_ending_position(self._properties)
+            self._check(schema)
+        except ConfigError as problem:
+            return _RefusingReader(problem)
         return KinesisStreamReader(self._properties, self._config)
 
+    def reader(self, schema: StructType) -> KinesisBatchReader:
+        """Return a reader of what stands between two positions."""
+        self._check(schema)
+        return KinesisBatchReader(self._properties, self._config, loaded_at=self._loaded_at)
 
-def _refuse_unavailable(properties: Properties, config: SparkConfig) -> None:
-    problems: list[ConfigError] = []
-    if config.planner is not Planner.PREFETCH:
-        problems.append(
-            InvalidOptionError(
-                "kinesis.spark.planner = ranges is not available in this version: use prefetch."
-            )
-        )
-    if config.include_metadata:
-        problems.append(
-            InvalidOptionError(
-                "kinesis.spark.includemetadata = true is not available in this version."
-            )
-        )
+    def _check(self, schema: StructType) -> None:
+        check_schema(schema, include_metadata=self._config.include_metadata)
+
+
+class _RefusingReader(DataSourceStreamReader):
+    """Raises from its first call: an error of ``streamReader()`` is hidden behind one of Spark's.
+
+    Spark stops the reader in any case, also where there is none yet; the user then reads about an
+    unbound variable of Spark's.
+    """
+
+    def __init__(self, problem: ConfigError) -> None:
+        self._problem = problem
+
+    def _refuse(self) -> NoReturn:
+        raise self._problem
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._refuse()
+
+    def latestOffset(self, start: object = None, limit: object = None) -> dict[str, Any]:
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        self._refuse()
+
+
+def _named(name: str) -> type[KinesisDataSource]:
+    class NamedKinesisDataSource(KinesisDataSource):
+        """The same under another name; Spark pickles the class by value."""
+
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+    return NamedKinesisDataSource
+
+
+def register(spark: SparkSession, *, name: str = "kinesis") -> None:
+    """Make ``format(name)`` known to ``spark``.
+
+    Spark discovers ``format("kinesis")`` where this package is installed, so that this is needed
+    only for another name: where a jar brings a source of the same name, the jar goes first.
+
+    Args:
+        spark: the session, over Spark Connect or not.
+        name: the name for ``format(...)``.
+    """
     try:
-        publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
-    except ConfigError as problem:
-        problems.append(problem)
-    if problems:
-        raise ConfigErrors(problems)
-
-
-def register(spark: SparkSession) -> None:
-    """Make ``format("kinesis")`` known to ``spark``."""
-    spark.dataSource.register(KinesisDataSource)
+        spark.dataSource.register(KinesisDataSource if name == "kinesis" else _named(name))
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark 4.0 refuses the name of what it has discovered itself; later versions replace it.
+        if name == "kinesis" and spark.version.startswith("4.0."):
+            return
+        raise ConfigError(
+            f"format({name!r}) is another data source in this session, as from a jar on its class "
+            "path: choose another name with register(spark, name=...)"
+        ) from error

@@ -5,17 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from kinesis_publishers import RecordBatch
 
-__all__ = ["ARROW_SCHEMA", "SPARK_SCHEMA", "to_spark_arrow"]
+__all__ = [
+    "ARROW_SCHEMA",
+    "SPARK_SCHEMA",
+    "arrow_schema",
+    "spark_schema",
+    "check_schema",
+    "to_spark_arrow",
+]
 
-#: The columns, in Spark's DDL.
+#: The columns that are always there, in Spark's DDL.
 SPARK_SCHEMA = (
     "data binary, streamName string, shardId string, sequenceNumber string, partitionKey string, "
     "approximateArrivalTimestamp timestamp"
 )
+_SPARK_METADATA = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
 
 # Spark compares the schema of what a Python source yields with its own to the letter.
 ARROW_SCHEMA = pa.schema(
@@ -28,8 +41,72 @@ ARROW_SCHEMA = pa.schema(
         pa.field("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
+# Nothing here may depend on when or how a record was read: a replay gives the same rows.
+_ARROW_METADATA = (
+    pa.field("subSequenceNumber", pa.int64()),
+    pa.field("explicitHashKey", pa.string()),
+    pa.field("encryptionType", pa.string()),
+)
+_ARROW_SCHEMA_WITH_METADATA = pa.schema([*ARROW_SCHEMA, *_ARROW_METADATA])
 
 
-def to_spark_arrow(batch: RecordBatch) -> pa.RecordBatch:
-    """Return the records of ``batch`` as rows of :data:`ARROW_SCHEMA`."""
-    return pa.RecordBatch.from_arrays(batch.to_arrow().columns, schema=ARROW_SCHEMA)
+def spark_schema(*, include_metadata: bool) -> str:
+    """Return the columns in Spark's DDL.
+
+    Args:
+        include_metadata: whether the additional columns are there, after the others. They are
+            ``subSequenceNumber`` and ``explicitHashKey``, both of a record inside an aggregate and
+            null for a plain one, and ``encryptionType``, which is ``KMS`` or ``NONE``.
+    """
+    return f"{SPARK_SCHEMA}, {_SPARK_METADATA}" if include_metadata else SPARK_SCHEMA
+
+
+def arrow_schema(*, include_metadata: bool) -> pa.Schema:
+    """Return the columns as Arrow has them; see :func:`spark_schema`."""
+    return _ARROW_SCHEMA_WITH_METADATA if include_metadata else ARROW_SCHEMA
+
+
+def check_schema(schema: StructType, *, include_metadata: bool) -> None:
+    """Check that ``schema``, which a user may have given, is that of the source.
+
+    Raises:
+        InvalidOptionError: names the columns that there are.
+    """
+    columns = spark_schema(include_metadata=include_metadata)
+    asked = ", ".join(
+        f"{one.name} {one.dataType.simpleString()}{'' if one.nullable else ' not null'}"
+        for one in schema
+    )
+    # Without columns there is nothing to compare, and Spark refuses the rows itself.
+    if asked and asked != columns:
+        more = "" if include_metadata else f" (and {_SPARK_METADATA} with includeMetadata = true)"
+        raise InvalidOptionError(
+            f"schema({asked!r}): the columns of this source are fixed: {columns}{more}. Remove "
+            "schema(...), and use select(...) and cast(...) on the DataFrame"
+        )
+
+
+def to_spark_arrow(batch: RecordBatch, *, include_metadata: bool = False) -> pa.RecordBatch:
+    """Return the records of ``batch`` as rows of :func:`arrow_schema`."""
+    columns = batch.to_arrow().columns
+    if include_metadata:
+        columns += _metadata_columns(batch)
+    schema = arrow_schema(include_metadata=include_metadata)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _metadata_columns(batch: RecordBatch) -> list[pa.Array]:
+    count = len(batch)
+    return [
+        pa.nulls(count, pa.int64()),
+        pa.nulls(count, pa.string()),
+        _encryption_types(batch, count),
+    ]
+
+
+def _encryption_types(batch: RecordBatch, count: int) -> pa.Array:
+    # Where AWS leaves it out is not documented, and GetRecords and SubscribeToShard need not agree:
+    # a row that said "unknown" once and NONE in its replay would not be the same row.
+    if batch.encryption_types is None:
+        return pa.repeat(pa.scalar("NONE"), count)
+    return pc.fill_null(pa.array(batch.encryption_types, pa.string()), "NONE")

@@ -11,6 +11,7 @@ from kinesis_publishers.config.choices import (
     AggregationMode,
     CredentialsProvider,
     DeregistrationPolicy,
+    EndingPosition,
     Http2Client,
     HttpVersion,
     InitialPosition,
@@ -20,6 +21,7 @@ from kinesis_publishers.config.choices import (
 )
 from kinesis_publishers.config.credentials import CredentialsConfig
 from kinesis_publishers.config.discovery import DiscoveryConfig
+from kinesis_publishers.config.ending import EndingPositionConfig
 from kinesis_publishers.config.fanout import FanOutConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.option import Option, OptionFamily
 from kinesis_publishers.config.pending import PendingConfig
@@ -38,6 +40,8 @@ __all__ = [
     "StreamSelector",
     "InitialPositionConfig",
     "InitialPosition",
+    "EndingPositionConfig",
+    "EndingPosition",
     "ShardPosition",
     "ShardIteratorKind",
     "AwsConfig",

@@ -44,6 +44,10 @@ class Assignments:
         """Add one value."""
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
+    def add_moved(self, key: str, advice: str) -> None:
+        """Record that ``key`` is an option of another connector, with what to do instead."""
+        self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))
+
     def add_unknown(self, key: object, *, more: tuple[str, ...] = ()) -> None:
         """Record that nothing is known as ``key``; its value may be a secret and is not shown."""
         if not isinstance(key, str):

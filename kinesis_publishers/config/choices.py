@@ -6,6 +6,7 @@ from enum import Enum
 
 __all__ = [
     "InitialPosition",
+    "EndingPosition",
     "RegistrationStrategy",
     "DeregistrationPolicy",
     "HttpVersion",
@@ -22,6 +23,13 @@ class InitialPosition(Enum):
 
     LATEST = "LATEST"
     TRIM_HORIZON = "TRIM_HORIZON"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+
+
+class EndingPosition(Enum):
+    """Where a batch read ends."""
+
+    LATEST = "LATEST"
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config.choices import InitialPosition
+from kinesis_publishers.config.contradictions import contradictions
 from kinesis_publishers.config.credential_rules import credential_problems
+from kinesis_publishers.config.ending import ending_problems
 from kinesis_publishers.config.fan_out_rules import fan_out_problems
 from kinesis_publishers.config.options import ALL_OPTIONS, aws, fanout, publisher
 from kinesis_publishers.config.stream_selectors import StreamSelector, parse_streams
@@ -32,7 +34,9 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *(_missing_options(lookup) if complete else ()),
         *_stream_problems(lookup),
         *_position_problems(lookup),
-        *_fan_out_problems(lookup),
+        *ending_problems(lookup),
+        *fan_out_problems(lookup, _known_streams(lookup)),
+        *contradictions(lookup, _known_streams(lookup)),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
     ]
@@ -77,6 +81,13 @@ def _stream_problems(lookup: Lookup) -> Iterator[ConfigError]:
         )
 
 
+def _known_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
+    try:
+        return selected_streams(lookup)
+    except ConfigError:
+        return ()  # reported where the streams themselves are checked
+
+
 def _position_problems(lookup: Lookup) -> Iterator[ConfigError]:
     needs_timestamp = lookup.get(publisher.INITIAL_POSITION) is InitialPosition.AT_TIMESTAMP
     if needs_timestamp and not lookup.is_given(publisher.INITIAL_TIMESTAMP):
@@ -90,14 +101,6 @@ def _position_problems(lookup: Lookup) -> Iterator[ConfigError]:
         initial_timestamp(lookup)
     except ConfigError as error:
         yield error
-
-
-def _fan_out_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    try:
-        streams = selected_streams(lookup)
-    except ConfigError:
-        streams = ()  # reported where the streams themselves are checked
-    yield from fan_out_problems(lookup, streams)
 
 
 def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:

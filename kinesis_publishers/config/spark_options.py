@@ -9,12 +9,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
-from kinesis_publishers.config.choices import CredentialsProvider, InitialPosition
-from kinesis_publishers.config.options import aws, publisher, registration, spark
+from kinesis_publishers.config.choices import CredentialsProvider
+from kinesis_publishers.config.options import aws
+from kinesis_publishers.config.spark_aliases import ALIASES, REGION_IN_ENDPOINT, assignments_of
+from kinesis_publishers.config.spark_moved import advice_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,98 +26,65 @@ __all__ = ["ALIASES", "assign_spark_options"]
 
 # What Spark itself puts among the options of a source.
 _SPARK_INTERNAL: Final = frozenset({"path", "paths", "__paths__"})
-
-ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
-    {
-        "streamName": publisher.STREAMS,
-        "streamARN": publisher.STREAMS,
-        "region": aws.REGION,
-        "endpointUrl": aws.ENDPOINT,
-        "consumerType": publisher.RECORD_PUBLISHER,
-        "consumerMode": publisher.RECORD_PUBLISHER,
-        "consumerName": registration.CONSUMER_NAME,
-        "startingPosition": publisher.INITIAL_POSITION,
-        "initialPosition": publisher.INITIAL_POSITION,
-        "failOnDataLoss": publisher.FAIL_ON_DATA_LOSS,
-        "maxRecordsPerTrigger": spark.MAX_RECORDS_PER_TRIGGER,
-        "maxBytesPerTrigger": spark.MAX_BYTES_PER_TRIGGER,
-        "roleArn": aws.ROLE_ARN,
-        "roleExternalId": aws.ROLE_EXTERNAL_ID,
-        "roleSessionName": aws.ROLE_SESSION_NAME,
-    }
-)
-"""The option that each name of another connector stands for."""
-
+# The namespaces of awslabs' connector, and of Qubole's after it.
+_FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.")
 _BY_LOWER_NAME: Final = MappingProxyType({name.lower(): option for name, option in ALIASES.items()})
-_CONSUMER_TYPES: Final = MappingProxyType({"getrecords": "POLLING", "subscribetoshard": "EFO"})
 
 
 def assign_spark_options(options: Mapping[str, Scalar]) -> Assignments:
     """Resolve the options of a Spark source, whose keys Spark has lower-cased."""
     assignments = Assignments()
     for key, value in options.items():
-        lowered = key.lower()
-        if lowered in _SPARK_INTERNAL:
-            continue
-        alias = _BY_LOWER_NAME.get(lowered.removeprefix("kinesis."))
-        option = find_option(key) or find_bare_option(key)
-        if alias is not None:
-            _assign_alias(assignments, alias, key, value)
-        elif option is not None:
-            assignments.add(option, key, value)
-        else:
-            assignments.add_unknown(key, more=tuple(ALIASES))
+        if key.lower() not in _SPARK_INTERNAL:
+            _assign(assignments, key, value)
     _assume_role_by_default(assignments)
+    _take_region_from_endpoint(assignments)
     return assignments
 
 
-def _assign_alias(assignments: Assignments, option: Option[Any], key: str, value: Scalar) -> None:
-    text = value.strip() if isinstance(value, str) else ""
-    if option is publisher.RECORD_PUBLISHER:
-        assignments.add(option, key, _CONSUMER_TYPES.get(text.lower(), value))
-    elif option is publisher.INITIAL_POSITION:
-        for target, part in _split_position(text or value):
+def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
+    foreign = _without_prefixes(key.lower())
+    alias = _BY_LOWER_NAME.get(foreign)
+    option = find_option(key) or find_bare_option(key)
+    if alias is not None:
+        for target, part in assignments_of(alias, value):
             assignments.add(target, key, part)
-    else:
+    elif option is not None:
         assignments.add(option, key, value)
+    elif (advice := advice_for(foreign)) is not None:
+        assignments.add_moved(key, advice)
+    else:
+        assignments.add_unknown(key, more=tuple(ALIASES))
 
 
-def _split_position(value: Scalar) -> list[tuple[Option[Any], Scalar]]:
-    """Return what ``startingPosition`` says: a name, AT_TIMESTAMP with a date, or JSON."""
-    position, timestamp = publisher.INITIAL_POSITION, publisher.INITIAL_TIMESTAMP
-    text = str(value)
-    if text.startswith("{"):
-        return _split_json_position(text)
-    name, _, instant = text.partition(" ")
-    if name.upper() == "EARLIEST":
-        return [(position, InitialPosition.TRIM_HORIZON.value)]
-    if name.upper() == "AT_TIMESTAMP" and instant.strip():
-        return [(position, name), (timestamp, instant.strip())]
-    return [(position, value)]
-
-
-def _split_json_position(text: str) -> list[tuple[Option[Any], Scalar]]:
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        document = None
-    if not isinstance(document, dict) or "at_timestamp" not in document:
-        return [(publisher.INITIAL_SHARD_POSITIONS, text)]
-    parts: list[tuple[Option[Any], Scalar]] = [
-        (publisher.INITIAL_POSITION, InitialPosition.AT_TIMESTAMP.value),
-        (publisher.INITIAL_TIMESTAMP, document["at_timestamp"]),
-    ]
-    if "format" in document:
-        parts.append((publisher.INITIAL_TIMESTAMP_FORMAT, document["format"]))
-    return parts
+def _without_prefixes(key: str) -> str:
+    for prefix in _FOREIGN_PREFIXES:
+        key = key.removeprefix(prefix)
+    return key
 
 
 def _assume_role_by_default(assignments: Assignments) -> None:
     """Let ``roleArn`` mean what it means elsewhere: assume that role."""
-    given = {found.option.key for found in assignments.found}
-    for found in assignments.found:
-        if found.option is aws.ROLE_ARN and found.written_key.lower().endswith("rolearn"):
-            if aws.PROVIDER.key not in given:
-                role = CredentialsProvider.ASSUME_ROLE.value
-                assignments.add(aws.PROVIDER, found.written_key, role)
-            return
+    written_key = _alias_written_for(assignments, aws.ROLE_ARN)
+    if written_key is not None and not _is_given(assignments, aws.PROVIDER):
+        assignments.add(aws.PROVIDER, written_key, CredentialsProvider.ASSUME_ROLE.value)
+
+
+def _take_region_from_endpoint(assignments: Assignments) -> None:
+    """Let ``endpointUrl`` mean what it means elsewhere: the region is the one in AWS's own URL."""
+    if _is_given(assignments, aws.REGION):
+        return
+    for found in tuple(assignments.found):
+        if found.option is aws.ENDPOINT:
+            match = REGION_IN_ENDPOINT.fullmatch(str(found.value).strip())
+            if match is not None:
+                assignments.add(aws.REGION, found.written_key, match["region"].lower())
+
+
+def _is_given(assignments: Assignments, option: Option[Any]) -> bool:
+    return any(found.option.key == option.key for found in assignments.found)
+
+
+def _alias_written_for(assignments: Assignments, option: Option[Any]) -> str | None:
+    written = (found.written_key for found in assignments.found if found.option is option)
+    return next((key for key in written if _without_prefixes(key.lower()) in _BY_LOWER_NAME), None)

@@ -133,8 +133,10 @@ class ShardProbe:
         return self.progress.is_ended or (not self.has_news and self._has_seen_tip(until))
 
     def _has_seen_tip(self, since: datetime) -> bool:
-        at = self._tip_seen_at
-        return self._seen.has_ended or (at is not None and at >= since)
+        # A closed shard has an end, and children that come after it: the tip is not enough.
+        if self._seen.has_ended or self.shard.is_closed:
+            return self._seen.has_ended
+        return self._tip_seen_at is not None and self._tip_seen_at >= since
 
     async def count(self, most: int) -> None:
         """Look at the records that follow what was seen, until ``most`` of them wait."""

@@ -17,6 +17,7 @@ from kinesis_publishers import (
     ShardStatus,
     StreamProgress,
 )
+from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.event_loop import EventLoopThread
 from kinesis_publishers_spark.offsets import Offset
@@ -76,6 +77,7 @@ class FetchSession(DeliverySink):
         self._clock = clock
         self._catch_up_to = catch_up_to
         self._guard = guard
+        self._has_metadata = SparkConfig.from_properties(properties).include_metadata
         self._waiting: list[Chunk] = []
         self._waiting_records = self._waiting_bytes = 0
         self._deliveries: list[Delivery] = []
@@ -114,7 +116,7 @@ class FetchSession(DeliverySink):
         self._waiting.append(
             Chunk(
                 shard=shard.key,
-                rows=to_spark_arrow(batch),
+                rows=to_spark_arrow(batch, include_metadata=self._has_metadata),
                 progress=delivery.progress,
                 payload_bytes=batch.payload_bytes,
                 ancestors=frozenset() if fetcher is None else fetcher.ancestors_of(shard.key),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from kinesis_publishers import Clock, Properties, SystemClock
-from kinesis_publishers.config import PendingConfig
+from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
@@ -49,6 +49,7 @@ class PrefetchPlanner(Planner):
         self._properties = properties
         self._parallelism = parallelism
         self._clock = clock or SystemClock()
+        self._has_metadata = SparkConfig.from_properties(properties).include_metadata
         # One for all sessions: between two of them the consumers are still wanted.
         self._guard = ConsumerGuard.for_properties(properties)
         pending = PendingConfig.from_properties(properties)
@@ -107,7 +108,10 @@ class PrefetchPlanner(Planner):
     ) -> list[PrefetchedPartition] | list[RangePartition]:
         batch = self._batch
         if batch is not None and batch.start == start and batch.end == end:
-            return [PrefetchedPartition.of(rows) for rows in pack(batch.chunks, self._parallelism)]
+            return [
+                PrefetchedPartition.of(rows, include_metadata=self._has_metadata)
+                for rows in pack(batch.chunks, self._parallelism)
+            ]
         check_streams(self._properties, end)
         if end != self._reached:
             self._end_session()

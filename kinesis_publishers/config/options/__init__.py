@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinesis_publishers.config.options import (
     aws,
     discovery,
+    ending,
     fanout,
     pending,
     polling,
@@ -33,6 +34,7 @@ ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *pending.OPTIONS,
     *watermarks.OPTIONS,
     *spark.OPTIONS,
+    *ending.OPTIONS,
 )
 ALL_FAMILIES: Final[tuple[OptionFamily[Any], ...]] = (*registration.FAMILIES, *fanout.FAMILIES)
 

@@ -16,8 +16,8 @@ PLANNER: Final = Option(
     default=Planner.PREFETCH,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="How the end of a micro-batch is found: prefetch (on the driver) or ranges (probes; not "
-    "built yet).",
+    doc="Who reads the records: the driver, ahead of the micro-batch (prefetch), or the executors, "
+    "after the driver has found where it ends (ranges; with POLLING or EFO).",
 )
 PARALLELISM: Final[Option[int | None]] = Option(
     key="spark.parallelism",
@@ -49,7 +49,7 @@ INCLUDE_METADATA: Final = Option(
     default=False,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="Whether the additional columns are in the schema.",
+    doc="Whether the columns subSequenceNumber, explicitHashKey and encryptionType are there.",
 )
 
 OPTIONS: Final = (

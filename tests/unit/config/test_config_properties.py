@@ -118,6 +118,7 @@ def test_everything_that_is_wrong_is_reported_at_once() -> None:
         },
         {
             "kinesis.streams": "a",
+            "kinesis.stream.initpos": "AT_TIMESTAMP",
             "kinesis.stream.initpos.timestamp.format": "QQ",
             "kinesis.stream.initpos.timestamp": "2024",
         },

@@ -10,6 +10,7 @@ from attrs.exceptions import FrozenInstanceError
 from kinesis_publishers.config import (
     AwsConfig,
     DiscoveryConfig,
+    EndingPositionConfig,
     FanOutConfig,
     InitialPositionConfig,
     PendingConfig,
@@ -32,6 +33,7 @@ _ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
 _TYPED: tuple[Any, ...] = (
     StreamsConfig,
     InitialPositionConfig,
+    EndingPositionConfig,
     AwsConfig,
     SourceConfig,
     PollingConfig,
@@ -59,6 +61,7 @@ _NEEDED = {
 
 # A value that is not the default, and what stands beside it so that it matters.
 _AT_TIMESTAMP = {"kinesis.stream.initpos": "AT_TIMESTAMP"}
+_ENDS_AT_TIMESTAMP = {"kinesis.stream.endpos": "AT_TIMESTAMP"}
 _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "streams": ("b", {}),
     "stream.recordpublisher": ("a.b:C", {}),
@@ -69,6 +72,16 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**_AT_TIMESTAMP, "kinesis.stream.initpos.timestamp": "1980"},
     ),
     "stream.initpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
+    "stream.endpos": ("AT_TIMESTAMP", {"kinesis.stream.endpos.timestamp": "6"}),
+    "stream.endpos.timestamp": (
+        "5",
+        {**_ENDS_AT_TIMESTAMP, "kinesis.stream.endpos.timestamp": "6"},
+    ),
+    "stream.endpos.timestamp.format": (
+        "yyyy",
+        {**_ENDS_AT_TIMESTAMP, "kinesis.stream.endpos.timestamp": "1980"},
+    ),
+    "stream.endpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
     "shard.order": ("none", {}),
     "failondataloss": (False, {}),
     "shard.adaptivereads": (True, {}),

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import BinaryType, StructField, StructType
 from spark_builders import starts_no_thread
+from spark_schemas import struct_type
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import (
     ConfigError,
     ConfigErrors,
+    InvalidOptionError,
     MissingOptionError,
     PluginLoadError,
 )
 from kinesis_publishers_spark import KinesisDataSource
-from kinesis_publishers_spark.schema import SPARK_SCHEMA
+from kinesis_publishers_spark.schema import SPARK_SCHEMA, spark_schema
+from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,25 +54,54 @@ def test_every_mistake_is_named_at_once() -> None:
         assert key in message
 
 
-UNAVAILABLE = [
-    ({"kinesis.spark.planner": "ranges"}, "use prefetch"),
-    ({"kinesis.spark.includemetadata": "true"}, "includemetadata = true is not available"),
-]
+def test_both_planners_and_the_additional_columns_are_available() -> None:
+    options = {"kinesis.spark.planner": "ranges", "includemetadata": "true"}
+    assert KinesisDataSource(OPTIONS | options).schema() == spark_schema(include_metadata=True)
 
 
-@pytest.mark.parametrize(("options", "message"), UNAVAILABLE)
-def test_what_this_version_cannot_do_is_refused_before_the_query(
-    options: dict[str, str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        KinesisDataSource(OPTIONS | options)
+def test_the_schema_that_spark_gives_back_is_accepted() -> None:
+    source = KinesisDataSource(OPTIONS)
+    assert isinstance(source.streamReader(struct_type(SPARK_SCHEMA)), KinesisStreamReader)
 
 
-def test_everything_that_is_unavailable_is_named_at_once() -> None:
-    options = {key: value for one, _ in UNAVAILABLE for key, value in one.items()}
-    with pytest.raises(ConfigErrors) as raised:
-        KinesisDataSource(OPTIONS | options)
-    assert len(raised.value.problems) == 2
+@pytest.mark.parametrize(
+    "schema",
+    [
+        struct_type("data string, streamName string"),
+        struct_type(spark_schema(include_metadata=True)),
+        StructType([StructField("data", BinaryType(), nullable=False)]),
+    ],
+)
+def test_another_schema_fails_where_spark_shows_the_reason(schema: StructType) -> None:
+    # An error from streamReader() itself would be hidden behind one of Spark's own.
+    reader = KinesisDataSource(OPTIONS).streamReader(schema)
+    for call in (
+        reader.initialOffset,
+        reader.latestOffset,
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(InputPartition(0)),
+    ):
+        with pytest.raises(InvalidOptionError, match="columns of this source are fixed: data bin"):
+            call()
+    reader.stop()
+
+
+def test_another_schema_fails_in_a_batch_read() -> None:
+    with pytest.raises(InvalidOptionError, match=r"and subSequenceNumber bigint.*includeMetadata"):
+        KinesisDataSource(OPTIONS).reader(struct_type("data string"))
+
+
+def test_an_end_is_for_a_batch_read_only() -> None:
+    reader = KinesisDataSource(OPTIONS | {"kinesis.stream.endpos": "LATEST"}).streamReader(
+        struct_type(SPARK_SCHEMA)
+    )
+    with pytest.raises(ConfigErrors, match=r"kinesis\.stream\.endpos is for spark\.read"):
+        reader.initialOffset()
+
+
+def test_the_instant_of_load_is_the_same_in_every_process() -> None:
+    source = KinesisDataSource(OPTIONS)
+    assert pickle.loads(cloudpickle.dumps(source))._loaded_at == source._loaded_at
 
 
 @pytest.mark.parametrize(
@@ -163,7 +196,7 @@ def test_the_region_of_this_machine_travels_to_the_tasks(
     monkeypatch.setenv(name, "eu-central-1")
     source = KinesisDataSource({"streams": "orders"})
     monkeypatch.delenv(name)
-    reader = pickle.loads(pickle.dumps(source)).streamReader(None)
+    reader = pickle.loads(pickle.dumps(source)).streamReader(StructType())
     assert reader._properties.to_dict()["aws.region"] == "eu-central-1"
 
 
@@ -189,5 +222,5 @@ def test_the_provider_profile_names_its_own_region(
         "aws.credentials.provider": "PROFILE",
         "aws.credentials.provider.profile.name": "prod",
     }
-    reader = KinesisDataSource(options).streamReader(None)
+    reader = KinesisDataSource(options).streamReader(StructType())
     assert reader._properties.to_dict()["aws.region"] == "eu-central-1"

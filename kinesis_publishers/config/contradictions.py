@@ -1,0 +1,61 @@
+"""Options that are fine one by one and cannot hold together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.config.choices import Planner
+from kinesis_publishers.config.options import publisher, spark
+from kinesis_publishers.errors import ConfigError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kinesis_publishers.config.option import Lookup
+    from kinesis_publishers.config.stream_selectors import StreamSelector
+
+__all__ = ["contradictions"]
+
+
+def contradictions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+    """Yield what cannot hold together.
+
+    Args:
+        lookup: the configuration.
+        streams: the streams to read, as far as they are known.
+    """
+    yield from _unused_timestamp(lookup)
+    yield from _positions_of_no_stream(lookup, streams)
+    yield from _unknown_ends(lookup)
+
+
+def _unused_timestamp(lookup: Lookup) -> Iterator[ConfigError]:
+    # With a position that somebody chose, a timestamp may be a leftover: Flink ignores it too.
+    # Without one, the default would skip everything between the timestamp and now.
+    has_timestamp = lookup.is_given(publisher.INITIAL_TIMESTAMP)
+    if has_timestamp and not lookup.is_given(publisher.INITIAL_POSITION):
+        yield InvalidOptionError(
+            f"{lookup.written_key(publisher.INITIAL_TIMESTAMP)} is given, but nothing says that "
+            f"reading begins there: set {publisher.INITIAL_POSITION.full_key} to AT_TIMESTAMP"
+        )
+
+
+def _positions_of_no_stream(
+    lookup: Lookup, streams: Sequence[StreamSelector]
+) -> Iterator[ConfigError]:
+    if len(streams) > 1 and lookup.get(publisher.INITIAL_SHARD_POSITIONS):
+        yield InvalidOptionError(
+            f"{lookup.written_key(publisher.INITIAL_SHARD_POSITIONS)} has positions by shard id, "
+            f"which is not unique in {len(streams)} streams: read each stream on its own, or begin "
+            "at a timestamp"
+        )
+
+
+def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
+    name = lookup.get(publisher.RECORD_PUBLISHER)
+    if lookup.get(spark.PLANNER) is Planner.RANGES and name not in {"POLLING", "EFO"}:
+        yield InvalidOptionError(
+            f"{lookup.written_key(spark.PLANNER)} is ranges, which finds the ends of micro-batches "
+            f"with GetRecords, and {lookup.written_key(publisher.RECORD_PUBLISHER)} is {name}, "
+            "which need not deliver the same records: use prefetch, or POLLING or EFO"
+        )

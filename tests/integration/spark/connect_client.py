@@ -1,0 +1,59 @@
+"""A program that uses the source over Spark Connect; a process has one kind of session.
+
+Arguments: the properties as JSON, and a folder for all files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+
+from kinesis_publishers_spark import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ENDS_WITHIN_SECONDS = 240.0
+
+
+def load(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:
+    return spark.readStream.format(name).options(**options).load()
+
+
+def run(frame: DataFrame, folder: Path, output: Path) -> None:
+    """Write what is there to ``output``, and wait for the end of the query."""
+    query = (
+        frame.writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / f"{output.name}-checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(output))
+    )
+    if not query.awaitTermination(_ENDS_WITHIN_SECONDS):
+        raise TimeoutError(f"the query has not ended: {query.status}")
+
+
+def main() -> None:
+    properties, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    register(spark)
+    run(load(spark, "kinesis", properties), folder, folder / "registered")
+    (folder / "count.json").write_text(
+        json.dumps(spark.read.format("kinesis").options(**properties).load().count())
+    )
+    # A class without a module of its own: it reaches the server by value.
+    register(spark, name="streams")
+    with_metadata = load(spark, "streams", properties | {"includeMetadata": "true"})
+    (folder / "session.json").write_text(json.dumps(type(spark).__module__))
+    run(with_metadata, folder, folder / "renamed")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

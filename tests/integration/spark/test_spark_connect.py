@@ -1,0 +1,59 @@
+"""The source over Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from spark_harness import FROM_THE_START, numbered
+
+from kinesis_publishers_spark.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+_CLIENT = Path(__file__).with_name("connect_client.py")
+
+
+def test_every_record_arrives_over_spark_connect(
+    local_kinesis: LocalKinesis, flights: str, tmp_path: Path
+) -> None:
+    places = local_kinesis.put_many(flights, numbered(0, 400))
+    expected = sorted((*place, b"%d" % number) for number, place in enumerate(places))
+    properties = local_kinesis.properties(flights) | FROM_THE_START
+    _run(str(_CLIENT), json.dumps(properties), str(tmp_path), cwd=tmp_path)
+
+    assert json.loads((tmp_path / "session.json").read_text()) == "pyspark.sql.connect.session"
+    assert json.loads((tmp_path / "count.json").read_text()) == len(expected)
+    registered = pq.read_table(tmp_path / "registered")
+    assert registered.column_names == arrow_schema(include_metadata=False).names
+    renamed = pq.read_table(tmp_path / "renamed")
+    assert renamed.column_names == arrow_schema(include_metadata=True).names
+    for table in (registered, renamed):
+        rows = table.select(["shardId", "sequenceNumber", "data"]).to_pydict().values()
+        assert sorted(zip(*rows, strict=True)) == expected
+
+
+def _run(*arguments: str, cwd: Path) -> str:
+    """Run Python to its end, in a folder of its own, and return what it printed."""
+    # With SPARK_TESTING the server chooses a free port and the client finds it.
+    environ = os.environ | {"SPARK_TESTING": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-20_000:]
+    return done.stdout

@@ -1,0 +1,56 @@
+"""Spark finds the source by itself where the package is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyspark_kinesis
+from kinesis_publishers_spark import KinesisDataSource
+from kinesis_publishers_spark.schema import ARROW_SCHEMA
+from pyspark_kinesis import DefaultSource
+
+_OPTIONS = {"streamName": "orders", "region": "eu-west-1"}
+_DRIVER = Path(__file__).with_name("discovering_driver.py")
+_HEAVY = ("kinesis_publishers", "kinesis_publishers_spark", "aiobotocore", "boto3", "botocore")
+
+
+def test_what_spark_finds_makes_the_data_source() -> None:
+    source = DefaultSource(options=_OPTIONS)
+    assert isinstance(source, KinesisDataSource)
+    assert source.options == _OPTIONS
+    assert DefaultSource.name() == KinesisDataSource.name()
+
+
+def test_looking_for_data_sources_imports_nothing_that_takes_time() -> None:
+    code = f"import sys, pyspark_kinesis; print([m for m in {_HEAVY} if m in sys.modules])"
+    assert _run("-c", code) == "[]\n"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_format_is_known_without_register_and_after_it(tmp_path: Path) -> None:
+    printed = _run(str(_DRIVER), json.dumps(_OPTIONS), cwd=tmp_path)
+    assert json.loads(printed) == [ARROW_SCHEMA.names, ARROW_SCHEMA.names]
+
+
+def _run(*arguments: str, cwd: Path | None = None) -> str:
+    # Spark looks through the folders of sys.path, where an editable installation is not.
+    folder = str(Path(pyspark_kinesis.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": folder},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-20_000:]
+    return done.stdout

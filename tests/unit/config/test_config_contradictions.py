@@ -1,0 +1,92 @@
+"""Options that are fine one by one and cannot hold together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinesis_publishers.config import Properties
+from kinesis_publishers.errors import ConfigErrors
+
+_SHARDS = (
+    '{"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "7"}}'
+)
+
+
+def _problems(options: dict[str, Any]) -> list[str]:
+    try:
+        Properties.from_spark_options({"streamName": "orders"} | options)
+    except ConfigErrors as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def test_a_timestamp_without_a_position_is_not_ignored() -> None:
+    timestamp = {"kinesis.stream.initpos.timestamp": "2024-05-31T13:45:30Z"}
+    (problem,) = _problems(timestamp)
+    assert "set kinesis.stream.initpos to AT_TIMESTAMP" in problem
+    assert _problems(timestamp | {"kinesis.stream.initpos": "AT_TIMESTAMP"}) == []
+
+
+def test_a_leftover_timestamp_beside_a_chosen_position_is_fine_as_in_flink() -> None:
+    leftover = {"flink.stream.initpos": "LATEST", "flink.stream.initpos.timestamp": "1459799926"}
+    assert _problems(leftover) == []
+
+
+def test_positions_by_shard_belong_to_one_stream() -> None:
+    (problem,) = _problems({"streamName": "orders,returns", "startingPosition": _SHARDS})
+    assert problem.startswith("startingPosition has positions by shard id")
+    assert _problems({"startingPosition": _SHARDS}) == []
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+def test_both_publishers_go_with_both_planners(publisher: str) -> None:
+    options = {"consumerMode": publisher, "consumerName": "app"}
+    for planner in ("prefetch", "ranges"):
+        assert _problems(options | {"kinesis.spark.planner": planner}) == []
+
+
+def test_a_publisher_of_the_user_s_own_needs_the_prefetch_planner() -> None:
+    own = {"kinesis.stream.recordpublisher": "my.module:Factory"}
+    (problem,) = _problems(own | {"kinesis.spark.planner": "ranges"})
+    assert "my.module:Factory" in problem
+    assert "use prefetch" in problem
+    assert _problems(own) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"streams": "returns"},
+        {"streamARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"},
+        {"startingPosition": "earliest", "kinesis.stream.initpos": "LATEST"},
+        {"startingPosition": "AT_TIMESTAMP 2024-05-31", "flink.stream.initpos": "TRIM_HORIZON"},
+        {"maxRecordsPerTrigger": "10", "maxOffsetsPerTrigger": "11"},
+        {"kinesis.shard.adaptivereads": "true", "flink.shard.adaptivereads": "false"},
+        {"consumerMode": "polling", "consumerType": "SubscribeToShard", "consumerName": "app"},
+        {
+            "roleArn": "arn:aws:iam::123456789012:role/a",
+            "stsRoleArn": "arn:aws:iam::123456789012:role/b",
+        },
+    ],
+)
+def test_two_names_of_one_option_with_two_values_are_both_named(options: dict[str, str]) -> None:
+    (problem,) = _problems(options)
+    assert "mean the same option and differ: keep one" in problem
+    assert next(iter(options)).lower() in problem.lower()
+
+
+def test_contradictions_are_reported_together_with_everything_else() -> None:
+    problems = _problems(
+        {
+            "streamName": "orders,returns",
+            "startingPosition": _SHARDS,
+            "kinesis.spark.planner": "ranges",
+            "kinesis.stream.recordpublisher": "my.module:Factory",
+            "kinesis.stream.initpos.timestamp": "1459799926",
+            "kinesis.metadataPath": "/tmp",
+            "kinesis.unheardof": "1",
+        }
+    )
+    assert len(problems) == 5

@@ -1,0 +1,93 @@
+"""Where a batch read ends, as the options say it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kinesis_publishers.config import (
+    EndingPosition,
+    EndingPositionConfig,
+    Properties,
+    ShardIteratorKind,
+)
+from kinesis_publishers.config.ending import ending_keys
+from kinesis_publishers.errors import ConfigErrors
+
+_SHARD = "shardId-000000000003"
+
+
+def properties(**options: str) -> Properties:
+    values = {f"kinesis.stream.{key.replace('_', '.')}": value for key, value in options.items()}
+    return Properties.parse({"kinesis.streams": "orders", **values})
+
+
+def test_a_batch_ends_at_what_is_there_unless_somebody_says_otherwise() -> None:
+    config = EndingPositionConfig.from_properties(properties())
+    assert config == EndingPositionConfig(position=EndingPosition.LATEST)
+    assert ending_keys(properties()) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("2026-05-31T12:00:00.000+00:00", None),
+        ("1780228800", None),
+        ("2026-05-31T14:00+02:00", None),
+        ("31.05.2026 12", "dd.MM.yyyy HH"),
+    ],
+)
+def test_the_instant_is_written_like_that_of_the_start(text: str, pattern: str | None) -> None:
+    more = {} if pattern is None else {"endpos_timestamp_format": pattern}
+    given = properties(endpos="at_timestamp", endpos_timestamp=text, **more)
+    config = EndingPositionConfig.from_properties(given)
+    assert config.timestamp == datetime(2026, 5, 31, 12, tzinfo=UTC)
+
+
+def test_the_instant_without_at_timestamp_has_no_effect() -> None:
+    config = EndingPositionConfig.from_properties(properties(endpos_timestamp="5"))
+    assert config.timestamp is None
+
+
+def test_positions_of_single_shards_are_written_like_those_of_the_start() -> None:
+    text = f'{{"{_SHARD}": {{"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "77"}}}}'
+    (one,) = EndingPositionConfig.from_properties(properties(endpos_shards=text)).shards
+    assert (one.shard_id, one.kind, one.marker) == (
+        _SHARD,
+        ShardIteratorKind.AFTER_SEQUENCE_NUMBER,
+        "77",
+    )
+
+
+def test_the_keys_are_told_as_they_were_written() -> None:
+    given = Properties.parse({"kinesis.streams": "a", "Kinesis.Stream.EndPos": "LATEST"})
+    assert ending_keys(given) == ("Kinesis.Stream.EndPos",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpos": "TRIM_HORIZON"}, r"endpos: got 'TRIM_HORIZON', expected .*LATEST"),
+        (
+            {"endpos": "AT_TIMESTAMP"},
+            r"endpos is AT_TIMESTAMP: set kinesis.stream.endpos.timestamp",
+        ),
+        ({"endpos": "AT_TIMESTAMP", "endpos_timestamp": "soon"}, r"'soon' is not a timestamp"),
+        ({"endpos_timestamp_format": "qq"}, r"endpos.timestamp.format: got 'qq'"),
+        ({"endpos_shards": "[]"}, r"endpos.shards: got '\[\]', expected JSON"),
+        (
+            {"endpos_shards": f'{{"{_SHARD}": {{"iteratorType": "TRIM_HORIZON"}}}}'},
+            rf"{_SHARD} ends at TRIM_HORIZON, where it begins",
+        ),
+    ],
+)
+def test_what_cannot_be_an_end_is_said(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigErrors, match=message):
+        properties(**options)
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        properties(endpos="AT_TIMESTAMP", endpos_shards="{", initpos="AT_TIMESTAMP")
+    assert len(raised.value.problems) == 3

@@ -1,0 +1,69 @@
+"""How the source becomes known to a session."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from attrs import define, field
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
+from spark_schemas import struct_type
+
+from kinesis_publishers.errors import ConfigError
+from kinesis_publishers_spark import KinesisDataSource, register
+from kinesis_publishers_spark.schema import SPARK_SCHEMA
+
+_OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
+
+
+@define
+class _Session:
+    """A session in which registering may be refused, as Spark does it."""
+
+    version: str = "4.3.0"
+    refusal: str | None = None
+    registered: list[type[KinesisDataSource]] = field(factory=list)
+
+    @property
+    def dataSource(self) -> Any:
+        return self
+
+    def register(self, source: type[KinesisDataSource]) -> None:
+        if self.refusal is not None:
+            raise AnalysisException("refused", errorClass=self.refusal)
+        self.registered.append(source)
+
+
+def test_the_source_is_registered_as_itself() -> None:
+    session = _Session()
+    register(session)
+    assert session.registered == [KinesisDataSource]
+
+
+def test_another_name_is_another_class_that_travels_by_value() -> None:
+    session = _Session()
+    register(session, name="streams")
+    (source,) = session.registered
+    travelled = pickle.loads(cloudpickle.dumps(source))
+    assert travelled.name() == "streams"
+    loaded = pickle.loads(cloudpickle.dumps(travelled(_OPTIONS)))
+    assert (loaded.name(), loaded.schema()) == ("streams", SPARK_SCHEMA)
+    assert loaded.streamReader(struct_type(SPARK_SCHEMA)) is not None
+
+
+def test_what_spark_4_0_has_discovered_itself_need_not_be_registered() -> None:
+    register(_Session(version="4.0.1", refusal="DATA_SOURCE_ALREADY_EXISTS"))
+
+
+@pytest.mark.parametrize(("version", "name"), [("4.3.0", "kinesis"), ("4.0.1", "csv")])
+def test_a_name_that_a_jar_has_is_an_error_that_says_what_to_do(version: str, name: str) -> None:
+    session = _Session(version=version, refusal="DATA_SOURCE_ALREADY_EXISTS")
+    with pytest.raises(ConfigError, match=rf"'{name}'.*another name with register\(spark, name="):
+        register(session, name=name)
+
+
+def test_any_other_refusal_is_spark_s_own() -> None:
+    with pytest.raises(AnalysisException, match="refused"):
+        register(_Session(refusal="INTERNAL_ERROR"))

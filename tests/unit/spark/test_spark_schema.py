@@ -1,0 +1,118 @@
+"""The columns of the source, with the additional ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from spark_builders import ARN, NOON
+from spark_schemas import struct_type
+
+from kinesis_publishers import RecordBatch, Shard
+from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers_spark.schema import (
+    ARROW_SCHEMA,
+    SPARK_SCHEMA,
+    arrow_schema,
+    check_schema,
+    spark_schema,
+    to_spark_arrow,
+)
+
+
+def _batch(**columns: Any) -> RecordBatch:
+    return RecordBatch(
+        shard=Shard(stream_arn=ARN, shard_id="shardId-7"),
+        requested_at=NOON,
+        payloads=[b"", b"\x00\xff"],
+        partition_keys=["null", "ключ"],
+        sequence_numbers=["1", "20"],
+        arrival_epoch_seconds=[1767268800.0, 1767268800.123],
+        **columns,
+    )
+
+
+@pytest.mark.parametrize("include_metadata", [False, True])
+def test_the_arrow_schema_is_what_spark_compares_with(include_metadata: bool) -> None:
+    schema = struct_type(spark_schema(include_metadata=include_metadata))
+    expected = to_arrow_schema(schema, timezone="UTC")
+    ours = arrow_schema(include_metadata=include_metadata)
+    # Stricter than Spark, which would accept another order of the metadata.
+    assert expected.equals(ours, check_metadata=True)
+
+
+def test_the_additional_columns_stand_behind_the_others() -> None:
+    assert spark_schema(include_metadata=False) == SPARK_SCHEMA
+    assert spark_schema(include_metadata=True).startswith(SPARK_SCHEMA + ", ")
+    assert arrow_schema(include_metadata=True).names[: len(ARROW_SCHEMA)] == ARROW_SCHEMA.names
+
+
+def test_without_the_additional_columns_nothing_changes() -> None:
+    assert to_spark_arrow(_batch(encryption_types=["KMS", None])).schema.equals(ARROW_SCHEMA)
+
+
+def test_the_additional_columns_of_plain_records() -> None:
+    rows = to_spark_arrow(_batch(encryption_types=["KMS", "NONE"]), include_metadata=True)
+    assert rows.schema.equals(arrow_schema(include_metadata=True))
+    assert rows.select(ARROW_SCHEMA.names).equals(to_spark_arrow(_batch()))
+    assert rows.column("subSequenceNumber").to_pylist() == [None, None]
+    assert rows.column("explicitHashKey").to_pylist() == [None, None]
+    assert rows.column("encryptionType").to_pylist() == ["KMS", "NONE"]
+
+
+@pytest.mark.parametrize("types", [None, [None, None], ["NONE", None]])
+def test_a_record_without_a_type_of_encryption_is_the_same_row_as_one_with_none(
+    types: list[str | None] | None,
+) -> None:
+    rows = to_spark_arrow(_batch(encryption_types=types), include_metadata=True)
+    assert rows.column("encryptionType").to_pylist() == ["NONE", "NONE"]
+
+
+def test_when_a_record_was_read_does_not_show_in_its_row() -> None:
+    early = to_spark_arrow(_batch(millis_behind_latest=0), include_metadata=True)
+    late = to_spark_arrow(_batch(millis_behind_latest=9000), include_metadata=True)
+    assert early.equals(late)
+
+
+def test_rows_with_the_additional_columns_travel_as_arrow() -> None:
+    rows = to_spark_arrow(_batch(), include_metadata=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, arrow_schema(include_metadata=True)) as writer:
+        writer.write_batch(rows)
+    with pa.ipc.open_stream(sink.getvalue()) as reader:
+        assert list(reader) == [rows]
+
+
+@pytest.mark.parametrize("include_metadata", [False, True])
+def test_the_own_schema_is_accepted(include_metadata: bool) -> None:
+    schema = struct_type(spark_schema(include_metadata=include_metadata))
+    check_schema(schema, include_metadata=include_metadata)
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "data binary",
+        "data string" + SPARK_SCHEMA.removeprefix("data binary"),
+        "streamName string, data binary"
+        + SPARK_SCHEMA.removeprefix("data binary, streamName string"),
+        f"{SPARK_SCHEMA}, extra string",
+    ],
+    ids=["subset", "other type", "other order", "superset"],
+)
+def test_any_other_schema_is_refused_with_the_columns_that_there_are(ddl: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        check_schema(struct_type(ddl), include_metadata=False)
+    message = str(caught.value)
+    assert f"fixed: {SPARK_SCHEMA} (and subSequenceNumber" in message
+    assert ddl in message
+    assert "use select(...)" in message
+
+
+def test_a_column_that_must_not_be_null_is_refused() -> None:
+    schema = struct_type(SPARK_SCHEMA)
+    schema["data"].nullable = False
+    with pytest.raises(InvalidOptionError, match="data binary not null"):
+        check_schema(schema, include_metadata=False)
