@@ -11,6 +11,7 @@ from kinesis_publishers.abc import (
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.data_fetcher import KinesisDataFetcher, OnBatch
+from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.events import Event, EventSink, log_event
 from kinesis_publishers.model import (
     Record,
@@ -26,7 +27,6 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamProgress,
 )
-from kinesis_publishers.shard_consumer import Delivery, DeliverySink, ShardStatus
 
 __all__ = [
     "KinesisDataFetcher",

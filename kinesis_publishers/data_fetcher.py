@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
 from kinesis_publishers.config import Properties
+from kinesis_publishers.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.lineage import blocked_shards
 from kinesis_publishers.model import (
@@ -18,13 +19,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     StreamProgress,
 )
-from kinesis_publishers.shard_consumer import (
-    ConsumerContext,
-    Delivery,
-    DeliverySink,
-    ShardConsumer,
-    ShardStatus,
-)
+from kinesis_publishers.shard_consumer import ShardConsumer
 from kinesis_publishers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 

@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
 
-__all__ = ["EventLoopThread", "iterate"]
+__all__ = ["EventLoopThread"]
 
 _T = TypeVar("_T")
 
@@ -43,6 +43,10 @@ class EventLoopThread:
         """Run ``work`` as a task; its result or error is the future's."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        """Call ``function`` in the loop's thread, soon, and do not wait for it."""
+        self._loop.call_soon_threadsafe(function, *args)
+
     def close(self) -> None:
         """Cancel what still runs, wait until it has cleaned up, and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -54,17 +58,3 @@ async def _cancel_other_tasks() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def iterate(items: AsyncIterator[_T]) -> Iterator[_T]:
-    """Yield what an async iterator yields, running its loop only while a value is asked for."""
-
-    async def advance() -> _T:
-        return await anext(items)
-
-    with asyncio.Runner() as runner:
-        while True:
-            try:
-                yield runner.run(advance())
-            except StopAsyncIteration:
-                return

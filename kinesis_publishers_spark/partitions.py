@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_publishers import (
-    Delivery,
-    DeliverySink,
-    KinesisDataFetcher,
-    Properties,
-    ShardKey,
-    ShardRange,
-)
-from kinesis_publishers.config import SourceConfig
-from kinesis_publishers.config.options import fanout, publisher
-from kinesis_publishers_spark.event_loop import iterate
-from kinesis_publishers_spark.schema import ARROW_SCHEMA, to_spark_arrow
+from kinesis_publishers.config import SparkConfig
+from kinesis_publishers.range_publishers import as_polling
+from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
+from kinesis_publishers_spark.worker_cache import lend_reader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kinesis_publishers import Properties, ShardRange
 
 __all__ = ["PrefetchedPartition", "RangePartition", "read_partition"]
 
@@ -34,10 +29,12 @@ class PrefetchedPartition(InputPartition):
     ipc: bytes
 
     @classmethod
-    def of(cls, rows: Iterable[pa.RecordBatch]) -> PrefetchedPartition:
+    def of(
+        cls, rows: Iterable[pa.RecordBatch], *, include_metadata: bool = False
+    ) -> PrefetchedPartition:
         """Return a partition of ``rows``, which have the source's schema."""
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, ARROW_SCHEMA) as writer:
+        with pa.ipc.new_stream(sink, arrow_schema(include_metadata=include_metadata)) as writer:
             for batch in rows:
                 writer.write_batch(batch)
         return cls(sink.getvalue().to_pybytes())
@@ -53,53 +50,63 @@ class PrefetchedPartition(InputPartition):
 
 @frozen
 class RangePartition(InputPartition):
-    """Exact ranges of records, which the task reads from Kinesis."""
+    """Exact ranges of records, which the task reads from Kinesis.
+
+    Attributes:
+        properties: how they are read.
+        ranges: at most one per shard.
+        expected_bytes: about how much they are together; ``None`` if that is not known.
+    """
 
     properties: Properties
     ranges: tuple[ShardRange, ...]
+    expected_bytes: int | None = None
 
     @classmethod
     def of(cls, properties: Properties, ranges: Iterable[ShardRange]) -> RangePartition:
-        """Return the task that reads ``ranges``, never by subscription.
+        """Return the task that reads ``ranges`` again, never by subscription.
 
         A subscription belongs to one reader per shard and consumer: a task's would end the one of
-        the driver, and that of a speculative copy the first one's.
+        the driver.
         """
-        if SourceConfig.from_properties(properties).record_publisher == "EFO":
-            polling = {
-                publisher.RECORD_PUBLISHER.full_key: "POLLING",
-                # An executor need not have what only the driver uses.
-                fanout.HTTP2_CLIENT.full_key: fanout.HTTP2_CLIENT.default.value,
-            }
-            properties = Properties.parse({**properties.to_dict(), **polling})
-        return cls(properties, tuple(ranges))
+        return cls(as_polling(properties), tuple(ranges))
+
+    @classmethod
+    def planned(
+        cls, properties: Properties, ranges: Iterable[ShardRange], expected_bytes: int | None
+    ) -> RangePartition:
+        """Return the task that reads ``ranges``, with the publisher that the properties select.
+
+        Args:
+            properties: with EFO they name the stream consumers, and no registration: an executor
+                registers nothing.
+            ranges: what the task reads.
+            expected_bytes: about how much that is; a little is not worth a subscription.
+        """
+        return cls(properties, tuple(ranges), expected_bytes)
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records, shard by shard in the order of ``ranges``: the same each time.
+        """Yield the records as they arrive: those of one shard in order, shards interleaved.
 
         Raises:
-            DataLossError: the range does not begin or end with its own records any more.
+            DataLossError: a range does not begin or end with its own records any more.
         """
-        yield from iterate(self._read())
-
-    async def _read(self) -> AsyncIterator[pa.RecordBatch]:
-        # The shards are read at once, but a task yields them one after the other: what is read
-        # again is part of one micro-batch, which the driver had in memory before.
-        collected = _Collector()
-        async with KinesisDataFetcher.from_properties(self.properties, collected) as fetcher:
-            await fetcher.run_ranges(self.ranges)
-        for one in self.ranges:
-            for rows in collected.rows.get(one.shard, ()):
-                yield rows
+        has_metadata = SparkConfig.from_properties(self.properties).include_metadata
+        with (
+            lend_reader(self.properties) as reader,
+            closing(reader.read(self.ranges, self.expected_bytes)) as arriving,
+        ):
+            for taken in arriving:
+                yield _together(
+                    [to_spark_arrow(one.batch, include_metadata=has_metadata) for one in taken]
+                )
 
 
-class _Collector(DeliverySink):
-    def __init__(self) -> None:
-        self.rows: dict[ShardKey, list[pa.RecordBatch]] = {}
-
-    async def deliver(self, delivery: Delivery) -> None:
-        self.rows.setdefault(delivery.shard.key, []).append(to_spark_arrow(delivery.batch))
-        delivery.release()
+def _together(rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(rows) == 1:
+        return rows[0]
+    (together,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
+    return together
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kinesis_publishers.config import StreamsConfig
+from kinesis_publishers_spark.batch_log import (
+    log_commit,
+    log_plan,
+    max_millis_behind,
+    write_logs,
+)
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.partitions import read_partition
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+from kinesis_publishers_spark.read_limits import (
+    SupportsTriggerAvailableNow,
+    batch_limit,
+    configured_limit,
+    default_read_limit,
+)
+from kinesis_publishers_spark.triggers import PlannerFactory, TriggeredPlanner, planner_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
 
     from kinesis_publishers import Properties
     from kinesis_publishers.config import SparkConfig
-    from kinesis_publishers_spark.planning.planner import Planner
-
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError:  # Spark before 4.2 has neither admission control nor AvailableNow for Python
-    _HAS_ADMISSION_CONTROL = False
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for what this version of Spark does not have."""
-else:
-    _HAS_ADMISSION_CONTROL = True
 
 __all__ = ["KinesisStreamReader"]
 
@@ -52,24 +50,35 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         properties: the whole configuration.
         config: the part of it that only the Spark source reads.
+        make_planner: makes planners; those of the package if it is not given.
     """
 
-    def __init__(self, properties: Properties, config: SparkConfig) -> None:
+    def __init__(
+        self,
+        properties: Properties,
+        config: SparkConfig,
+        make_planner: PlannerFactory | None = None,
+    ) -> None:
         self._properties = properties
         self._config = config
-        self._planner: Planner | None = None
+        self._make_planner = make_planner
+        self._planner: TriggeredPlanner | None = None
         self._parsed: tuple[OffsetJson, Offset] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._properties, self._config)
 
     @property
-    def _plan(self) -> Planner:
+    def _plan(self) -> TriggeredPlanner:
         if self._planner is None:
-            self._planner = PrefetchPlanner(
+            write_logs(os.environ)
+            make = self._make_planner or planner_factory(
+                # The source's process learns nothing of Spark's cores: neither its configuration
+                # nor its environment arrives here.
                 self._properties,
-                parallelism=self._config.parallelism or os.cpu_count() or 1,
+                self._config.parallelism or os.cpu_count() or 1,
             )
+            self._planner = TriggeredPlanner(self._config.planner, make)
         return self._planner
 
     def initialOffset(self) -> OffsetJson:
@@ -81,10 +90,17 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
         """Return the end of the next micro-batch."""
-        begin = None if start is None else self._parse(start)
-        end = self._plan.latest_offset(begin, self._limit(limit))
-        # The very text that Spark gave: it compares offsets as text.
-        return start if start is not None and end == begin else end.to_json()
+        asked_at = time.monotonic()
+        if start is None:
+            begin, end = self._plan.next_latest_offset(configured_limit(self._config))
+        else:
+            begin = self._parse(start)
+            end = self._plan.latest_offset(begin, batch_limit(self._config, limit))
+        if end == begin:
+            # The very text that Spark gave: it compares offsets as text.
+            return self._text_of(begin) if start is None else start
+        log_plan(begin, end, self._plan, seconds=time.monotonic() - asked_at)
+        return end.to_json()
 
     def _parse(self, text: OffsetJson) -> Offset:
         # While there is nothing new, Spark asks again and again with the same one.
@@ -92,42 +108,37 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._parsed = text, Offset.from_json(text)
         return self._parsed[1]
 
+    def _text_of(self, offset: Offset) -> OffsetJson:
+        if self._parsed is None or self._parsed[1] != offset:
+            self._parsed = offset.to_json(), offset
+        return self._parsed[0]
+
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the configured limit; Spark can express only one, both are kept."""
-        if self._config.max_records_per_trigger is not None:
-            return ReadMaxRows(self._config.max_records_per_trigger)
-        if self._config.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._config.max_bytes_per_trigger)
-        return ReadAllAvailable()
-
-    def _limit(self, asked: ReadLimit | None) -> BatchLimit:
-        configured = BatchLimit(
-            records=self._config.max_records_per_trigger,
-            payload_bytes=self._config.max_bytes_per_trigger,
-        )
-        if not _HAS_ADMISSION_CONTROL or asked is None:
-            return configured
-        if isinstance(asked, ReadMaxRows):
-            return configured.tightened(BatchLimit(records=asked.max_rows))
-        if isinstance(asked, ReadMaxBytes):
-            return configured.tightened(BatchLimit(payload_bytes=asked.max_bytes))
-        # ReadAllAvailable: nothing is configured.
-        return BatchLimit()
+        return default_read_limit(self._config)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the lag, which Spark shows in the query's progress as ``latestOffset``."""
-        lag = self._plan.lag()
+        lag = None if self._planner is None else self._planner.lag()
         if lag is None:
             return None
         known = {name: ms for name, ms in lag.millis_behind_latest.items() if ms is not None}
         furthest = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SHARDS_IN_LAG]
         return {
-            "maxMillisBehindLatest": max(known.values(), default=0),
+            "streams": self._stream_names,
+            "planner": self._plan.name,
+            "maxMillisBehindLatest": max_millis_behind(lag) or 0,
             "shards": len(lag.millis_behind_latest),
             "millisBehindLatest": dict(furthest),
             "bufferedRecords": lag.buffered_records,
             "bufferedBytes": lag.buffered_bytes,
         }
+
+    @cached_property
+    def _stream_names(self) -> str:
+        # Not a list: what Spark shows is text and numbers.
+        streams = StreamsConfig.from_properties(self._properties).streams
+        return ",".join(one.name for one in streams)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what there is now, children of ended shards included, and no further."""
@@ -143,7 +154,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
-        self._plan.commit(Offset.from_json(end))
+        offset = Offset.from_json(end)
+        self._plan.commit(offset)
+        log_commit(offset, planner=self._plan.name)
 
     def stop(self) -> None:
         """Stop reading. Spark calls it after an error; a stopped query's process is killed."""

@@ -6,10 +6,16 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_publishers.config.choices import DeregistrationPolicy, RegistrationStrategy
+from kinesis_publishers.config.choices import (
+    DeregistrationPolicy,
+    EndingPosition,
+    InitialPosition,
+    RegistrationStrategy,
+)
 from kinesis_publishers.config.options import (
     aws,
     discovery,
+    ending,
     fanout,
     polling,
     publisher,
@@ -44,6 +50,10 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
         "startingPosition": publisher.INITIAL_POSITION,
         "initialPosition": publisher.INITIAL_POSITION,
         "startingOffsets": publisher.INITIAL_POSITION,
+        "startingTimestamp": publisher.INITIAL_TIMESTAMP,
+        "endingPosition": ending.ENDING_POSITION,
+        "endingOffsets": ending.ENDING_POSITION,
+        "endingTimestamp": ending.ENDING_TIMESTAMP,
         "failOnDataLoss": publisher.FAIL_ON_DATA_LOSS,
         "maxRecordsPerTrigger": spark.MAX_RECORDS_PER_TRIGGER,
         "maxOffsetsPerTrigger": spark.MAX_RECORDS_PER_TRIGGER,
@@ -82,6 +92,7 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 REGION_IN_ENDPOINT: Final = re.compile(
     r"https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?", re.IGNORECASE
 )
+_EPOCH_MILLIS: Final = re.compile(r"[0-9]{13}")
 _CONSUMER_STREAM: Final = re.compile(r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/")
 
 _Assigned = list[tuple["Option[Any]", "Scalar"]]
@@ -116,10 +127,47 @@ def _consumer_arn(value: Scalar) -> _Assigned:
     ]
 
 
+_ENDINGS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
+    {
+        publisher.INITIAL_POSITION.key: ending.ENDING_POSITION,
+        publisher.INITIAL_TIMESTAMP.key: ending.ENDING_TIMESTAMP,
+        publisher.INITIAL_TIMESTAMP_FORMAT.key: ending.ENDING_TIMESTAMP_FORMAT,
+        publisher.INITIAL_SHARD_POSITIONS.key: ending.ENDING_SHARD_POSITIONS,
+    }
+)
+
+
+def _ending_position(value: Scalar) -> _Assigned:
+    return [(_ENDINGS[option.key], part) for option, part in starting_position(value)]
+
+
+def _starting_timestamp(value: Scalar) -> _Assigned:
+    return [
+        (publisher.INITIAL_POSITION, InitialPosition.AT_TIMESTAMP.value),
+        (publisher.INITIAL_TIMESTAMP, _epoch_seconds(value)),
+    ]
+
+
+def _ending_timestamp(value: Scalar) -> _Assigned:
+    return [
+        (ending.ENDING_POSITION, EndingPosition.AT_TIMESTAMP.value),
+        (ending.ENDING_TIMESTAMP, _epoch_seconds(value)),
+    ]
+
+
+def _epoch_seconds(value: Scalar) -> Scalar:
+    # The source for Kafka has milliseconds under this name.
+    text = str(value).strip()
+    return f"{int(text) / 1000:.3f}" if _EPOCH_MILLIS.fullmatch(text) else value
+
+
 _EXPANSIONS: Final[Mapping[str, Callable[[Scalar], _Assigned]]] = MappingProxyType(
     {
         publisher.RECORD_PUBLISHER.key: _consumer_type,
         publisher.INITIAL_POSITION.key: starting_position,
+        publisher.INITIAL_TIMESTAMP.key: _starting_timestamp,
+        ending.ENDING_POSITION.key: _ending_position,
+        ending.ENDING_TIMESTAMP.key: _ending_timestamp,
         registration.DEREGISTER.key: _deregistration,
         registration.CONSUMER_ARN.member.key: _consumer_arn,
     }

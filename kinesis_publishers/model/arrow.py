@@ -14,6 +14,16 @@ __all__ = ["ARROW_SCHEMA", "to_arrow"]
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
+# The kernels themselves: most batches are small, and pyarrow's wrappers, which look each of them up
+# and make its options anew, cost more than the work.
+_trunc, _subtract, _multiply, _add, _round, _cast = (
+    pc.get_function(name).call for name in ("trunc", "subtract", "multiply", "add", "round", "cast")
+)
+_TO_NEAREST_EVEN = pc.RoundOptions(0, "half_to_even")
+# Whole numbers already: there is nothing to check.
+_TO_INTEGERS = pc.CastOptions.unsafe(pa.int64())
+_MILLION, _MILLION_INTEGER = pa.scalar(1e6), pa.scalar(1_000_000)
+
 ARROW_SCHEMA = pa.schema(
     [
         pa.field("data", pa.binary()),
@@ -44,7 +54,9 @@ def to_arrow(batch: RecordBatch) -> pa.RecordBatch:
 
 def _timestamps(epoch_seconds: object) -> pa.Array:
     seconds = pa.array(epoch_seconds, pa.float64())
-    whole = pc.trunc(seconds)
-    micros = pc.round(pc.multiply(pc.subtract(seconds, whole), 1e6), round_mode="half_to_even")
-    total = pc.add(pc.multiply(pc.cast(whole, pa.int64()), 1_000_000), pc.cast(micros, pa.int64()))
-    return pc.cast(total, _TIMESTAMP)
+    whole = _trunc([seconds])
+    micros = _round([_multiply([_subtract([seconds, whole]), _MILLION])], _TO_NEAREST_EVEN)
+    total = _add(
+        [_multiply([_cast([whole], _TO_INTEGERS), _MILLION_INTEGER]), _cast([micros], _TO_INTEGERS)]
+    )
+    return total.view(_TIMESTAMP)

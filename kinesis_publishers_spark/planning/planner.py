@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.offsets import Offset
     from kinesis_publishers_spark.planning.chunks import BatchLimit
 
-__all__ = ["Lag", "Planner"]
+__all__ = ["BatchSize", "Lag", "Planner"]
+
+
+@frozen(kw_only=True)
+class BatchSize:
+    """How much a micro-batch has.
+
+    Attributes:
+        payload_bytes: the payloads' lengths together, or about that where nobody has read them.
+        records: how many, ``None`` where nobody has counted.
+    """
+
+    payload_bytes: int
+    records: int | None = None
 
 
 @frozen(kw_only=True)
@@ -65,6 +78,10 @@ class Planner(ABC):
     @abstractmethod
     def commit(self, end: Offset) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
+
+    def planned_size(self) -> BatchSize | None:
+        """Return how much the planned micro-batch has, ``None`` if there is none."""
+        return None
 
     @abstractmethod
     def lag(self) -> Lag | None:

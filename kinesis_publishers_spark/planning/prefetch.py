@@ -13,7 +13,7 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
 from kinesis_publishers_spark.planning.fetch_session import FetchSession
-from kinesis_publishers_spark.planning.planner import Lag, Planner
+from kinesis_publishers_spark.planning.planner import BatchSize, Lag, Planner
 from kinesis_publishers_spark.planning.replay import check_beginnings, check_streams
 
 if TYPE_CHECKING:
@@ -124,6 +124,15 @@ class PrefetchPlanner(Planner):
     def commit(self, end: Offset) -> None:
         if self._batch is not None and self._batch.end == end:
             self._batch = None
+
+    def planned_size(self) -> BatchSize | None:
+        if self._batch is None:
+            return None
+        chunks = self._batch.chunks
+        return BatchSize(
+            records=sum(map(len, chunks)),
+            payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
+        )
 
     def lag(self) -> Lag | None:
         return None if self._session is None else self._session.lag()

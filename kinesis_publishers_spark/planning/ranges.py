@@ -13,7 +13,7 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.planning.executor_properties import executor_properties
 from kinesis_publishers_spark.planning.grouping import balanced
-from kinesis_publishers_spark.planning.planner import Lag, Planner
+from kinesis_publishers_spark.planning.planner import BatchSize, Lag, Planner
 from kinesis_publishers_spark.planning.range_session import FoundBatch, RangeSession
 from kinesis_publishers_spark.planning.replay import check_beginnings, check_streams
 
@@ -144,6 +144,11 @@ class RangesPlanner(Planner):
     def commit(self, end: Offset) -> None:
         if self._batch is not None and self._batch.end == end:
             self._batch = None
+
+    def planned_size(self) -> BatchSize | None:
+        if self._batch is None:
+            return None
+        return BatchSize(payload_bytes=sum(self._batch.payload_bytes.values()))
 
     def lag(self) -> Lag | None:
         return None if self._session is None else self._session.lag()

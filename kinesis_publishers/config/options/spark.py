@@ -25,7 +25,8 @@ PARALLELISM: Final[Option[int | None]] = Option(
     default=None,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="The largest number of partitions in a micro-batch; Spark's cores if it is not set.",
+    doc="The largest number of partitions in a micro-batch; if it is not set, the cores of the "
+    "driver's machine, because a source learns nothing of the cluster's: set it there.",
 )
 MAX_RECORDS_PER_TRIGGER: Final[Option[int | None]] = Option(
     key="spark.maxrecordspertrigger",

@@ -89,6 +89,11 @@ class FanOutRecordPublisher(RecordPublisher):
         self._lag_watch = LagWatch()
         self._recovery = SubscriptionRecovery(shard, config, registrar, context)
 
+    @property
+    def failure(self) -> Exception | None:
+        """What prevented or ended the last subscription, if anything; the next run acts on it."""
+        return self._failure
+
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         await self._recover()
         await self._wait_for_turn()

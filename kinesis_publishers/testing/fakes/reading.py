@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import field, frozen
 
 from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.delivery import ConsumerContext
 from kinesis_publishers.model import ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
-from kinesis_publishers.shard_consumer import ConsumerContext, ShardConsumer
+from kinesis_publishers.shard_consumer import ShardConsumer
 from kinesis_publishers.testing.fakes.recording import RecordingSink
 from kinesis_publishers.testing.fakes.samples import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import RecordPublisherFactory
     from kinesis_publishers.events import Event
-    from kinesis_publishers.model import Record, SequenceNumber, Shard
+    from kinesis_publishers.model import Record, Shard
 
 __all__ = ["ShardReader", "assert_shard_is_read", "finish"]
 
@@ -52,7 +53,7 @@ async def finish(work: Awaitable[_T], clock: ManualClock, *, within: float = 600
 
 @frozen(kw_only=True)
 class ShardReader:
-    """Everything that a :class:`~kinesis_publishers.shard_consumer.ShardConsumer` needs in a test.
+    """Everything that a consumer of a shard or of a range needs in a test.
 
     Attributes:
         factory: makes the publisher.
@@ -76,15 +77,10 @@ class ShardReader:
     retention_seconds: float = _DAY_SECONDS
     retention_questions: list[str] = field(factory=list)
 
-    def consumer(
-        self,
-        progress: ShardProgress | None = None,
-        *,
-        shard: Shard | None = None,
-        end: SequenceNumber | None = None,
-    ) -> ShardConsumer:
-        """Return a consumer that begins at ``progress``, at TRIM_HORIZON unless it is given."""
-        context = ConsumerContext(
+    @property
+    def context(self) -> ConsumerContext:
+        """What every consumer of this reader shares."""
+        return ConsumerContext(
             create_publisher=self.factory.create,
             pool=self.pool,
             sink=self.sink,
@@ -96,18 +92,25 @@ class ShardReader:
             clock=self.clock,
             events=self.events.append,
         )
+
+    def consumer(
+        self,
+        progress: ShardProgress | None = None,
+        *,
+        shard: Shard | None = None,
+    ) -> ShardConsumer:
+        """Return a consumer that begins at ``progress``, at TRIM_HORIZON unless it is given."""
         start = progress or ShardProgress(position=StartingPosition.trim_horizon())
-        return ShardConsumer(shard or sample_shard(), start, context, end)
+        return ShardConsumer(shard or sample_shard(), start, self.context)
 
     async def read(
         self,
         progress: ShardProgress | None = None,
         *,
         shard: Shard | None = None,
-        end: SequenceNumber | None = None,
     ) -> ShardProgress:
-        """Read to the end of the shard, or of a range; return how far it has been read."""
-        consumer = self.consumer(progress, shard=shard, end=end)
+        """Read to the end of the shard; return how far it has been read."""
+        consumer = self.consumer(progress, shard=shard)
         await finish(consumer.run(), self.clock)
         return consumer.progress
 

@@ -9,6 +9,7 @@ import pytest
 from kinesis_publishers.config import (
     EndingPosition,
     EndingPositionConfig,
+    InitialPositionConfig,
     Properties,
     ShardIteratorKind,
 )
@@ -91,3 +92,33 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(ConfigErrors) as raised:
         properties(endpos="AT_TIMESTAMP", endpos_shards="{", initpos="AT_TIMESTAMP")
     assert len(raised.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"endingPosition": "LATEST"}, (EndingPosition.LATEST, None)),
+        (
+            {"endingPosition": "AT_TIMESTAMP 2026-05-31T12:00:00.000+00:00"},
+            (EndingPosition.AT_TIMESTAMP, datetime(2026, 5, 31, 12, tzinfo=UTC)),
+        ),
+        (
+            {"endingTimestamp": "1780228800500"},
+            (EndingPosition.AT_TIMESTAMP, datetime(2026, 5, 31, 12, 0, 0, 500000, tzinfo=UTC)),
+        ),
+    ],
+)
+def test_the_end_has_the_names_that_other_sources_use(
+    options: dict[str, str], expected: tuple[EndingPosition, datetime | None]
+) -> None:
+    given = Properties.from_spark_options({"streamName": "orders", **options})
+    config = EndingPositionConfig.from_properties(given)
+    assert (config.position, config.timestamp) == expected
+
+
+def test_a_starting_timestamp_in_milliseconds_is_one_as_for_kafka() -> None:
+    given = Properties.from_spark_options(
+        {"streamName": "orders", "startingTimestamp": "1780228800500"}
+    )
+    config = InitialPositionConfig.from_properties(given)
+    assert config.timestamp == datetime(2026, 5, 31, 12, 0, 0, 500000, tzinfo=UTC)

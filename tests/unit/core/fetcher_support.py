@@ -129,6 +129,10 @@ class World:
         return shard
 
     def fetcher(self, resume: Mapping[str, StreamProgress] | None = None) -> KinesisDataFetcher:
+        return KinesisDataFetcher(self.parts(), self.sink, resume=resume)
+
+    def parts(self) -> FetcherParts:
+        """Return what a fetcher or a reader of ranges is made of."""
         discovery = ShardDiscovery(
             self.control_plane,
             DiscoveryConfig(
@@ -145,7 +149,7 @@ class World:
             clock=self.clock,
             events=self.events.append,
         )
-        parts = FetcherParts(
+        return FetcherParts(
             streams=tuple(stream.name for stream in self.streams),
             initial_position=self.initial_position,
             initial_shards=self.initial_shards,
@@ -161,7 +165,6 @@ class World:
             clock=self.clock,
             events=self.events.append,
         )
-        return KinesisDataFetcher(parts, self.sink, resume=resume)
 
     @asynccontextmanager
     async def running(

@@ -1,4 +1,4 @@
-"""A fetcher at work: failures, stopping, slow consumers, ranges."""
+"""A fetcher at work: failures, stopping, slow consumers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from kinesis_publishers import (
     Delivery,
     SequenceNumber,
     ShardProgress,
-    ShardRange,
     StartingPosition,
 )
 from kinesis_publishers.data_fetcher import _CallbackSink
 from kinesis_publishers.errors import (
     AccessDeniedError,
     InternalServiceError,
-    ReplayMismatchError,
     RetriesExhaustedError,
 )
 from kinesis_publishers.pending_pool import PendingPool
@@ -198,35 +196,6 @@ async def test_a_callback_that_fails_gives_the_pool_back():
     with pytest.raises(LookupError):
         await world.fetcher().run()
     assert world.pool.records == 0
-
-
-def range_of(number: int, first: int, last: int) -> ShardRange:
-    records = records_of(number, 10)
-    return ShardRange(
-        shard=sample_shard(number).key,
-        start=StartingPosition.at(SequenceNumber(records[first].sequence_number)),
-        end=SequenceNumber(records[last].sequence_number),
-    )
-
-
-async def test_ranges_are_read_exactly_and_side_by_side():
-    world = World()
-    for number in (0, 1):
-        world.add(number, behaviour=StoredShard(records_of(number, 10)))
-    reading = world.fetcher().run_ranges([range_of(0, 2, 5), range_of(1, 0, 9)])
-    await finish(reading, world.clock)
-    assert world.sink.records_of(ZERO) == records_of(0, 4, first=2)
-    assert world.sink.records_of(ONE) == records_of(1, 10)
-    assert world.control_plane.calls == []
-
-
-async def test_a_range_that_cannot_be_read_again_stops_the_others():
-    world = World()
-    world.add(0, behaviour=StoredShard(records_of(0, 4)))
-    world.add(1, behaviour=StoredShard(records_of(1, 5)))
-    with pytest.raises(ReplayMismatchError, match="the tip of the shard follows"):
-        await finish(world.fetcher().run_ranges([range_of(0, 0, 9)]), world.clock)
-    assert other_tasks() == set()
 
 
 async def test_progress_of_a_stream_survives_a_fetcher_that_read_nothing():

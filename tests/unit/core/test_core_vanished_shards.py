@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from consumer_support import RECORDS, after, place, reader_of, run_of
+from consumer_support import RECORDS, after, reader_of, run_of
 from fetcher_support import World, failure, progress_of, records_of
 
-from kinesis_publishers import SequenceNumber, Shard, ShardProgress, ShardRange, StartingPosition
+from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.errors import PositionTrimmedError, StreamNotFoundError
 from kinesis_publishers.events import DataLossTolerated, ShardEnded
 from kinesis_publishers.testing.fakes import (
@@ -68,23 +68,6 @@ async def test_a_shard_that_is_not_listed_any_more_has_ended_if_loss_is_tolerate
     assert len(losses(reader)) == 1
 
 
-async def test_a_range_of_a_shard_that_is_not_listed_any_more_is_data_loss():
-    consumer = consumer_of(
-        reader_of(run_of(error=not_found())), after(1), end=place(6), listed=False
-    )
-    with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 992"):
-        await consumer.run()
-
-
-async def test_a_range_of_a_shard_that_is_not_listed_any_more_is_done_if_loss_is_tolerated():
-    reader = reader_of(run_of((2, 4), lag=5, error=not_found()), fails_on_data_loss=False)
-    consumer = consumer_of(reader, after(1), end=place(6), listed=False)
-    await consumer.run()
-    assert reader.sink.records == RECORDS[2:4]
-    assert not consumer.progress.is_ended
-    assert len(losses(reader)) == 1
-
-
 @pytest.mark.parametrize("listed", [True, not_found("ListShards")], ids=["listed", "no stream"])
 async def test_a_stream_that_is_gone_is_the_error_that_it_was(listed: bool | Exception):
     error = not_found()
@@ -122,11 +105,6 @@ async def test_a_publisher_that_cannot_be_made_for_want_of_the_shard_is_the_same
     consumer = consumer_of(ShardReader(factory=FindsNothing()), after(1), listed=False)
     with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 992"):
         await consumer.run()
-
-
-def vanishing(number: int) -> FailingCalls:
-    """Return a shard that the service does not find."""
-    return FailingCalls(StoredShard(records_of(number)), on_locate=(not_found(),) * 9)
 
 
 def resume(world: World) -> dict:
@@ -176,34 +154,3 @@ async def test_a_fetcher_whose_stream_is_deleted_says_so():
     with pytest.raises(StreamNotFoundError, match="GetRecords failed"):
         await finish(world.fetcher().run(), world.clock)
     assert world.events_of(DataLossTolerated) == []
-
-
-def whole(number: int) -> ShardRange:
-    first, *_, last = (SequenceNumber(one.sequence_number) for one in records_of(number))
-    return ShardRange(shard=sample_shard(number).key, start=StartingPosition.at(first), end=last)
-
-
-async def test_ranges_of_a_shard_that_left_the_retention_are_data_loss():
-    world = World()
-    world.add(0, behaviour=vanishing(0))
-    world.stream.remove(ZERO)
-    with pytest.raises(PositionTrimmedError, match=f"orders/{ZERO}: .* has left the retention"):
-        await finish(world.fetcher().run_ranges([whole(0)]), world.clock)
-
-
-async def test_ranges_of_a_shard_that_left_the_retention_are_left_out_if_loss_is_tolerated():
-    world = World(fails_on_data_loss=False)
-    world.add(0, behaviour=vanishing(0))
-    world.add(1)
-    world.stream.remove(ZERO)
-    await finish(world.fetcher().run_ranges([whole(0), whole(1)]), world.clock)
-    assert world.sink.records == records_of(1)
-    assert len(world.events_of(DataLossTolerated)) == 1
-
-
-async def test_ranges_of_a_stream_that_is_gone_are_an_error_all_the_same():
-    world = World(fails_on_data_loss=False)
-    world.add(0, behaviour=vanishing(0))
-    world.control_plane.streams.clear()
-    with pytest.raises(StreamNotFoundError, match="GetRecords failed"):
-        await finish(world.fetcher().run_ranges([whole(0)]), world.clock)

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from fanout_support import fan_out_factory
 
-from kinesis_publishers import PublisherContext, SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers import (
+    PublisherContext,
+    SequenceNumber,
+    ShardProgress,
+    ShardRange,
+    StartingPosition,
+)
 from kinesis_publishers.config import PollingConfig, Properties
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+from kinesis_publishers.range_consumer import RangeConsumer
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,
@@ -20,6 +27,7 @@ from kinesis_publishers.testing.fakes import (
     assert_shard_is_read,
     finish,
     sample_records,
+    sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -74,10 +82,15 @@ async def test_a_range_ends_with_its_last_record(make_factory: MakeFactory):
     held, clock = sample_records(10), ManualClock()
     reader = ShardReader(factory=make_factory(closed_shard(10, 4, 8), clock), clock=clock)
     end = SequenceNumber(held[5].sequence_number)
-    progress = await reader.read(end=end)
+    wanted = ShardRange(
+        shard=sample_shard().key,
+        start=StartingPosition.at(SequenceNumber(held[0].sequence_number)),
+        end=end,
+    )
+    consumer = RangeConsumer(wanted, reader.context)
+    await finish(consumer.run(), clock)
     assert [one.data for one in reader.sink.records] == [one.data for one in held[:6]]
-    assert progress.processed == end
-    assert not progress.is_ended
+    assert consumer.processed == end
 
 
 async def test_what_was_processed_before_is_not_delivered_again(make_factory: MakeFactory):

@@ -1,16 +1,14 @@
-"""The bridge from synchronous callers to asyncio: lazy, and nothing is left behind."""
+"""The bridge from synchronous callers to asyncio: nothing is left behind."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers_spark.event_loop import EventLoopThread, iterate
+from kinesis_publishers_spark.event_loop import EventLoopThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,72 +34,6 @@ class Source:
         finally:
             await asyncio.sleep(0)  # closing a connection takes a turn of the loop, too
             self.log.append("closed")
-
-
-def test_all_values_come_in_order_and_the_source_is_closed() -> None:
-    source = Source(3)
-    assert list(iterate(source.values())) == [0, 1, 2]
-    assert source.log == ["opened", "made 0", "made 1", "made 2", "closed"]
-
-
-def test_nothing_is_made_before_it_is_asked_for() -> None:
-    source = Source()
-    values = iterate(source.values())
-    assert source.log == []
-    assert next(values) == 0
-    assert source.log == ["opened", "made 0"]
-    assert next(values) == 1
-    assert source.log == ["opened", "made 0", "made 1"]
-    values.close()  # type: ignore[attr-defined]
-
-
-def test_a_consumer_that_closes_early_closes_the_source() -> None:
-    source = Source()
-    values = iterate(source.values())
-    next(values)
-    values.close()  # type: ignore[attr-defined]
-    assert source.log == ["opened", "made 0", "closed"]
-
-
-def test_a_consumer_that_goes_away_closes_the_source() -> None:
-    source = Source()
-    assert list(islice(iterate(source.values()), 2)) == [0, 1]
-    gc.collect()
-    assert source.log[-1] == "closed"
-
-
-def test_a_consumer_that_fails_closes_the_source() -> None:
-    source = Source()
-    with pytest.raises(ZeroDivisionError):
-        sum(1 // number for number in iterate(source.values()))
-    gc.collect()
-    assert source.log[-1] == "closed"
-
-
-def test_an_iterator_that_was_never_asked_leaves_nothing() -> None:
-    source = Source()
-    iterate(source.values()).close()  # type: ignore[attr-defined]
-    gc.collect()
-    assert source.log == []
-
-
-def test_an_error_reaches_the_consumer_after_the_values_before_it() -> None:
-    source = Source(fail_at=2)
-    values = iterate(source.values())
-    assert [next(values), next(values)] == [0, 1]
-    with pytest.raises(LookupError, match="no 2"):
-        next(values)
-    assert source.log[-1] == "closed"
-
-
-def test_a_source_that_ends_at_once_yields_nothing() -> None:
-    assert list(iterate(Source(0).values())) == []
-
-
-def test_two_iterations_may_be_interleaved() -> None:
-    one, other = iterate(Source(2).values()), iterate(Source(2).values())
-    assert [next(one), next(other), next(one), next(other)] == [0, 0, 1, 1]
-    assert list(one) == list(other) == []
 
 
 def threads(name: str) -> list[threading.Thread]:
@@ -168,3 +100,19 @@ def test_closing_waits_for_the_threads_that_work_has_started() -> None:
     finally:
         loop.close()
     assert not worker.is_alive()
+
+
+def test_a_call_runs_in_the_thread_before_what_is_started_after_it() -> None:
+    loop = EventLoopThread(name="bridge-test")
+    seen: list[str] = []
+
+    async def snapshot() -> list[str]:
+        return list(seen)
+
+    try:
+        loop.call(
+            lambda text: seen.append(f"{text} in {threading.current_thread().name}"), "called"
+        )
+        assert loop.start(snapshot()).result(10) == ["called in bridge-test"]
+    finally:
+        loop.close()

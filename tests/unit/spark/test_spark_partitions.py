@@ -145,6 +145,22 @@ def test_an_executor_does_not_need_the_client_of_the_subscriptions() -> None:
     assert partition.properties.to_dict()["kinesis.stream.efo.http2-client"] == "httpx"
 
 
+@pytest.mark.parametrize("publisher", ["EFO", "POLLING", "some.module:Factory"])
+def test_planned_ranges_are_read_as_the_properties_say(publisher: str) -> None:
+    given = Properties.parse(
+        {
+            **range_partition().properties.to_dict(),
+            "kinesis.stream.recordpublisher": publisher,
+            "kinesis.stream.efo.consumername": "app",
+        }
+    )
+    partition = RangePartition.planned(given, range_partition().ranges, 5_000_000)
+    assert partition.properties is given
+    assert partition.ranges == range_partition().ranges
+    assert partition.expected_bytes == 5_000_000
+    assert pickle.loads(pickle.dumps(partition)) == partition
+
+
 def test_spark_takes_both_kinds_for_its_own_partitions() -> None:
     assert isinstance(range_partition(), InputPartition)
     assert isinstance(PrefetchedPartition.of([]), InputPartition)

@@ -10,21 +10,27 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource_internal import ReadLimitRegistry
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
+    ReadLimit,
     ReadMaxBytes,
+    ReadMaxFiles,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from spark_builders import after, offset, shard, starts_no_thread
+from tip_planner import TipPlanners, place
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
-from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.errors import CheckpointError, ConfigError
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+PLACE_3 = place(3)
 
 
 def reader(**options: str) -> KinesisStreamReader:
@@ -60,10 +66,14 @@ def test_spark_finds_admission_control_and_available_now() -> None:
     assert isinstance(reader(), SupportsTriggerAvailableNow)
 
 
+LARGEST_LONG = 2**63 - 1
+
+
 @pytest.mark.parametrize(
     ("options", "limit"),
     [
-        ({}, ReadAllAvailable()),
+        # Never ReadAllAvailable, which is how Trigger.Once shows.
+        ({}, ReadMaxRows(LARGEST_LONG)),
         ({"maxRecordsPerTrigger": "5"}, ReadMaxRows(5)),
         ({"maxBytesPerTrigger": "2MiB"}, ReadMaxBytes(2 * 1024 * 1024)),
         ({"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "9"}, ReadMaxRows(5)),
@@ -80,8 +90,8 @@ def test_the_default_limit_is_the_configured_one(options: dict[str, str], limit:
     ("options", "asked", "expected"),
     [
         ({}, None, BatchLimit()),
-        ({}, ReadAllAvailable(), BatchLimit()),
         ({}, ReadMaxRows(3), BatchLimit(records=3)),
+        ({}, ReadMaxRows(LARGEST_LONG), BatchLimit()),
         ({"maxRecordsPerTrigger": "5"}, None, BatchLimit(records=5)),
         ({"maxRecordsPerTrigger": "5"}, ReadMaxRows(3), BatchLimit(records=3)),
         (
@@ -94,14 +104,22 @@ def test_the_default_limit_is_the_configured_one(options: dict[str, str], limit:
             ReadMaxBytes(8),
             BatchLimit(records=5, payload_bytes=8),
         ),
-        # Trigger.Once is to ignore the limits.
-        ({"maxRecordsPerTrigger": "5"}, ReadAllAvailable(), BatchLimit()),
     ],
 )
 def test_both_configured_limits_hold_although_spark_carries_one(
     options: dict[str, str], asked: Any, expected: BatchLimit
 ) -> None:
-    assert reader(**options)._limit(asked) == expected
+    planners = TipPlanners(9)
+    planners.reader(**options).latestOffset(PLACE_3, asked)
+    assert planners.calls == [f"prefetch.latest_offset(3, {expected})"]
+
+
+@pytest.mark.parametrize("asked", [ReadMinRows(5), ReadMaxFiles(5), ReadLimit()])
+def test_a_limit_without_a_meaning_here_is_an_error(asked: ReadLimit) -> None:
+    planners = TipPlanners(9)
+    with pytest.raises(ConfigError, match=f"{type(asked).__name__}.*maxRecordsPerTrigger"):
+        planners.reader().latestOffset(PLACE_3, asked)
+    assert planners.calls == []
 
 
 def test_a_checkpoint_of_another_source_is_refused_by_every_call() -> None:

@@ -1,0 +1,193 @@
+"""Plans a batch read: exactly which records of which shards, before any of them is read."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from kinesis_publishers.abc import PublisherContext
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.config import (
+    AwsConfig,
+    DiscoveryConfig,
+    PollingConfig,
+    SourceConfig,
+    StreamsConfig,
+    SubscriptionHttpConfig,
+)
+from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.errors import (
+    DataLossError,
+    InvalidOptionError,
+    PositionTrimmedError,
+)
+from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.model import Shard, ShardKey, ShardRange, StartingPosition
+from kinesis_publishers.polled_pages import PolledPages
+from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.tasks import TaskScope
+from kinesis_publishers.tip_search import TipSearch
+from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+    from kinesis_publishers.config import Properties
+
+__all__ = ["plan_batch"]
+
+# Each holds a page of a hundred records, or in the end of some thousands.
+_SEARCHES_AT_ONCE = 32
+
+
+async def plan_batch(
+    properties: Properties,
+    bounds: BatchBounds,
+    narrowing: Narrowing,
+    *,
+    events: EventSink = log_event,
+    clock: Clock | None = None,
+) -> list[ShardRange]:
+    """Return the ranges between ``bounds``, shards without any record left out, in a fixed order.
+
+    Args:
+        properties: which streams, and how to reach them; with a region.
+        bounds: between which positions the records stand.
+        narrowing: what is not needed is neither searched nor read.
+        events: where diagnostic events go.
+        clock: the only source of time, this machine's unless it is given.
+
+    Raises:
+        StreamNotFoundError: a stream does not exist.
+        InvalidOptionError: an open shard is to be read to its end.
+        DataLossError: a position or a shard that is named is gone, and loss is not tolerated.
+    """
+    async with _open_plan(properties, events, clock or SystemClock()) as plan:
+        streams = StreamsConfig.from_properties(properties).streams
+        names = [one.arn or one.name for one in streams if narrowing.needs_stream(one.name)]
+        return await plan.ranges(names, bounds.narrowed(narrowing), narrowing)
+
+
+@asynccontextmanager
+async def _open_plan(
+    properties: Properties, events: EventSink, clock: Clock
+) -> AsyncIterator[_BatchPlan]:
+    aws = AwsConfig.from_properties(properties)
+    http = SubscriptionHttpConfig.from_properties(properties)
+    async with (
+        Boto3ControlPlane(aws) as control_plane,
+        AioDataPlane(aws, http=http, clock=clock) as data_plane,
+    ):
+        discovery = ShardDiscovery(
+            control_plane, DiscoveryConfig.from_properties(properties), clock
+        )
+        # By polling, whatever the publisher: a subscription belongs to one reader.
+        pages = PolledPages(
+            PollingConfig.from_properties(properties),
+            PublisherContext(
+                data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
+            ),
+        )
+        guard = DataLossGuard(
+            fail=SourceConfig.from_properties(properties).fail_on_data_loss,
+            events=events,
+            retention_seconds=discovery.retention_seconds,
+        )
+        yield _BatchPlan(discovery, TipSearch(pages, clock), guard)
+
+
+@frozen
+class _BatchPlan:
+    _discovery: ShardDiscovery
+    _search: TipSearch
+    _data_loss: DataLossGuard
+
+    async def ranges(
+        self, streams: Sequence[str], bounds: BatchBounds, narrowing: Narrowing
+    ) -> list[ShardRange]:
+        shards = await self._list_shards(streams, bounds)
+        if narrowing.stream_names is None:
+            self._check_named_shards(shards, bounds)
+        needed = [
+            shard
+            for shard in shards
+            if narrowing.needs_shard(shard) and not bounds.is_empty(shard.shard_id)
+        ]
+        found: dict[ShardKey, ShardRange] = {}
+        turns = asyncio.Semaphore(_SEARCHES_AT_ONCE)
+
+        async def search(shard: Shard) -> None:
+            async with turns:
+                one = await self._range_of(shard, bounds)
+            if one is not None:
+                found[shard.key] = one
+
+        async with TaskScope() as scope:
+            for shard in needed:
+                scope.spawn(search(shard), name=f"find the end of {shard}")
+        return [found[shard.key] for shard in needed if shard.key in found]
+
+    async def _list_shards(self, streams: Sequence[str], bounds: BatchBounds) -> list[Shard]:
+        shards: list[Shard] = []
+        for stream in streams:
+            arn = (await self._discovery.describe(stream)).identity.arn
+            listed = await self._discovery.list_shards(arn, since=bounds.listed_since)
+            shards += sorted(listed, key=lambda shard: shard.shard_id)
+        return shards
+
+    def _check_named_shards(self, shards: Sequence[Shard], bounds: BatchBounds) -> None:
+        if not shards:
+            return
+        listed = {shard.shard_id for shard in shards}
+        for shard_id in sorted(bounds.named_shards - listed):
+            self._data_loss.report(
+                ShardKey(shards[0].stream_arn, shard_id),
+                "the options give a position for this shard, but no stream lists it: it has left "
+                "the retention, or its name is misspelt.",
+                kind=DataLossError,
+            )
+
+    async def _range_of(self, shard: Shard, bounds: BatchBounds) -> ShardRange | None:
+        start, until = bounds.start_of(shard.shard_id), bounds.until_of(shard.shard_id)
+        assert start is not None, "an empty range is not searched"
+        whole = ShardRange(shard=shard.key, start=start, end=None)
+        if until is None:
+            _check_is_closed(shard)
+            return whole
+        for begin in (start, StartingPosition.trim_horizon()):
+            try:
+                if shard.is_closed and await self._search.is_read_out(shard, until):
+                    return whole
+                end = await self._search.last_record(shard, since=begin, until=until)
+            except PositionTrimmedError as error:
+                self._report_trimmed(shard, begin, until, error)
+            else:
+                return None if end is None else ShardRange(shard=shard.key, start=begin, end=end)
+        # The end itself is gone, and so is everything before it.
+        return None
+
+    def _report_trimmed(
+        self,
+        shard: Shard,
+        start: StartingPosition,
+        until: StartingPosition,
+        cause: PositionTrimmedError,
+    ) -> None:
+        self._data_loss.report(
+            shard.key,
+            f"the batch is to be read from {start} to {until}, and one of these positions is not "
+            "available any more.",
+            cause=cause,
+        )
+
+
+def _check_is_closed(shard: Shard) -> None:
+    if not shard.is_closed:
+        raise InvalidOptionError(
+            f"{shard} ends at SHARD_END by the options, but it is open: it has no end yet. Use "
+            "LATEST for what it holds now."
+        )

@@ -1,0 +1,184 @@
+"""Records on their way to the application: what is handed over, to whom, and the room for it.
+
+What a consumer of one shard and a consumer of one range have in common; the loops are their own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.errors import ServiceError, ShardNotFoundError, StreamNotFoundError
+from kinesis_publishers.events import EventSink, RecordsSkipped
+from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kinesis_publishers.abc.record_publisher import RecordPublisher
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.data_loss import DataLossGuard
+    from kinesis_publishers.model import SequenceNumber
+    from kinesis_publishers.pending_pool import PendingPool, Reservation
+
+__all__ = [
+    "ConsumerContext",
+    "CreatePublisher",
+    "Delivery",
+    "DeliveryRoom",
+    "DeliverySink",
+    "HasShard",
+    "ShardStatus",
+    "drop_processed",
+    "has_left_retention",
+]
+
+CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
+HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
+
+
+@frozen(eq=False)
+class Delivery:
+    """Records on their way to the application, with their share of the pending pool.
+
+    Attributes:
+        batch: at least one record.
+        progress: how far the shard has been read with this delivery included.
+    """
+
+    batch: RecordBatch
+    progress: ShardProgress
+    _reservation: Reservation
+
+    @property
+    def shard(self) -> Shard:
+        return self.batch.shard
+
+    def release(self) -> None:
+        """Give the share of the pool back once the records are not held any more."""
+        self._reservation.release()
+
+
+@frozen(kw_only=True)
+class ShardStatus:
+    """How far a shard has been read.
+
+    Attributes:
+        shard: which shard.
+        progress: where reading goes on.
+        millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
+        tip_seen_at: when the last answer that reached the tip was asked for; ``None`` before it.
+    """
+
+    shard: Shard
+    progress: ShardProgress
+    millis_behind_latest: int | None = None
+    tip_seen_at: datetime | None = None
+
+
+class DeliverySink(ABC):
+    """What records and facts are handed to."""
+
+    @abstractmethod
+    async def deliver(self, delivery: Delivery) -> None:
+        """Take a delivery and see to its release; returning means that it counts as processed."""
+
+    def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
+        """Learn how far a shard has been read; called after each answer, empty ones included.
+
+        Only while whole shards are read: who reads a range knows where it ends.
+        """
+
+    def observe_discovery(self) -> None:  # noqa: B027 - optional to override
+        """Learn that the shards have been listed again, and that what could start was started."""
+
+
+@frozen(kw_only=True)
+class ConsumerContext:
+    """What the consumers of one fetcher share.
+
+    Attributes:
+        create_publisher: makes what reads a shard.
+        pool: the budget of all shards together.
+        sink: what records and facts are handed to.
+        data_loss: what follows when records are gone.
+        clock: the only source of time.
+        events: where diagnostic events go.
+        has_shard: asks the service whether a shard is still listed. The service calls a shard that
+            has left the retention not found, in the words that it has for a missing stream; without
+            this question a missing stream is what it is taken for.
+    """
+
+    create_publisher: CreatePublisher
+    pool: PendingPool
+    sink: DeliverySink
+    data_loss: DataLossGuard
+    clock: Clock
+    events: EventSink
+    has_shard: HasShard | None = None
+
+
+@define(eq=False)
+class DeliveryRoom:
+    """The share of the pool that one consumer holds for its next delivery.
+
+    Attributes:
+        is_delivering: whether the application is processing records right now.
+    """
+
+    _pool: PendingPool
+    _sink: DeliverySink
+    is_delivering: bool = field(default=False, init=False)
+    _reservation: Reservation | None = field(default=None, init=False)
+
+    async def acquire(self, records: int, payload_bytes: int) -> None:
+        """Wait for about so much room, in place of what is held."""
+        self.release()
+        self._reservation = await self._pool.acquire(records, payload_bytes)
+
+    async def deliver(self, batch: RecordBatch, progress: ShardProgress) -> None:
+        """Hand ``batch``, which is not empty, over in the room that is held or waited for now."""
+        if self._reservation is None:
+            await self.acquire(len(batch), batch.payload_bytes)
+        reservation, self._reservation = self._reservation, None
+        assert reservation is not None
+        reservation.resize(len(batch), batch.payload_bytes)
+        self.is_delivering = True
+        try:
+            await self._sink.deliver(Delivery(batch, progress, reservation))
+        except BaseException:
+            reservation.release()
+            raise
+        finally:
+            self.is_delivering = False
+
+    def release(self) -> None:
+        """Give the room back, if any is held."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.release()
+
+
+def drop_processed(
+    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink
+) -> RecordBatch:
+    """Return the records of ``batch`` that come after ``processed``."""
+    # The normal case costs one comparison.
+    if processed is None or not len(batch) or batch.first_sequence_number > processed:
+        return batch
+    repeated = batch.count_up_to(processed)
+    events(RecordsSkipped(shard=batch.shard.key, records=repeated))
+    return batch.slice(repeated, len(batch))
+
+
+async def has_left_retention(shard: Shard, error: ServiceError, has_shard: HasShard | None) -> bool:
+    """Say whether ``error`` means that the stream is there without the shard."""
+    if isinstance(error, ShardNotFoundError):
+        return True
+    try:
+        return has_shard is not None and not await has_shard(shard)
+    except StreamNotFoundError:
+        return False

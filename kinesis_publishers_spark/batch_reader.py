@@ -1,0 +1,118 @@
+"""What Spark calls for ``spark.read``: exact ranges of records, planned on the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.batch_ranges import plan_batch
+from kinesis_publishers.config.ending import ending_keys
+from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
+from kinesis_publishers_spark.batch_filters import PushedFilters
+from kinesis_publishers_spark.partitions import RangePartition, read_partition
+from kinesis_publishers_spark.planning.grouping import balanced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from kinesis_publishers import Properties
+    from kinesis_publishers.config import SparkConfig
+
+__all__ = ["KinesisBatchReader", "refuse_ending_position"]
+
+
+def refuse_ending_position(properties: Properties) -> None:
+    """Refuse an ending position where a stream is read for ever.
+
+    Raises:
+        ConfigErrors: names every option that says where reading ends.
+    """
+    problems = [
+        InvalidOptionError(
+            f"{key} is for spark.read: a streaming query has no end. Remove it, or use "
+            "trigger(availableNow=True) to read what there is and stop"
+        )
+        for key in ending_keys(properties)
+    ]
+    if problems:
+        raise ConfigErrors(problems)
+
+
+class KinesisBatchReader(DataSourceReader):
+    """Reads what stands between two positions, once.
+
+    Spark plans a batch when an action first needs it, and again for other filters that it pushes
+    down, in processes that share nothing. Where it ends follows from ``loaded_at`` alone, so that
+    all actions see the same records.
+
+    Args:
+        properties: the whole configuration.
+        config: the part of it that only the Spark source reads.
+        loaded_at: when ``load()`` was called: what LATEST means as an end.
+
+    Raises:
+        ConfigErrors: the positions cannot work; no call to AWS is made to find out.
+    """
+
+    def __init__(self, properties: Properties, config: SparkConfig, *, loaded_at: datetime) -> None:
+        self._properties = properties
+        self._config = config
+        self._bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
+        self._narrowing = Narrowing()
+
+    @property
+    def pushFilters(self) -> _FilterPushdown:
+        """What Spark calls with the filters of a query, if its configuration allows it."""
+        return _FilterPushdown(self)
+
+    def narrow(self, filters: Iterable[Filter]) -> tuple[Filter, ...]:
+        """Read no more than ``filters`` need; return those that Spark still has to evaluate."""
+        pushed = PushedFilters.of(filters)
+        self._narrowing = pushed.narrowing
+        return pushed.rest
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the partitions: the shards that have records, spread over the tasks."""
+        ranges = asyncio.run(plan_batch(self._properties, self._bounds, self._narrowing))
+        most = self._config.parallelism or os.cpu_count() or 1
+        # By polling: a subscription belongs to one reader, and this is not the only action.
+        return [
+            RangePartition.of(self._properties, group) for group in balanced(ranges, None, most)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one partition, in a task."""
+        # Where there is none, Spark asks for one that it has made itself.
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return read_partition(partition)
+
+
+@frozen
+class _FilterPushdown:
+    """``pushFilters`` of a reader, which works whether Spark calls it or not.
+
+    While ``spark.sql.python.filterPushdown.enabled`` is off, the default, Spark refuses every
+    reader whose class overrides the method, in case its rows depend on the filters. Ours do not:
+    what is not pushed down is evaluated by Spark. So it is the base class's method to whoever
+    asks, and narrows what is read for whoever calls it.
+    """
+
+    _reader: KinesisBatchReader
+
+    @property
+    def __func__(self) -> object:
+        # Absent before Spark 4.1, which never asks.
+        return getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: Iterable[Filter]) -> Iterable[Any]:
+        return self._reader.narrow(filters)

@@ -1,0 +1,194 @@
+"""Range readers that survive from task to task in one Python worker process.
+
+Spark reuses its worker processes. What a reader keeps, clients with their connections and what
+earlier ranges have left, serves the next task that has the same properties.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack, contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from kinesis_publishers.range_reader import KinesisRangeReader
+from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.handover import Handover, release_all
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from kinesis_publishers import Delivery, Properties, ShardRange
+
+__all__ = ["ReaderCache", "WorkerReader", "lend_reader"]
+
+# One per query and publisher is used at a time; a worker serves all queries of its application.
+_MAX_READERS = 4
+
+
+class WorkerReader:
+    """A :class:`~kinesis_publishers.range_reader.KinesisRangeReader` in a thread of its own.
+
+    Raises:
+        ConfigError: the properties cannot work.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        self._resources = AsyncExitStack()
+        self._loop = EventLoopThread(name="kinesis-ranges")
+        try:
+            self._reader = self._loop.start(self._open(properties)).result()
+        except BaseException:
+            self._loop.close()
+            raise
+
+    async def _open(self, properties: Properties) -> KinesisRangeReader:
+        return await self._resources.enter_async_context(
+            KinesisRangeReader.from_properties(properties)
+        )
+
+    def read(
+        self, ranges: Collection[ShardRange], expected_bytes: int | None = None
+    ) -> Generator[list[Delivery]]:
+        """Yield the records of ``ranges`` as they arrive; deliveries count as taken with the next.
+
+        Closing the iterator stops the reading; what has not been taken is dropped.
+
+        Raises:
+            KinesisPublishersError: the first failure of any range.
+        """
+        handover, reading = Handover(), _Reading()
+        work = self._reader.read(ranges, handover, expected_bytes=expected_bytes)
+        result = self._loop.start(reading.run(work))
+        result.add_done_callback(lambda done: handover.end(has_failed=_has_failed(done)))
+        taken: list[Delivery] = []
+        try:
+            while taken := handover.take():
+                yield taken
+                self._loop.call(release_all, tuple(taken))
+                # What has left the pool is not held while the next records are waited for.
+                taken.clear()
+            result.result()
+        finally:
+            # Not waited for: the garbage collector may close this iterator in the loop's thread, or
+            # when the interpreter exits and that thread does not run any more.
+            if not sys.is_finalizing():
+                self._loop.start(reading.stop(handover, taken))
+
+    def close(self) -> None:
+        """Close the connections and end the thread."""
+        try:
+            self._loop.start(self._resources.aclose()).result()
+        finally:
+            self._loop.close()
+
+
+class _Reading:
+    """One reading; what another thread starts here runs one after the other, in order."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.current_task()
+        await work
+
+    async def stop(self, handover: Handover, taken: Iterable[Delivery]) -> None:
+        """Cancel the reading unless it is over, and release what is held for it."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        release_all([*taken, *handover.take_rest()])
+
+
+def _has_failed(result: Future[None]) -> bool:
+    return result.cancelled() or result.exception() is not None
+
+
+@define(eq=False)
+class _Entry:
+    reader: WorkerReader
+    users: int = 0
+    is_dropped: bool = False
+
+
+@define(eq=False)
+class ReaderCache:
+    """Lends readers by their properties, and keeps the ones that were used last; thread-safe.
+
+    Args:
+        max_readers: how many are kept; while more are in use there are more.
+    """
+
+    _max_readers: int = _MAX_READERS
+    _lock: Lock = field(factory=Lock, init=False)
+    # The one that was used last stands last.
+    _entries: dict[Properties, _Entry] = field(factory=dict, init=False)
+    _abandoned: list[dict[Properties, _Entry]] = field(factory=list, init=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @contextmanager
+    def lend(self, properties: Properties) -> Iterator[WorkerReader]:
+        """Yield the reader for ``properties``; one that fails meanwhile is not lent again."""
+        entry = self._take(properties)
+        try:
+            yield entry.reader
+        except Exception:
+            self._drop(properties, entry)
+            raise
+        finally:
+            self._give_back(entry)
+
+    def _take(self, properties: Properties) -> _Entry:
+        with self._lock:
+            entry = self._entries.pop(properties, None) or _Entry(WorkerReader(properties))
+            entry.users += 1
+            self._entries[properties] = entry
+            unused = [one for one in self._entries.items() if one[1].users == 0]
+            surplus = unused[: max(0, len(self._entries) - self._max_readers)]
+            for key, _ in surplus:
+                del self._entries[key]
+        for _, one in surplus:
+            one.reader.close()
+        return entry
+
+    def _drop(self, properties: Properties, entry: _Entry) -> None:
+        with self._lock:
+            entry.is_dropped = True
+            if self._entries.get(properties) is entry:
+                del self._entries[properties]
+
+    def _give_back(self, entry: _Entry) -> None:
+        with self._lock:
+            entry.users -= 1
+            is_last = entry.is_dropped and entry.users == 0
+        if is_last:
+            entry.reader.close()
+
+    def close(self) -> None:
+        """Close every reader; none may be in use."""
+        with self._lock:
+            entries, self._entries = self._entries, {}
+        for entry in entries.values():
+            entry.reader.close()
+
+    def abandon(self) -> None:
+        """Begin anew in a process that was forked: the threads of the readers are not in it.
+
+        Nothing of them is closed or collected: their sockets and selectors are the parent's too.
+        """
+        self._lock = Lock()
+        self._abandoned.append(self._entries)
+        self._entries = {}
+
+
+_READERS = ReaderCache()
+lend_reader = _READERS.lend
+os.register_at_fork(after_in_child=_READERS.abandon)

@@ -1,0 +1,151 @@
+"""Ranges against a local server: exact, with as few calls as possible, by either publisher."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from range_reading import (
+    STREAM,
+    CollectingSink,
+    StoredStream,
+    fan_out_properties,
+    polling_properties,
+)
+
+from kinesis_publishers.range_reader import KinesisRangeReader
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kinesis_publishers import ShardRange
+
+CONSUMER = "reports"
+MIB = 1024 * 1024
+LARGE = 1024 * MIB
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalKinesis]:
+    """A server without rates, except that a subscription cannot be taken over within seconds."""
+    with LocalKinesis.in_thread(Limits.off()) as server:
+        yield server
+
+
+@pytest.fixture
+def stream(server: LocalKinesis) -> StoredStream:
+    """Three shards with 600 records of 50 KB: several events and pages each."""
+    server.reset()
+    server.limits = Limits.off()
+    server.create_stream(STREAM, 3)
+    server.put_many(STREAM, [(f"key-{n}", str(n).encode().ljust(50_000)) for n in range(600)])
+    return StoredStream.of(server)
+
+
+async def read(
+    properties: dict[str, str],
+    *calls: list[ShardRange],
+    sink: CollectingSink | None = None,
+    expected_bytes: int | None = LARGE,
+) -> CollectingSink:
+    """Read one list of ranges after the other with one reader."""
+    sink = sink or CollectingSink()
+    async with KinesisRangeReader.from_properties(properties) as reader, asyncio.timeout(60):
+        for ranges in calls:
+            await reader.read(ranges, sink, expected_bytes=expected_bytes)
+    return sink
+
+
+async def test_whole_shards_are_read_by_polling(server: LocalKinesis, stream: StoredStream):
+    sink = await read(polling_properties(server), stream.whole())
+    assert sink.rows == stream.rows()
+    assert len(server.calls("GetShardIterator")) == 3
+
+
+async def test_whole_shards_are_read_by_one_subscription_each(
+    server: LocalKinesis, stream: StoredStream
+):
+    arn = server.register_consumer(STREAM, CONSUMER)
+    sink = await read(fan_out_properties(server, arn), stream.whole())
+    assert sink.rows == stream.rows()
+    assert len(server.calls("SubscribeToShard")) == 3
+    assert server.calls("GetRecords") == []
+    assert server.calls("RegisterStreamConsumer") == []
+
+
+async def test_a_little_is_polled_although_the_stream_is_subscribed_to(
+    server: LocalKinesis, stream: StoredStream
+):
+    arn = server.register_consumer(STREAM, CONSUMER)
+    sink = await read(fan_out_properties(server, arn), stream.whole(), expected_bytes=MIB)
+    assert sink.rows == stream.rows()
+    assert server.calls("SubscribeToShard") == []
+
+
+async def test_closed_shards_are_read_to_their_ends(server: LocalKinesis, stream: StoredStream):
+    server.reshard(STREAM, 5)
+    whole = [
+        stream.range_of(shard_id, 0, None) for shard_id, held in stream.records.items() if held
+    ]
+    sink = await read(polling_properties(server), whole)
+    assert sink.rows == stream.rows()
+
+
+async def test_a_shard_whose_end_comes_late_is_waited_for():
+    with LocalKinesis.in_thread(Limits.off(), behaviour=Behaviour(late_shard_end=True)) as server:
+        server.create_stream(STREAM, 1)
+        server.put_many(STREAM, [("key", b"1"), ("key", b"2")])
+        server.reshard(STREAM, 2)
+        stream = StoredStream.of(server)
+        (shard_id,) = stream.rows()
+        sink = await read(polling_properties(server), [stream.range_of(shard_id, 0, None)])
+        assert sink.rows == stream.rows()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("SubscribeToShard", "error", code="ResourceInUseException", times=None),
+        Fault("SubscribeToShard", "reset_mid_event", times=None),
+        Fault("SubscribeToShard", "bad_crc", times=None),
+        Fault("SubscribeToShard", "end", after_events=1, times=None),
+        Fault("SubscribeToShard", "reset", after_events=2, times=None),
+    ],
+    ids=lambda fault: fault.kind,
+)
+async def test_what_a_subscription_does_not_bring_is_polled(
+    server: LocalKinesis, stream: StoredStream, fault: Fault
+):
+    arn = server.register_consumer(STREAM, CONSUMER)
+    server.add_fault(fault)
+    sink = await read(fan_out_properties(server, arn), stream.whole())
+    assert sink.rows == stream.rows()
+    assert len(server.calls("SubscribeToShard")) == 3
+
+
+async def test_two_copies_of_a_task_both_complete_and_neither_subscribes_twice(
+    server: LocalKinesis, stream: StoredStream
+):
+    # A rate makes the subscriptions last until the other copy has come.
+    server.limits = Limits.aws()
+    arn = server.register_consumer(STREAM, CONSUMER)
+    properties = fan_out_properties(server, arn)
+    one, other = await asyncio.gather(
+        read(properties, stream.whole()), read(properties, stream.whole())
+    )
+    assert one.rows == other.rows == stream.rows()
+    assert len(server.calls("SubscribeToShard")) == 6
+
+
+async def test_memory_is_bounded_while_the_consumer_is_slow(
+    server: LocalKinesis, stream: StoredStream
+):
+    sink = CollectingSink(held_seconds=0.01)
+    properties = polling_properties(
+        server, pending_maxbytes=str(4 * MIB), shard_getrecords_maxrecordcount="20"
+    )
+    await read(properties, stream.whole(), sink=sink)
+    assert sink.rows == stream.rows()
+    assert sink.most_held_bytes <= 4 * MIB

@@ -1,0 +1,217 @@
+"""How a task reads its ranges: as they arrive, in bounded memory, with its process's readers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+from range_reading import (
+    STREAM,
+    StoredStream,
+    fan_out_properties,
+    polling_properties,
+)
+
+from kinesis_publishers import Properties
+from kinesis_publishers.errors import AccessDeniedError, ReplayMismatchError
+from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from kinesis_publishers_spark import partitions, worker_cache
+from kinesis_publishers_spark.partitions import RangePartition
+from kinesis_publishers_spark.schema import arrow_schema
+from kinesis_publishers_spark.worker_cache import ReaderCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+    from kinesis_publishers import ShardRange
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReaderCache]:
+    """The readers of one worker process, which ends with the test."""
+    cache = ReaderCache()
+    monkeypatch.setattr(partitions, "lend_reader", cache.lend)
+    yield cache
+    cache.close()
+
+
+@pytest.fixture
+def server(cache: ReaderCache) -> Iterator[LocalKinesis]:
+    with LocalKinesis.in_thread(Limits.off()) as server:
+        yield server
+        cache.close()
+
+
+def stored(
+    server: LocalKinesis, *, shards: int = 4, count: int = 400, size: int = 100
+) -> StoredStream:
+    server.create_stream(STREAM, shards)
+    server.put_many(STREAM, [(f"key-{n}", str(n).encode().ljust(size)) for n in range(count)])
+    return StoredStream.of(server)
+
+
+def task(server: LocalKinesis, ranges: Iterable[ShardRange], **more: str) -> RangePartition:
+    properties = Properties.parse(polling_properties(server, **more))
+    return RangePartition.planned(properties, ranges, None)
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> dict[str, list[tuple[str, bytes]]]:
+    rows: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+    for batch in batches:
+        for row in batch.to_pylist():
+            rows[row["shardId"]].append((row["sequenceNumber"], row["data"]))
+    return rows
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a background thread has made ``condition`` true."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def test_a_task_yields_the_rows_of_each_shard_in_order(server: LocalKinesis) -> None:
+    stream = stored(server)
+    assert rows_of(task(server, stream.whole()).read()) == stream.rows()
+
+
+@pytest.mark.parametrize("include_metadata", [False, True])
+def test_the_rows_have_the_schema_that_spark_was_told(
+    server: LocalKinesis, include_metadata: bool
+) -> None:
+    stream = stored(server)
+    option = {"spark_includemetadata": str(include_metadata).lower()}
+    batches = list(task(server, stream.whole(), **option).read())
+    schema = arrow_schema(include_metadata=include_metadata)
+    assert all(batch.schema.equals(schema, check_metadata=True) for batch in batches)
+    assert rows_of(batches) == stream.rows()
+
+
+def test_the_next_task_of_the_process_goes_on_without_locating_the_shards_anew(
+    server: LocalKinesis, cache: ReaderCache
+) -> None:
+    stream = stored(server)
+    halves: tuple[list[ShardRange], list[ShardRange]] = ([], [])
+    for shard_id, held in stream.records.items():
+        middle = len(held) // 2
+        halves[0].append(stream.range_of(shard_id, 0, middle))
+        halves[1].append(stream.range_of(shard_id, middle + 1, len(held) - 1))
+    first = rows_of(task(server, halves[0]).read())
+    located, fetched = len(server.calls("GetShardIterator")), len(server.calls("GetRecords"))
+    second = rows_of(task(server, halves[1]).read())
+    assert {key: first[key] + second[key] for key in first} == stream.rows()
+    assert located == 4
+    assert len(server.calls("GetShardIterator")) == located
+    # The pages of the first task had the records of the second one.
+    assert len(server.calls("GetRecords")) == fetched
+    assert len(cache) == 1
+
+
+def test_tiny_pages_of_many_shards_make_few_batches(server: LocalKinesis) -> None:
+    stream = stored(server, shards=64, count=1000)
+    batches = task(server, stream.whole()).read()
+    first = next(batches)
+    # Whatever has come by the time the first batch has been worked on comes at once.
+    eventually(lambda: len(server.calls("GetRecords")) >= 64)
+    rest = list(batches)
+    assert rows_of([first, *rest]) == stream.rows()
+    assert 1 + len(rest) < 32
+
+
+def test_reading_stops_while_spark_does_not_take_what_is_there(server: LocalKinesis) -> None:
+    stream = stored(server, shards=2, count=400, size=50 * KIB)
+    limits = {"pending_maxbytes": str(4 * MIB), "shard_getrecords_maxrecordcount": "20"}
+    batches = task(server, stream.whole(), **limits).read()
+    largest = 0
+    read = [next(batches)]
+    while (batch := next(batches, None)) is not None:
+        read.append(batch)
+        answered = 20 * len(server.calls("GetRecords"))
+        taken = sum(one.num_rows for one in read)
+        largest = max(largest, answered - taken)
+    assert rows_of(read) == stream.rows()
+    assert largest * 50 * KIB <= 4 * MIB + 2 * 20 * 50 * KIB
+
+
+def test_an_error_of_one_range_is_the_error_of_the_task(
+    server: LocalKinesis, cache: ReaderCache
+) -> None:
+    stream = stored(server)
+    server.add_fault(
+        Fault(
+            "GetRecords",
+            "error",
+            code="AccessDeniedException",
+            times=None,
+            shard_id="shardId-000000000002",
+        )
+    )
+    with pytest.raises(AccessDeniedError):
+        list(task(server, stream.whole()).read())
+    assert len(cache) == 0
+    server.clear_faults()
+    assert rows_of(task(server, stream.whole()).read()) == stream.rows()
+
+
+def test_a_range_that_does_not_read_the_same_again_fails_the_task(server: LocalKinesis) -> None:
+    stream = stored(server, shards=1)
+    (whole,) = stream.whole()
+    server.reset()
+    stored(server, shards=1, count=10)
+    with pytest.raises(ReplayMismatchError):
+        list(task(server, [whole]).read())
+
+
+def test_a_task_that_is_ended_early_stops_reading_and_leaves_nothing_half_read(
+    server: LocalKinesis, cache: ReaderCache
+) -> None:
+    stream = stored(server, shards=2, count=400, size=50 * KIB)
+    limits = {"pending_maxbytes": str(4 * MIB), "shard_getrecords_maxrecordcount": "20"}
+    partition = task(server, stream.whole(), **limits)
+    batches = partition.read()
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert len(cache) == 1
+    located = len(server.calls("GetShardIterator"))
+    assert rows_of(partition.read()) == stream.rows()
+    assert len(server.calls("GetShardIterator")) == 2 * located
+
+
+def test_two_copies_of_a_task_under_fan_out_both_complete(server: LocalKinesis) -> None:
+    stream = stored(server, shards=2, count=200, size=50 * KIB)
+    server.limits = Limits.aws()
+    arn = server.register_consumer(STREAM, "reports")
+    properties = Properties.parse(fan_out_properties(server, arn))
+    results: list[dict[str, list[tuple[str, bytes]]]] = []
+
+    def run() -> None:
+        # A speculative copy runs in another process: it has readers of its own.
+        cache = ReaderCache()
+        with cache.lend(properties) as reader:
+            rows: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+            for deliveries in reader.read(stream.whole(), 8 * MIB * 2):
+                for one in deliveries:
+                    pairs = zip(one.batch.sequence_numbers, one.batch.payloads, strict=True)
+                    rows[one.shard.shard_id].extend(pairs)
+            results.append(rows)
+        cache.close()
+
+    copies = [threading.Thread(target=run) for _ in range(2)]
+    for copy in copies:
+        copy.start()
+    for copy in copies:
+        copy.join(90)
+    assert results == [stream.rows(), stream.rows()]
+    assert len(server.calls("SubscribeToShard")) <= 4
+
+
+def test_the_readers_of_the_process_are_lent_by_default() -> None:
+    assert partitions.lend_reader == worker_cache.lend_reader

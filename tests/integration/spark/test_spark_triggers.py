@@ -1,0 +1,231 @@
+"""What each trigger reads, in every version of Spark: this file runs under all of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+from drivers import Driver
+from pyspark.errors import StreamingQueryException
+from spark_harness import FROM_THE_START, numbered, numbers
+
+from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from spark_harness import QueryRunner, RunningQuery
+
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+SAYS_WHERE_IT_STANDS = VERSION >= (4, 2)
+WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+_DEADLINE_SECONDS = 180.0
+
+ONCE = {"once": True}
+AVAILABLE_NOW = {"availableNow": True}
+TRIGGERS = [{"processingTime": "0 seconds"}, {"processingTime": "300 milliseconds"}]
+
+
+class SinkIsDownError(Exception):
+    pass
+
+
+def failing(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
+    running.batches[batch_id] = frame.collect()
+    if running.batches[batch_id]:
+        raise SinkIsDownError
+
+
+@pytest.fixture(params=["prefetch", "ranges"])
+def planner_options(request: pytest.FixtureRequest) -> dict[str, str]:
+    return {"kinesis.spark.planner": request.param, **FROM_THE_START}
+
+
+@pytest.fixture
+def wrapped(spark: SparkSession) -> Iterator[None]:
+    """Spark's own AvailableNow for sources that have none, which it warns of."""
+    spark.conf.set(WRAPPER, "true")
+    yield
+    spark.conf.unset(WRAPPER)
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=str)
+def test_a_stopped_query_goes_on_where_it_was(
+    runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, str]
+) -> None:
+    runner.server.put_many(flights, numbered(0, 100))
+    with runner.run(trigger=trigger, **planner_options) as running:
+        running.wait_for_rows(100)
+    runner.server.put_many(flights, numbered(100, 200))
+    with runner.run(trigger=trigger, earlier=running, **planner_options) as running:
+        running.wait_for_rows(200)
+        runner.server.put_many(flights, numbered(200, 300))
+        running.wait_for_rows(300)
+    assert sorted(numbers(running.rows)) == list(range(300))
+
+
+@pytest.mark.parametrize("trigger", [ONCE, AVAILABLE_NOW], ids=str)
+def test_a_run_that_ends_by_itself_reads_what_there_was(
+    runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, Any]
+) -> None:
+    for run in range(3):
+        runner.server.put_many(flights, numbered(100 * run, 100 * run + 100))
+        with runner.run(trigger=trigger, **planner_options) as running:
+            running.wait_for_the_end()
+        assert sorted(numbers(running.rows)) == list(range(100 * run, 100 * run + 100))
+    with runner.run(trigger=trigger, **planner_options) as running:
+        running.wait_for_the_end()
+    assert running.rows == []
+
+
+def test_once_is_one_micro_batch_that_no_limit_cuts_where_spark_says_that_it_is_once(
+    runner: QueryRunner, flights: str
+) -> None:
+    runner.server.put_many(flights, numbered(0, 100))
+    with runner.run(trigger=ONCE, maxRecordsPerTrigger="30", **FROM_THE_START) as running:
+        running.wait_for_the_end()
+    assert len(running.batches) == 1
+    read = len(running.rows)
+    # Spark before 4.2 does not pass on which trigger it is: the limit holds, and nothing is lost.
+    assert read == 100 if SAYS_WHERE_IT_STANDS else 0 < read <= 30
+
+
+@pytest.mark.parametrize("trigger", [ONCE, AVAILABLE_NOW], ids=str)
+def test_a_run_after_a_failed_one_loses_nothing(
+    runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, Any]
+) -> None:
+    runner.server.put_many(flights, numbered(0, 100))
+    with (
+        pytest.raises(StreamingQueryException, match="SinkIsDownError"),
+        runner.run(trigger=trigger, sink=failing, **planner_options) as failed,
+    ):
+        failed.wait_for_the_end()
+    assert failed.rows
+    runner.server.put_many(flights, numbered(100, 200))
+    # One run replays the micro-batch that failed, and may end with that; the other reads on.
+    with runner.run(trigger=trigger, **planner_options) as running:
+        running.wait_for_the_end()
+    with runner.run(trigger=trigger, earlier=running, **planner_options) as running:
+        running.wait_for_the_end()
+    assert sorted(numbers(running.rows)) == list(range(200))
+
+
+def test_once_leaves_the_children_of_an_ended_shard_to_the_next_run(
+    runner: QueryRunner, flights: str
+) -> None:
+    runner.server.put_many(flights, numbered(0, 100))
+    runner.server.reshard(flights, 2)
+    runner.server.put_many(flights, numbered(100, 200))
+    with runner.run(trigger=ONCE, **FROM_THE_START) as running:
+        running.wait_for_the_end()
+    assert sorted(numbers(running.rows)) == list(range(100))
+    with runner.run(trigger=ONCE, earlier=running, **FROM_THE_START) as running:
+        running.wait_for_the_end()
+    assert set(range(100)) < set(numbers(running.rows))
+
+
+@pytest.mark.usefixtures("wrapped")
+def test_available_now_never_skips_records_after_a_restart(
+    runner: QueryRunner, flights: str
+) -> None:
+    """The wrapper of Spark before 4.2 asks for an end before it says where the query stands."""
+    with runner.run() as running:
+        running.wait_until(lambda: 0 in running.batches)
+    runner.server.put_many(flights, numbered(0, 100))
+    if SAYS_WHERE_IT_STANDS:
+        with runner.run(trigger=AVAILABLE_NOW) as running:
+            running.wait_for_the_end()
+    else:
+        with (
+            pytest.raises(StreamingQueryException, match=r"use Spark 4\.2 or later"),
+            runner.run(trigger=AVAILABLE_NOW) as running,
+        ):
+            running.wait_for_the_end()
+        with runner.run() as running:
+            running.wait_for_rows(100)
+    assert sorted(numbers(running.rows)) == list(range(100))
+
+
+@pytest.mark.skipif(not SAYS_WHERE_IT_STANDS, reason="Spark before 4.2 does not ask for the lag")
+def test_progress_names_stream_planner_and_lag_also_when_there_is_nothing_new(
+    runner: QueryRunner, flights: str, planner_options: dict[str, str]
+) -> None:
+    runner.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200")
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run(**planner_options) as running:
+        running.wait_for_rows(10)
+        running.wait_until(lambda: running.query.lastProgress.numInputRows == 0)
+        source = running.query.lastProgress.sources[0]
+    runner.spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    lag = json.loads(source.latestOffset)
+    assert lag["streams"] == flights
+    assert lag["planner"] == planner_options["kinesis.spark.planner"]
+    assert lag["shards"] == 4
+    assert lag["maxMillisBehindLatest"] >= 0
+    assert json.loads(source.endOffset)["version"] == 1
+
+
+def test_batches_are_logged_to_the_standard_error_of_the_driver(
+    local_kinesis: LocalKinesis, flights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LEVEL_VARIABLE, "INFO")
+    local_kinesis.put_many(flights, numbered(0, 10))
+    properties = {**local_kinesis.properties(flights), **FROM_THE_START}
+    driver = Driver(properties, tmp_path / "checkpoint", tmp_path)
+    try:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while "INFO kinesis_publishers_spark.batches: micro-batch planned" not in driver.said:
+            driver.wait(0.1)
+            assert time.monotonic() < deadline, driver.said
+    finally:
+        driver.kill()
+    assert f"streams={flights} planner=" in driver.said
+
+
+def _edited(text: str) -> str:
+    offset = json.loads(text)
+    next(iter(offset["streams"].values()))["created"] = "yesterday"
+    return json.dumps(offset)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99.*newer one"),
+        (lambda text: '{"index": 5}', "version None.*new checkpoint location"),
+        (lambda text: '"garbage"', "version None.*new checkpoint location"),
+        (_edited, "damaged.*yesterday.*Restore the offset log"),
+    ],
+    ids=["newer version", "another source", "not an offset", "wrong type"],
+)
+def test_an_offset_that_cannot_be_read_fails_the_query_and_says_so(
+    runner: QueryRunner, flights: str, edit: Any, message: str
+) -> None:
+    runner.server.put_many(flights, numbered(0, 10))
+    with runner.run(trigger=ONCE, **FROM_THE_START) as running:
+        running.wait_for_the_end()
+    edit_last_offset(runner.checkpoint, edit)
+    with (
+        pytest.raises(StreamingQueryException, match=f"(?s)CheckpointError.*{message}"),
+        runner.run(**FROM_THE_START) as running,
+    ):
+        running.wait_for_rows(10)
+
+
+def edit_last_offset(checkpoint: Path, edit: Any) -> None:
+    """Change the source's offset in the offset log: the last line of the last file."""
+    log = checkpoint / "offsets"
+    last = max((one for one in log.iterdir() if one.name.isdigit()), key=lambda one: int(one.name))
+    *head, offset = last.read_text().splitlines()
+    last.write_text("\n".join([*head, edit(offset)]))
+    (log / f".{last.name}.crc").unlink()

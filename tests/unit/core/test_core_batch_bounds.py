@@ -1,0 +1,173 @@
+"""Between which positions a batch is read: defaults, contradictions, and what filters leave."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kinesis_publishers import Properties, SequenceNumber, StartingPosition
+from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
+
+_LOADED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_MINUTE = timedelta(minutes=1)
+_SHARD, _OTHER = "shardId-000000000000", "shardId-000000000001"
+
+
+def at(minutes: float) -> StartingPosition:
+    return StartingPosition.at_timestamp(_LOADED_AT + minutes * _MINUTE)
+
+
+def bounds(**options: object) -> BatchBounds:
+    values = {f"kinesis.stream.{key.replace('_', '.')}": str(one) for key, one in options.items()}
+    properties = Properties.parse({"kinesis.streams": "orders", **values})
+    return BatchBounds.from_properties(properties, loaded_at=_LOADED_AT)
+
+
+def instant(minutes: float) -> float:
+    return (_LOADED_AT + minutes * _MINUTE).timestamp()
+
+
+def one_shard(kind: str, marker: object = "", shard_id: str = _SHARD) -> str:
+    return f'{{"{shard_id}": {{"iteratorType": "{kind}", "iteratorPosition": "{marker}"}}}}'
+
+
+def test_a_batch_is_everything_that_was_there_when_it_was_loaded() -> None:
+    assert bounds() == BatchBounds(start=StartingPosition.trim_horizon(), until=at(0))
+
+
+def test_what_arrived_in_the_millisecond_of_loading_is_part_of_the_batch() -> None:
+    properties = Properties.parse({"kinesis.streams": "orders"})
+    loaded_at = _LOADED_AT + timedelta(microseconds=1)
+    read = BatchBounds.from_properties(properties, loaded_at=loaded_at)
+    assert read.until.timestamp == _LOADED_AT + timedelta(milliseconds=1)
+
+
+def test_an_end_in_the_future_is_the_instant_of_loading() -> None:
+    assert bounds(endpos="AT_TIMESTAMP", endpos_timestamp=instant(5)).until == at(0)
+    number = int(instant(5) * 1000)
+    assert bounds(endpos_shards=one_shard("AT_TIMESTAMP", number)).until_of(_SHARD) == at(0)
+
+
+def test_single_shards_have_their_own_positions() -> None:
+    both = bounds(
+        initpos_shards=one_shard("AFTER_SEQUENCE_NUMBER", 5),
+        endpos_shards=one_shard("SHARD_END", shard_id=_OTHER),
+    )
+    assert both.start_of(_SHARD) == StartingPosition.after(SequenceNumber("5"))
+    assert both.until_of(_SHARD) == at(0)
+    assert both.start_of(_OTHER) == StartingPosition.trim_horizon()
+    assert both.until_of(_OTHER) is None
+    assert both.named_shards == {_SHARD, _OTHER}
+    assert both.listed_since is None
+
+
+def test_a_shard_that_begins_at_its_end_is_empty() -> None:
+    assert bounds(initpos_shards=one_shard("SHARD_END")).is_empty(_SHARD)
+    same = bounds(
+        initpos="AT_TIMESTAMP",
+        initpos_timestamp=instant(-5),
+        endpos="AT_TIMESTAMP",
+        endpos_timestamp=instant(-5),
+    )
+    assert same.is_empty(_SHARD)
+    assert not bounds().is_empty(_SHARD)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"initpos": "LATEST"}, "initpos = LATEST begins after the last record"),
+        ({"initpos_shards": one_shard("LATEST")}, rf"{_SHARD} begins at LATEST"),
+        (
+            {"initpos": "AT_TIMESTAMP", "initpos_timestamp": instant(5)},
+            "initpos .* is later than kinesis.stream.endpos .* when it is loaded",
+        ),
+        (
+            {
+                "initpos_shards": one_shard("AT_SEQUENCE_NUMBER", 100),
+                "endpos_shards": one_shard("AT_SEQUENCE_NUMBER", 99),
+            },
+            rf"{_SHARD} begins \(AT_SEQUENCE_NUMBER 100.*later than it ends",
+        ),
+        (
+            {"initpos_shards": one_shard("AT_TIMESTAMP", int(instant(5) * 1000))},
+            rf"{_SHARD} begins \(AT_TIMESTAMP .*later than it ends",
+        ),
+    ],
+)
+def test_a_batch_that_ends_before_it_begins_is_refused(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigErrors, match=message):
+        bounds(**options)
+
+
+def test_every_contradiction_is_named_at_once() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        bounds(
+            initpos="LATEST",
+            initpos_shards=one_shard("AT_SEQUENCE_NUMBER", 9),
+            endpos_shards=one_shard("AT_SEQUENCE_NUMBER", 3),
+        )
+    assert len(raised.value.problems) == 2
+
+
+def test_positions_of_single_shards_need_a_single_stream() -> None:
+    properties = Properties.parse(
+        {
+            "kinesis.streams": "orders,flights",
+            "kinesis.stream.endpos.shards": one_shard("AT_SEQUENCE_NUMBER", 5),
+        }
+    )
+    with pytest.raises(ConfigErrors, match=r"endpos\.shards: .*belong to one stream"):
+        BatchBounds.from_properties(properties, loaded_at=_LOADED_AT)
+
+
+def test_a_time_beyond_all_calendars_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="not a number of milliseconds"):
+        bounds(endpos_shards=one_shard("AT_TIMESTAMP", "9" * 40))
+
+
+def test_arrival_times_narrow_the_bounds_with_a_minute_to_spare() -> None:
+    narrowed = bounds().narrowed(
+        Narrowing(arrived_since=_LOADED_AT - 60 * _MINUTE, arrived_until=_LOADED_AT - 30 * _MINUTE)
+    )
+    assert (narrowed.start, narrowed.until) == (at(-61), at(-29))
+
+
+def test_arrival_times_never_widen_the_bounds() -> None:
+    given = bounds(initpos="AT_TIMESTAMP", initpos_timestamp=instant(-10))
+    wide = Narrowing(arrived_since=_LOADED_AT - 60 * _MINUTE, arrived_until=_LOADED_AT + _MINUTE)
+    assert given.narrowed(wide) == given
+
+
+@pytest.mark.parametrize(
+    "either",
+    [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1200, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+    ],
+)
+def test_the_first_and_the_last_day_of_all_are_harmless(either: datetime) -> None:
+    narrowed = bounds().narrowed(Narrowing(arrived_since=either, arrived_until=either))
+    for position in (narrowed.start, narrowed.until):
+        assert position.timestamp is None or position.timestamp.timestamp() >= 0
+
+
+def test_sequence_numbers_are_not_narrowed() -> None:
+    given = bounds(
+        initpos_shards=one_shard("AT_SEQUENCE_NUMBER", 5),
+        endpos_shards=one_shard("AFTER_SEQUENCE_NUMBER", 7),
+    )
+    narrow = Narrowing(arrived_since=_LOADED_AT - _MINUTE, arrived_until=_LOADED_AT - _MINUTE)
+    narrowed = given.narrowed(narrow)
+    assert narrowed.shard_starts == given.shard_starts
+    assert narrowed.shard_untils == given.shard_untils
+
+
+def test_a_filter_that_contradicts_the_bounds_leaves_nothing() -> None:
+    future = Narrowing(arrived_since=_LOADED_AT + 60 * _MINUTE)
+    assert bounds().narrowed(future).is_empty(_SHARD)

@@ -1,0 +1,339 @@
+"""Exact ranges of one shard: the same records each time, or an error."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from attrs import evolve
+from consumer_support import RECORDS, place, run_of
+from range_support import RangeWorld, losses, polled, range_of, scripted
+
+from kinesis_publishers import RecordBatchConsumer, RecordPublisher, RunResult
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    PositionTrimmedError,
+    PublisherCancelledError,
+    ReplayMismatchError,
+)
+from kinesis_publishers.testing.fakes import (
+    FakeDataPlane,
+    RecordingSink,
+    ScriptedPublisherFactory,
+    ScriptedRun,
+    StoredShard,
+    batch_of,
+    finish,
+)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [run_of((2, 10), lag=5)],
+        [run_of((2, 4), lag=5), run_of((4, 10), lag=5)],
+        [run_of((2, 7), lag=5)],
+        [run_of((2, 7))],
+        [run_of((2, 2), lag=5), run_of((2, 5), (5, 8), lag=5)],
+        [run_of((0, 10))],
+    ],
+    ids=["more follows", "two answers", "exact", "at the tip", "empty first", "more before"],
+)
+async def test_a_range_is_cut_at_its_end_to_the_record(runs: list):
+    world = scripted(*runs)
+    await world.read(range_of(1, 6))
+    assert world.sink.records == RECORDS[2:7]
+    assert world.sink.deliveries[-1].progress.processed == place(6)
+
+
+async def test_reading_stops_as_soon_as_the_range_is_complete():
+    world = scripted(run_of((2, 7), lag=5), run_of((7, 10), lag=5))
+    await world.read(range_of(1, 6))
+    (publisher,) = world.factory.publishers
+    assert publisher.processed == [place(6)]
+
+
+async def test_a_range_may_end_where_the_shard_ends():
+    world = scripted(run_of((2, 10)))
+    await world.read(range_of(1, 9))
+    assert world.sink.records == RECORDS[2:]
+
+
+async def test_a_range_that_begins_at_a_record_contains_it():
+    world = scripted(run_of((2, 10)))
+    await world.read(range_of(2, 4, at=True))
+    assert world.sink.records == RECORDS[2:5]
+
+
+async def test_an_empty_range_asks_for_nothing():
+    world = scripted(run_of((5, 10), lag=5))
+    assert await world.read(range_of(4, 4)) is None
+    assert world.sink.records == []
+    assert world.factory.positions == []
+
+
+async def test_a_range_without_an_end_reaches_to_the_end_of_the_shard():
+    world = scripted(run_of((2, 5)), run_of((5, 5)), run_of((5, 10)), run_of((10, 10)))
+    assert await world.read(range_of(1, None)) is None
+    assert world.sink.records == RECORDS[2:]
+
+
+async def test_a_range_without_an_end_may_be_empty():
+    world = scripted()
+    await world.read(range_of(9, None))
+    assert world.sink.records == []
+
+
+async def test_a_range_without_an_end_begins_with_its_first_record():
+    with pytest.raises(PositionTrimmedError, match="record 993 is gone"):
+        await scripted(run_of((4, 10))).read(range_of(2, None, at=True))
+
+
+async def test_a_missing_last_record_is_a_mismatch():
+    without_last = [run_of((2, 6), (7, 8), lag=5)]
+    with pytest.raises(ReplayMismatchError, match="record 998 follows"):
+        await scripted(*without_last).read(range_of(1, 6))
+
+
+async def test_a_tip_that_stays_before_the_end_is_a_mismatch():
+    world = polled(FakeDataPlane(StoredShard(RECORDS[:5])))
+    with pytest.raises(ReplayMismatchError, match="the tip of the shard follows"):
+        await world.read(range_of(1, 6))
+    assert world.sink.records == RECORDS[2:5]
+
+
+async def test_a_copy_of_the_shard_that_lags_behind_for_a_moment_is_no_loss():
+    shard = StoredShard(RECORDS[:5])
+    world = polled(FakeDataPlane(shard))
+    reading = asyncio.create_task(world.consumer(range_of(1, 6)).run())
+    await world.clock.advance(0.5)
+    shard.extend(RECORDS[5:])
+    await finish(reading, world.clock)
+    assert world.sink.records == RECORDS[2:7]
+
+
+async def test_a_shard_that_ends_before_the_range_is_a_mismatch():
+    with pytest.raises(ReplayMismatchError, match="the end of the shard follows"):
+        await scripted(run_of((2, 5), lag=5)).read(range_of(1, 6))
+
+
+async def test_a_trimmed_first_record_is_an_error():
+    with pytest.raises(PositionTrimmedError, match="record 993 is gone"):
+        await scripted(run_of((4, 10), lag=5)).read(range_of(2, 6, at=True))
+
+
+async def test_a_trimmed_position_is_an_error():
+    trimmed = run_of(error=PositionTrimmedError("trimmed"))
+    with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 992, is not available"):
+        await scripted(trimmed).read(range_of(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (False, "reading goes on with record 995; whatever was between AFTER_SEQUENCE_NUMBER 993"),
+        (True, "record 993 is gone; the next one that the stream still holds is 995"),
+    ],
+)
+async def test_tolerated_loss_delivers_what_is_left_and_says_what_was_skipped(
+    at: bool, expected: str
+):
+    factory = ScriptedPublisherFactory(
+        [run_of(error=PositionTrimmedError("trimmed"))], [run_of((4, 10), lag=5)]
+    )
+    world = RangeWorld(factory=factory, fails_on_data_loss=False)
+    await world.read(range_of(2, 6, at=at))
+    assert world.sink.records == RECORDS[4:7]
+    trimmed, skipped = losses(world)
+    assert "is not available any more" in trimmed
+    assert expected in skipped
+
+
+async def test_a_trim_horizon_that_is_trimmed_is_not_asked_for_again_and_again():
+    trimmed = [run_of(error=PositionTrimmedError("trimmed"))]
+    world = RangeWorld(factory=ScriptedPublisherFactory(trimmed, trimmed), fails_on_data_loss=False)
+    with pytest.raises(PositionTrimmedError, match=r"^trimmed$"):
+        await world.read(range_of(1, 6))
+
+
+async def test_a_tolerated_mismatch_ends_the_range_and_leaves_nothing():
+    world = scripted(run_of((2, 6), (7, 9), lag=5), fails_on_data_loss=False)
+    assert await world.read(range_of(1, 6)) is None
+    assert world.sink.records == RECORDS[2:6]
+    assert len(losses(world)) == 1
+
+
+async def test_a_tolerated_mismatch_is_reported_once_when_the_shard_ends_with_it():
+    world = scripted(run_of((2, 5), lag=5), fails_on_data_loss=False)
+    await world.read(range_of(1, 6))
+    assert len(losses(world)) == 1
+
+
+async def test_nobody_asks_for_the_retention():
+    world = scripted(run_of((2, 10), lag=5))
+    await world.read(range_of(1, 6))
+    assert world.reader.retention_questions == []
+
+
+async def test_a_publisher_that_stops_unasked_is_an_error():
+    with pytest.raises(PublisherCancelledError, match="ScriptedPublisher returned CANCELLED"):
+        await scripted(ScriptedRun(result=RunResult.CANCELLED)).read(range_of(1, 6))
+
+
+async def test_an_error_of_the_sink_is_not_taken_for_one_of_the_service():
+    error = PositionTrimmedError("of the application")
+
+    async def fails(delivery: object) -> None:
+        raise error
+
+    world = scripted(run_of((2, 10)), sink=RecordingSink(fails), fails_on_data_loss=False)
+    with pytest.raises(PositionTrimmedError) as caught:
+        await world.read(range_of(1, 6))
+    assert caught.value is error
+    assert losses(world) == []
+
+
+async def test_a_failure_of_the_publisher_surfaces():
+    error = AccessDeniedError("no", operation="GetRecords", code="AccessDeniedException")
+    with pytest.raises(AccessDeniedError):
+        await scripted(run_of((2, 4), lag=5, error=error)).read(range_of(1, 6))
+
+
+def plane_of(world: RangeWorld) -> FakeDataPlane:
+    return world.factory._context.data_plane
+
+
+class GoesOn(RecordPublisher):
+    """Delivers, and then waits for more as a subscription does."""
+
+    def __init__(self, *, asks: bool) -> None:
+        self._asks = asks
+        self.is_stopped = False
+
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        try:
+            await consumer(batch_of(RECORDS[2:9], millis_behind_latest=5))
+            if self._asks:
+                await consumer.wait_for_space(1, 1)
+            await asyncio.Event().wait()
+        finally:
+            self.is_stopped = True
+        return RunResult.INCOMPLETE
+
+
+class MakesOne(ScriptedPublisherFactory):
+    def __init__(self, publisher: RecordPublisher) -> None:
+        super().__init__()
+        self._publisher = publisher
+
+    async def create(self, starting_position, shard):
+        return self._publisher
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["waits for the service", "asks for room"])
+async def test_a_publisher_that_goes_on_after_the_range_is_interrupted_at_once(asks: bool):
+    publisher = GoesOn(asks=asks)
+    world = RangeWorld(factory=MakesOne(publisher))
+    leftover = await world.read(range_of(1, 6))
+    assert publisher.is_stopped
+    assert world.sink.records == RECORDS[2:7]
+    assert leftover is not None
+    assert leftover.publisher is None
+
+
+async def test_a_timeout_of_the_publisher_is_its_own():
+    class TimesOut(GoesOn):
+        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+            raise TimeoutError("of the publisher")
+
+    with pytest.raises(TimeoutError, match="of the publisher"):
+        await RangeWorld(factory=MakesOne(TimesOut(asks=False))).read(range_of(1, 6))
+
+
+async def test_cancelling_stops_the_publisher_and_gives_its_room_back():
+    publisher = GoesOn(asks=False)
+    world = RangeWorld(factory=MakesOne(publisher))
+    reading = asyncio.create_task(world.consumer(range_of(1, None)).run())
+    await world.clock.settle()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert publisher.is_stopped
+    assert world.held == (0, 0)
+
+
+async def test_a_leftover_begins_with_its_rest_and_then_its_publisher():
+    world = polled(FakeDataPlane(StoredShard(RECORDS, page_ends=[5, 10])))
+    leftover = await world.read(range_of(0, 2))
+    assert leftover is not None
+    assert list(leftover.rest) == RECORDS[3:5]
+    leftover = await world.read(range_of(2, 7), leftover)
+    assert world.sink.records == RECORDS[1:8]
+    plane = plane_of(world)
+    assert len(plane.iterator_calls) == 1
+    assert len(plane.records_calls) == 2
+    assert list(leftover.rest) == RECORDS[8:]
+
+
+async def test_ranges_within_a_rest_need_no_call():
+    world = polled(FakeDataPlane(StoredShard(RECORDS)))
+    leftover = await world.read(range_of(0, 2))
+    plane = plane_of(world)
+    calls = len(plane.calls)
+    for start in range(2, 8):
+        leftover = await world.read(range_of(start, start + 1), leftover)
+    assert world.sink.records == RECORDS[1:9]
+    assert len(plane.calls) == calls
+
+
+async def test_an_empty_range_leaves_what_it_was_given():
+    world = polled(FakeDataPlane(StoredShard(RECORDS)))
+    given = await world.read(range_of(0, 2))
+    left = await world.read(range_of(2, 2), given)
+    assert list(left.rest) == RECORDS[3:]
+    assert left.publisher is given.publisher
+
+
+async def test_a_rest_without_a_publisher_is_gone_on_from_where_it_ends():
+    world = polled(FakeDataPlane(StoredShard(RECORDS, page_ends=[5, 10])))
+    leftover = evolve(await world.read(range_of(0, 2)), publisher=None)
+    await world.read(range_of(2, 7), leftover)
+    assert world.sink.records == RECORDS[1:8]
+    plane = plane_of(world)
+    assert [str(call.position) for call in plane.iterator_calls] == [
+        f"AFTER_SEQUENCE_NUMBER {RECORDS[index].sequence_number}" for index in (0, 4)
+    ]
+
+
+@pytest.mark.parametrize("end", [9, None])
+async def test_a_leftover_knows_that_the_shard_ends_with_it(end: int | None):
+    world = polled(FakeDataPlane(StoredShard(RECORDS, is_closed=True)))
+    leftover = await world.read(range_of(0, 2))
+    assert leftover.is_complete
+    assert leftover.publisher is None
+    await world.read(range_of(2, end), leftover)
+    assert world.sink.records == RECORDS[1:]
+    assert len(plane_of(world).records_calls) == 1
+
+
+async def test_a_rest_that_misses_the_last_record_is_a_mismatch():
+    world = polled(FakeDataPlane(StoredShard([*RECORDS[:6], *RECORDS[7:]])))
+    leftover = await world.read(range_of(0, 2))
+    with pytest.raises(ReplayMismatchError, match="record 998 follows"):
+        await world.read(range_of(2, 6), leftover)
+
+
+async def test_a_slow_sink_holds_the_reading_back():
+    gate = asyncio.Event()
+
+    async def blocks(delivery: object) -> None:
+        await gate.wait()
+
+    plane = FakeDataPlane(StoredShard(RECORDS, page_ends=[3, 6, 9]))
+    world = polled(plane, sink=RecordingSink(blocks))
+    reading = asyncio.create_task(world.consumer(range_of(0, 8)).run())
+    await world.clock.advance(10)
+    assert len(plane.records_calls) == 1
+    gate.set()
+    await finish(reading, world.clock)
+    assert world.sink.records == RECORDS[1:9]

@@ -1,0 +1,108 @@
+"""Searches over GetRecords: pace, throttles, the service's clock, the end of a closed shard."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from kinesis_publishers import PublisherContext, SequenceNumber, StartingPosition
+from kinesis_publishers.config import PollingConfig
+from kinesis_publishers.errors import InvalidArgumentError
+from kinesis_publishers.polled_pages import PolledPages
+from kinesis_publishers.retry import RetryPolicy
+from kinesis_publishers.testing.fakes import (
+    FakeControlPlane,
+    FakeDataPlane,
+    StoredShard,
+    finish,
+    sample_records,
+    sample_shard,
+)
+from kinesis_publishers.testing.manual_clock import ManualClock
+from kinesis_publishers.tip_search import TipSearch
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.fakes import ShardBehaviour
+
+_POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
+_CONFIG = PollingConfig(
+    max_records=10_000,
+    interval_seconds=0.2,
+    adaptive_reads=True,
+    get_records_retry=_POLICY,
+    get_iterator_retry=_POLICY,
+)
+_START = StartingPosition.trim_horizon()
+
+
+@define(eq=False, kw_only=True)
+class _ServiceWithClock(StoredShard):
+    """A service whose clock is behind that of this machine."""
+
+    clock: ManualClock
+    behind: timedelta
+
+    async def locate(self, position: StartingPosition) -> int:
+        instant = position.timestamp
+        if instant is not None and instant > self.clock.now() - self.behind:
+            raise InvalidArgumentError("in the future", operation="GetShardIterator")
+        return await super().locate(position)
+
+
+def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, FakeDataPlane]:
+    plane = FakeDataPlane(shard)
+    context = PublisherContext(
+        data_plane=plane, control_plane=FakeControlPlane(), clock=clock, events=lambda _: None
+    )
+    return TipSearch(PolledPages(_CONFIG, context), clock), plane
+
+
+def last_number(count: int) -> SequenceNumber:
+    return SequenceNumber(sample_records(count)[-1].sequence_number)
+
+
+async def test_looks_at_a_shard_keep_its_pace() -> None:
+    clock = ManualClock()
+    # They arrive one second apart, from the clock's first instant on.
+    search, plane = search_in(StoredShard(sample_records(50_000)), clock)
+    until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=40_000))
+    found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
+    assert found == last_number(40_000)
+    assert len(plane.iterator_calls) == len(plane.records_calls) < 10
+    # One period before each call but the first.
+    assert sum(clock.sleeps) >= 0.2 * (len(plane.records_calls) - 1)
+
+
+async def test_what_is_asked_for_is_small_whatever_is_configured() -> None:
+    clock = ManualClock()
+    search, plane = search_in(StoredShard(sample_records(50_000)), clock)
+    until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=40_000))
+    await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
+    assert {call.limit for call in plane.records_calls} <= {1, 100}
+
+
+async def test_an_instant_that_the_service_has_not_reached_is_waited_for() -> None:
+    clock = ManualClock()
+    behind = timedelta(seconds=20)
+    service = _ServiceWithClock(records=sample_records(5), clock=clock, behind=behind)
+    search, _ = search_in(service, clock)
+    began = clock.now()
+    until = StartingPosition.at_timestamp(began)
+    found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
+    # The first record arrived at this very instant: nothing is before it.
+    assert found is None
+    assert clock.now() - began >= behind
+
+
+async def test_a_closed_shard_is_read_out_after_its_last_record() -> None:
+    clock = ManualClock()
+    shard = StoredShard(sample_records(5), is_closed=True)
+    search, _ = search_in(shard, clock)
+    last = StartingPosition.at(last_number(5))
+    after = StartingPosition.after(last_number(5))
+    assert await finish(search.is_read_out(sample_shard(is_closed=True), after), clock)
+    assert not await finish(search.is_read_out(sample_shard(is_closed=True), last), clock)
+    found = search.last_record(sample_shard(is_closed=True), since=_START, until=after)
+    assert await finish(found, clock) == last_number(5)

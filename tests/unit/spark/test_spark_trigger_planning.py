@@ -1,0 +1,205 @@
+"""Which planner plans what under each trigger, in the order in which each Spark calls."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tip_planner import TipPlanners, place
+
+from kinesis_publishers.errors import CheckpointError, InvalidOptionError
+from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+
+NO_LIMIT = BatchLimit()
+
+
+def ends_at(end: dict[str, Any], number: int) -> bool:
+    """Say whether ``end`` is the place ``number``, whichever record the micro-batch began with."""
+    return Offset.from_json(end).progress == Offset.from_json(place(number)).progress
+
+
+@pytest.mark.parametrize("configured", ["prefetch", "ranges"])
+def test_the_configured_planner_plans_for_a_spark_that_says_where_it_stands(
+    configured: str,
+) -> None:
+    planners = TipPlanners(9)
+    reader = planners.reader(**{"kinesis.spark.planner": configured})
+    end = reader.latestOffset(place(3), reader.getDefaultReadLimit())
+    reader.partitions(place(3), end)
+    reader.commit(end)
+    # Not a limit of as many records as a long can count: those would be counted.
+    assert planners.calls == [
+        f"{configured}.latest_offset(3, {NO_LIMIT})",
+        f"{configured}.partitions(3, 9)",
+        f"{configured}.commit(9)",
+    ]
+
+
+@pytest.mark.parametrize("configured", ["prefetch", "ranges"])
+def test_once_has_everything_in_one_micro_batch_whatever_is_configured(configured: str) -> None:
+    planners = TipPlanners(9)
+    reader = planners.reader(**{"kinesis.spark.planner": configured}, maxRecordsPerTrigger="2")
+    end = reader.latestOffset(place(3), ReadAllAvailable())
+    reader.partitions(place(3), end)
+    assert planners.calls == [
+        f"ranges-everything.latest_offset(3, {NO_LIMIT})",
+        "ranges-everything.partitions(3, 9)",
+    ]
+
+
+def test_a_new_query_begins_at_one_place_although_once_changes_the_planner() -> None:
+    planners = TipPlanners(3)
+    reader = planners.reader()
+    start = reader.initialOffset()
+    planners.tip = 9
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert reader.initialOffset() == start
+    reader.partitions(start, end)
+    assert planners.calls == [
+        "prefetch.initial_offset()",
+        "prefetch.close()",
+        f"ranges-everything.latest_offset(3, {NO_LIMIT})",
+        "ranges-everything.partitions(3, 9)",
+    ]
+
+
+def test_available_now_is_prepared_and_planned_by_the_configured_planner() -> None:
+    planners = TipPlanners(9)
+    reader = planners.reader(maxRecordsPerTrigger="4")
+    reader.prepareForTriggerAvailableNow()
+    reader.latestOffset(place(3), reader.getDefaultReadLimit())
+    assert planners.calls == [
+        "prefetch.prepare_for_available_now()",
+        f"prefetch.latest_offset(3, {BatchLimit(records=4)})",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "first_planner", "limit", "end"),
+    [
+        ({}, "ranges-everything", NO_LIMIT, 9),
+        ({"maxRecordsPerTrigger": "4"}, "ranges", BatchLimit(records=4), 7),
+    ],
+)
+def test_the_first_micro_batch_of_spark_4_0_has_all_that_the_limit_allows(
+    options: dict[str, str], first_planner: str, limit: BatchLimit, end: int
+) -> None:
+    """Trigger.Once and AvailableNow of Spark 4.0 and 4.1 ask one single time."""
+    planners = TipPlanners(9)
+    reader = planners.reader(**options)
+    reader.partitions(place(3), place(3))  # how Spark 4.0 says where a restarted query stands
+    planners.calls.clear()
+    first = reader.latestOffset()
+    assert ends_at(first, end)
+    reader.partitions(place(3), first)
+    planners.tip = 12
+    reader.latestOffset()
+    assert planners.calls == [
+        "prefetch.close()",
+        f"{first_planner}.latest_offset(3, {limit})",
+        f"{first_planner}.partitions(3, {end})",
+        f"{first_planner}.close()",
+        f"prefetch.latest_offset({end}, {limit})",
+    ]
+
+
+def test_a_new_query_of_spark_4_0_begins_where_its_first_end_was_found_from() -> None:
+    planners = TipPlanners(3)
+    reader = planners.reader()
+    first = reader.latestOffset()
+    planners.tip = 9
+    assert reader.initialOffset() == first == place(3)
+    assert len(reader.partitions(place(3), first)) == 1
+    second = reader.latestOffset()
+    assert ends_at(second, 9)
+    assert len(reader.partitions(first, second)) == 1
+
+
+def test_while_there_is_nothing_new_spark_4_0_gets_the_same_text() -> None:
+    reader = TipPlanners(3).reader()
+    reader.partitions(place(3), place(3))
+    assert {str(reader.latestOffset()) for _ in range(3)} == {str(place(3))}
+
+
+def test_a_micro_batch_that_no_action_reads_does_not_stop_spark_4_0() -> None:
+    planners = TipPlanners(3)
+    reader = planners.reader()
+    reader.latestOffset()
+    planners.tip = 5
+    unread = reader.latestOffset()
+    planners.tip = 9
+    end = reader.latestOffset()
+    assert len(reader.partitions(unread, end)) == 1
+
+
+def test_an_end_that_was_found_before_the_start_was_known_is_refused() -> None:
+    """The AvailableNow wrapper of Spark 4.0 and 4.1 asks before it says where the query stands."""
+    planners = TipPlanners(9)
+    reader = planners.reader()
+    reader.latestOffset()
+    with pytest.raises(CheckpointError, match=r"skip the records.*Wrapper\.enabled.*Spark 4\.2"):
+        reader.partitions(place(3), place(3))
+
+
+def test_an_end_that_was_found_from_another_start_is_refused() -> None:
+    planners = TipPlanners(9)
+    reader = planners.reader()
+    end = reader.latestOffset(place(5), reader.getDefaultReadLimit())
+    with pytest.raises(CheckpointError, match="skip the records"):
+        reader.partitions(place(3), end)
+
+
+def test_the_wrapper_of_spark_4_0_is_served_where_nothing_can_be_lost() -> None:
+    """A new query: the first of two ends is used, from the place it was found from."""
+    planners = TipPlanners(3)
+    reader = planners.reader()
+    reader.latestOffset()
+    planners.tip = 9
+    reader.latestOffset()
+    planners.tip = 12
+    assert len(reader.partitions(reader.initialOffset(), place(3))) == 1
+
+
+def test_the_progress_names_streams_planner_and_lag() -> None:
+    reader = TipPlanners(9).reader()
+    assert reader.reportLatestOffset() is None
+    reader.latestOffset(place(3), ReadAllAvailable())
+    assert reader.reportLatestOffset() == {
+        "streams": "orders",
+        "planner": "ranges",
+        "maxMillisBehindLatest": 70,
+        "shards": 2,
+        "millisBehindLatest": {"orders/shardId-000000000000": 70},
+        "bufferedRecords": 2,
+        "bufferedBytes": 0,
+    }
+
+
+def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = TipPlanners(9).reader()
+    with caplog.at_level(logging.INFO, logger="kinesis_publishers_spark.batches"):
+        end = reader.latestOffset(place(3), reader.getDefaultReadLimit())
+        reader.latestOffset(end, reader.getDefaultReadLimit())
+        reader.commit(end)
+    planned, committed = caplog.records
+    assert planned.getMessage().startswith(
+        "micro-batch planned streams=orders planner=prefetch shards=1 records=6 payload_bytes=60 "
+        "max_millis_behind_latest=70 buffered_records=2 plan_seconds="
+    )
+    assert vars(planned)["kinesis_event"] == "planned"
+    assert vars(planned)["kinesis_shards"] == 1
+    assert vars(planned)["kinesis_records"] == 6
+    assert vars(planned)["kinesis_plan_seconds"] >= 0
+    assert committed.getMessage() == "micro-batch committed streams=orders planner=prefetch"
+
+
+def test_a_level_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LEVEL_VARIABLE, "LOUD")
+    with pytest.raises(InvalidOptionError, match=r"KINESIS_PUBLISHERS_LOG is 'LOUD': use DEBUG"):
+        TipPlanners(9).reader().latestOffset(place(3))
