@@ -48,11 +48,11 @@ class CannedSubscription:
         self._frames += 1
         if self._frames == 1:
             return INITIAL_RESPONSE
-        if self._workload.pages == 0:
+        if self._page >= self._service.timeline.pages(self._workload, self._shard):
             return self._heartbeat()
         # An event moves the position over a whole page, so that none is ever cut.
         with self._service.page(self._shard, self._page, self._workload) as records:
-            frame = event_frame([bytes(records)], int(self._last_number()), _MILLIS_BEHIND)
+            frame = event_frame([bytes(records)], self._last_number(self._page), _MILLIS_BEHIND)
         self._page += 1
         return frame
 
@@ -61,10 +61,10 @@ class CannedSubscription:
         if now < self._silent_until:
             return None
         self._silent_until = now + HEARTBEAT_SECONDS
-        return event_frame([], int(self._last_number()), 0)
+        return event_frame([], self._last_number(max(0, self._page - 1)), 0)
 
-    def _last_number(self) -> str:
-        return sequence_number(self._shard, self._page, self._workload.page_records - 1)
+    def _last_number(self, page: int) -> int:
+        return int(sequence_number(self._shard, page, self._workload.page_records - 1))
 
 
 def _first_page(position: dict[str, Any]) -> int:

@@ -1,30 +1,37 @@
 """Pages of records, for answers and events, that are prepared once and renumbered in place.
 
-A client that drops what it has seen already must get new sequence numbers with every page. All
-records of a page have the same width, so one digit of all of them is one strided assignment: a page
-of 10,000 records is renumbered in a fraction of a millisecond.
+A client that drops what it has seen already must get new sequence numbers with every page, and one
+that looks for a place by its time must find later pages later. All records of a page have the same
+width, so one digit of all of them is one strided assignment: a page of 10,000 records is renumbered
+in a fraction of a millisecond.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import random
 import re
 import time
 from dataclasses import dataclass
 
-__all__ = ["CannedPage", "Workload", "page_of", "sequence_number"]
+__all__ = ["CannedPage", "Timeline", "Workload", "page_of", "place_of", "sequence_number"]
 
 #: The most that one GetRecords returns (AWS service limits).
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 MAX_PAGE_RECORDS = 10_000
-_NAME = re.compile(r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?")
+_NAME = re.compile(
+    r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?(?:\.(open|trickle))?"
+)
 # 56 digits as AWS sends them: a prefix that names the shard, the page, the place within the page.
 _PREFIX = "4966789012345678901234567890123456789{shard:04d}"
 _PAGE_DIGITS = 9
 _PLACE_DIGITS = 6
-# Readers compare arrival times with the retention.
-_AGE_MILLIS = 60_000
+_MILLIS_DIGITS = 12
+#: How far the arrival times of two pages of a shard lie apart.
+PAGE_MILLIS = 200
+# Six hours: within any retention, however many pages there are.
+_MAX_PAST_PAGES = 108_000
 
 
 @dataclass(frozen=True)
@@ -36,23 +43,36 @@ class Workload:
         shards: how many shards the stream has.
         pages: pages per shard, after which the shard ends; 0 is an open shard that stays empty.
         records_per_page: how many records a page has; 0 is as many as a page may have.
+        tip: what comes after the pages: nothing, and the shard ends; ``open`` is nothing, and the
+            shard stays open; ``trickle`` is a further page of the first shard every 200 ms.
     """
 
     record_bytes: int
     shards: int
     pages: int
     records_per_page: int = 0
+    tip: str = ""
 
     @classmethod
     def parse(cls, name: str) -> Workload | None:
         """Return what the stream ``name`` holds, or ``None`` if there is no such stream."""
         match = _NAME.fullmatch(name)
-        return cls(*map(int, match.groups("0"))) if match else None
+        if match is None:
+            return None
+        *numbers, tip = match.groups("")
+        return cls(*(int(number or 0) for number in numbers), tip=tip)
 
     @property
     def name(self) -> str:
         name = f"bytes-{self.record_bytes}.shards-{self.shards}.pages-{self.pages}"
-        return f"{name}.records-{self.records_per_page}" if self.records_per_page else name
+        if self.records_per_page:
+            name += f".records-{self.records_per_page}"
+        return f"{name}.{self.tip}" if self.tip else name
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shards never end."""
+        return bool(self.tip) or self.pages == 0
 
     @property
     def page_records(self) -> int:
@@ -69,9 +89,45 @@ class Workload:
         return self.records * self.record_bytes
 
 
+class Timeline:
+    """Which pages a shard has at an instant, and when each of them arrived.
+
+    Those that a stream has from the beginning have arrived one after the other, the last one when
+    the timeline is made; readers compare arrival times with the retention, and with each other.
+    """
+
+    def __init__(self) -> None:
+        self._began_millis = _now_millis()
+
+    def pages(self, workload: Workload, shard: int) -> int:
+        """Return how many pages there are now."""
+        if workload.tip != "trickle" or shard != 0:
+            return workload.pages
+        return workload.pages + (_now_millis() - self._began_millis) // PAGE_MILLIS
+
+    def arrival_millis(self, workload: Workload, page: int) -> int:
+        """Return when all records of ``page`` arrived."""
+        past_pages = min(workload.pages, _MAX_PAST_PAGES)
+        return self._began_millis + (page + 1 - past_pages) * PAGE_MILLIS
+
+    def page_since(self, workload: Workload, millis: float) -> int:
+        """Return the first page that did not arrive before ``millis``."""
+        first = self.arrival_millis(workload, 0)
+        return max(0, math.ceil((millis - first) / PAGE_MILLIS))
+
+
+def _now_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def page_of(sequence_number: str) -> int:
     """Return the page that holds the record with this number."""
     return int(sequence_number[-_PAGE_DIGITS - _PLACE_DIGITS : -_PLACE_DIGITS])
+
+
+def place_of(sequence_number: str) -> int:
+    """Return the place within its page of the record with this number."""
+    return int(sequence_number[-_PLACE_DIGITS:])
 
 
 def sequence_number(shard: int, page: int, place: int) -> str:
@@ -84,30 +140,36 @@ class CannedPage:
 
     def __init__(self, workload: Workload, shard: int) -> None:
         source = random.Random(shard)
-        first_arrival = time.time_ns() // 1_000_000 - _AGE_MILLIS
         records = [
-            _record(source, workload.record_bytes, first_arrival + place, (shard, place))
+            _record(source, workload.record_bytes, (shard, place))
             for place in range(workload.page_records)
         ]
         self._stride = len(records[0]) + 1
-        self._first_digit = records[0].index(b"4966789") + len(_PREFIX.format(shard=shard))
+        self._first_page_digit = records[0].index(b"4966789") + len(_PREFIX.format(shard=shard))
+        # The digit before the decimal point stays the same until 2033.
+        self._first_millis_digit = records[0].index(b".") + 1
         self._count = workload.page_records
         self._text = bytearray(b",".join(records))
         if len(self._text) != self._stride * workload.page_records - 1:
             raise AssertionError("the records of a canned page differ in width")
 
-    def renumbered(self, page: int) -> bytearray:
-        """Return the text with the sequence numbers of ``page``; valid until the next call."""
-        for index, digit in enumerate(f"{page:0{_PAGE_DIGITS}d}".encode()):
-            self._text[self._first_digit + index :: self._stride] = bytes([digit]) * self._count
-        return self._text
+    def text(self, page: int, arrival_millis: int, places: range) -> memoryview:
+        """Return some records with the numbers and times of ``page``; valid until the next call."""
+        self._write(self._first_page_digit, f"{page:0{_PAGE_DIGITS}d}")
+        self._write(self._first_millis_digit, str(arrival_millis)[1:])
+        start, stop = places.start * self._stride, places.stop * self._stride
+        return memoryview(self._text)[start : max(start, stop - 1)]
+
+    def _write(self, first: int, digits: str) -> None:
+        for index, digit in enumerate(digits.encode(), start=first):
+            self._text[index :: self._stride] = bytes([digit]) * self._count
 
 
-def _record(source: random.Random, size: int, millis: int, key: tuple[int, int]) -> bytes:
+def _record(source: random.Random, size: int, key: tuple[int, int]) -> bytes:
     shard, place = key
     data = base64.b64encode(source.randbytes(size)).decode()
     return (
-        f'{{"ApproximateArrivalTimestamp":{millis / 1e12:.12f}E9,'
+        f'{{"ApproximateArrivalTimestamp":1.{"0" * _MILLIS_DIGITS}E9,'
         f'"Data":"{data}","PartitionKey":"customer-{source.randrange(10**8):08d}",'
         f'"SequenceNumber":"{sequence_number(shard, 0, place)}"}}'
     ).encode()

@@ -16,7 +16,15 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.canned_pages import CannedPage, Workload, page_of, sequence_number
+from benchmarks.canned_pages import (
+    PAGE_MILLIS,
+    CannedPage,
+    Timeline,
+    Workload,
+    page_of,
+    place_of,
+    sequence_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +49,7 @@ class CannedService:
         self._pages: dict[tuple[int, int, int], CannedPage] = {}
         self._locks: dict[tuple[int, int, int], threading.Lock] = {}
         self._lock = threading.Lock()
+        self.timeline = Timeline()
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to any call but GetRecords.
@@ -55,15 +64,18 @@ class CannedService:
         return answer
 
     @contextmanager
-    def page(self, shard: int, number: int, workload: Workload) -> Iterator[bytearray]:
-        """Lend the text of one page of records."""
+    def page(
+        self, shard: int, number: int, workload: Workload, places: range | None = None
+    ) -> Iterator[memoryview]:
+        """Lend the text of one page of records, or of those of its ``places``."""
         key = (workload.record_bytes, workload.page_records, shard)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._pages:
                 self._pages[key] = CannedPage(workload, shard)
-            yield self._pages[key].renumbered(number)
+            millis = self.timeline.arrival_millis(workload, number)
+            yield self._pages[key].text(number, millis, places or range(workload.page_records))
 
     def _DescribeStreamSummary(
         self, workload: Workload, _request: dict[str, Any]
@@ -80,15 +92,18 @@ class CannedService:
 
     def _GetShardIterator(self, workload: Workload, request: dict[str, Any]) -> dict[str, Any]:
         shard = int(request["ShardId"].rpartition("-")[2])
+        page = place = 0
         match request["ShardIteratorType"]:
-            case "TRIM_HORIZON" | "AT_TIMESTAMP":
-                page = 0
+            case "TRIM_HORIZON":
+                pass
+            case "AT_TIMESTAMP":
+                page = self.timeline.page_since(workload, request["Timestamp"] * 1000)
             case "LATEST":
-                page = workload.pages
-            case _:
-                # The page that holds the record: pages are not cut, a reader drops what it has.
-                page = page_of(request["StartingSequenceNumber"])
-        return {"ShardIterator": _iterator(workload, shard, page)}
+                page = self.timeline.pages(workload, shard)
+            case kind:
+                number = request["StartingSequenceNumber"]
+                page, place = page_of(number), place_of(number) + (kind != "AT_SEQUENCE_NUMBER")
+        return {"ShardIterator": _iterator(workload, shard, page, place)}
 
 
 def _workload(request: dict[str, Any]) -> Workload:
@@ -126,8 +141,9 @@ def _shards(workload: Workload) -> list[dict[str, Any]]:
     ]
 
 
-def _iterator(workload: Workload, shard: int, page: int) -> str:
-    return f"{workload.name}/{shard}/{page}/".ljust(_ITERATOR_WIDTH, "A")
+def _iterator(workload: Workload, shard: int, page: int, place: int) -> str:
+    page, place = page + place // workload.page_records, place % workload.page_records
+    return f"{workload.name}/{shard}/{page}/{place}/".ljust(_ITERATOR_WIDTH, "A")
 
 
 class Connection(socketserver.StreamRequestHandler):
@@ -171,20 +187,27 @@ class Connection(socketserver.StreamRequestHandler):
             self._send_json(200, self.server.service.answer(operation, request))
 
     def _send_records(self, request: dict[str, Any]) -> None:
-        name, shard_text, page_text, _ = request["ShardIterator"].split("/")
-        workload, shard, number = Workload.parse(name), int(shard_text), int(page_text)
-        if workload is None or request.get("Limit", 10_000) < workload.page_records:
-            raise _Refused("InvalidArgumentException", "a canned page is never cut")
-        if number >= workload.pages:
-            self._send(b'{"Records":[', b"", _tail(workload, shard, number))
+        name, *place, _ = request["ShardIterator"].split("/")
+        workload = Workload.parse(name)
+        if workload is None:
+            raise _Refused("InvalidArgumentException", f"no stream {name!r}")
+        shard, page, first = map(int, place)
+        service = self.server.service
+        available = service.timeline.pages(workload, shard)
+        if page >= available:
+            self._send(b'{"Records":[', b"", _tail(workload, available, (shard, available, 0)))
             return
-        with self.server.service.page(shard, number, workload) as records:
-            self._send(b'{"Records":[', records, _tail(workload, shard, number + 1))
+        places = range(first, min(workload.page_records, first + request.get("Limit", 10_000)))
+        tail = _tail(workload, available, (shard, page, places.stop))
+        with service.page(shard, page, workload, places) as records:
+            self._send(b'{"Records":[', records, tail)
 
     def _send_json(self, status: int, answer: dict[str, Any]) -> None:
         self._send(b"", b"", json.dumps(answer).encode(), status=status)
 
-    def _send(self, head: bytes, middle: bytes | bytearray, tail: bytes, status: int = 200) -> None:
+    def _send(
+        self, head: bytes, middle: bytes | memoryview, tail: bytes, status: int = 200
+    ) -> None:
         length = len(head) + len(middle) + len(tail)
         self.connection.sendall(
             f"HTTP/1.1 {status} {'OK' if status == 200 else 'Bad Request'}\r\n"
@@ -197,10 +220,13 @@ class Connection(socketserver.StreamRequestHandler):
         self.connection.sendall(tail)
 
 
-def _tail(workload: Workload, shard: int, following: int) -> bytes:
-    answer: dict[str, Any] = {"MillisBehindLatest": 200 * max(0, workload.pages - following)}
-    if following < workload.pages or workload.pages == 0:
-        answer["NextShardIterator"] = _iterator(workload, shard, following)
+def _tail(workload: Workload, available: int, following: tuple[int, int, int]) -> bytes:
+    """Return the end of an answer after which shard, page and place ``following`` come."""
+    _shard, page, place = following
+    page += place // workload.page_records
+    answer: dict[str, Any] = {"MillisBehindLatest": PAGE_MILLIS * max(0, available - page)}
+    if page < available or workload.is_open:
+        answer["NextShardIterator"] = _iterator(workload, *following)
     else:
         answer["ChildShards"] = []
     return b"]," + json.dumps(answer).encode()[1:]

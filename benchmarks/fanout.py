@@ -22,7 +22,7 @@ from benchmarks import fanout_latency, fanout_memory
 from benchmarks.canned_fanout import running_fanout_server
 from benchmarks.canned_pages import Workload
 from benchmarks.canned_server import cpu_seconds
-from benchmarks.polling import environment, heading, publish
+from benchmarks.polling import environment, heading, numbers, publish
 
 if TYPE_CHECKING:
     from benchmarks.canned_fanout import FanOutServer
@@ -53,7 +53,7 @@ def throughput(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure every client with every number of subscriptions."""
     rows = []
     with running_fanout_server() as server:
-        for shards in _numbers(arguments.subscriptions):
+        for shards in numbers(arguments.subscriptions):
             workload = Workload(_RECORD_BYTES, shards, _ENDLESS_PAGES, arguments.event_records)
             # The records are made when they are first asked for: not while anything is measured.
             measure(server, _CONTESTS[0], "ours", workload, _WARM_UP_SECONDS)
@@ -133,10 +133,6 @@ def throughput_table(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
-
-
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--parts", default=",".join(_PARTS), help="which, separated by commas")
@@ -165,11 +161,11 @@ def main() -> None:
         results["throughput"] = throughput(arguments)
         tables.append(throughput_table(results["throughput"]))
     if "latency" in parts:
-        shards = _numbers(arguments.latency_shards)
+        shards = numbers(arguments.latency_shards)
         results["latency"] = fanout_latency.measure(shards, arguments.latency_seconds)
         tables.append(fanout_latency.table(results["latency"]))
     if "idle" in parts:
-        results["idle"] = fanout_memory.measure_idle(_numbers(arguments.idle))
+        results["idle"] = fanout_memory.measure_idle(numbers(arguments.idle))
         tables.append(fanout_memory.idle_table(results["idle"]))
     if "blocked" in parts:
         results["blocked"] = fanout_memory.measure_blocked(arguments.blocked_seconds)

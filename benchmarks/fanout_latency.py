@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import RecordBatch, Shard
 
-__all__ = ["measure", "table"]
+__all__ = ["STAMP_BYTES", "measure", "percentiles", "running", "table"]
 
 _STREAM = "latency"
 _CONSUMER = "benchmark"
@@ -32,7 +32,8 @@ _RECORD_BYTES = 1024
 _PUT_PERIOD_SECONDS = 0.1
 _PREPARE_SECONDS = 120.0
 _HASH_KEYS = 2**128
-_STAMP_BYTES = 8
+#: A payload begins with the instant at which its put began, by the monotonic clock in ns.
+STAMP_BYTES = 8
 
 
 async def serve(shards: int, *, is_secure: bool) -> None:
@@ -60,7 +61,7 @@ def produce(properties: dict[str, str], shards: int) -> None:
     keys = [str(_HASH_KEYS * (2 * shard + 1) // (2 * shards)) for shard in range(shards)]
     os.set_blocking(sys.stdin.fileno(), False)
     while sys.stdin.buffer.read(1) is None:
-        stamp = time.monotonic_ns().to_bytes(_STAMP_BYTES, "big")
+        stamp = time.monotonic_ns().to_bytes(STAMP_BYTES, "big")
         data = stamp.ljust(_RECORD_BYTES, b"x")
         records = [{"Data": data, "PartitionKey": "p", "ExplicitHashKey": key} for key in keys]
         answer = client.put_records(StreamName=_STREAM, Records=records)
@@ -87,7 +88,7 @@ async def read(properties: dict[str, str], shards: int, seconds: float) -> list[
                 ends_at = time.monotonic() + seconds
             return
         for record in batch:
-            began_ns = int.from_bytes(record.data[:_STAMP_BYTES], "big")
+            began_ns = int.from_bytes(record.data[:STAMP_BYTES], "big")
             milliseconds.append((now_ns - began_ns) / 1e6)
         if time.monotonic() >= ends_at:
             fetcher.stop()
@@ -113,19 +114,23 @@ def measure(shard_counts: list[int], seconds: float) -> list[dict[str, Any]]:
 
 def _measure_one(shards: int, seconds: float, *, is_secure: bool) -> dict[str, Any]:
     secure = ["--tls"] if is_secure else []
-    with _running("serve", "--shards", str(shards), *secure) as server:
+    with running("serve", "--shards", str(shards), *secure) as server:
         assert server.stdout is not None
         properties = server.stdout.readline()
-        with _running("produce", "--shards", str(shards), "--properties", properties):
+        with running("produce", "--shards", str(shards), "--properties", properties):
             reader = _command("read", "--shards", str(shards), "--properties", properties)
             reader += ["--seconds", str(seconds)]
             finished = subprocess.run(reader, check=True, stdout=subprocess.PIPE, text=True)
     print(".", end="", file=sys.stderr, flush=True)
     milliseconds = json.loads(finished.stdout)
+    protocol = "TLS, HTTP/2" if is_secure else "HTTP/1.1"
+    return {"protocol": protocol, "shards": shards, **percentiles(milliseconds)}
+
+
+def percentiles(milliseconds: list[float]) -> dict[str, float]:
+    """Return how many records there were, and how long half of them, 99 % and all of them took."""
     hundredths = statistics.quantiles(milliseconds, n=100, method="inclusive")
     return {
-        "protocol": "TLS, HTTP/2" if is_secure else "HTTP/1.1",
-        "shards": shards,
         "records": len(milliseconds),
         "p50_ms": hundredths[49],
         "p99_ms": hundredths[98],
@@ -134,7 +139,8 @@ def _measure_one(shards: int, seconds: float, *, is_secure: bool) -> dict[str, A
 
 
 @contextmanager
-def _running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run ``serve`` or ``produce`` in a process of its own, until the context ends."""
     with subprocess.Popen(
         _command(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

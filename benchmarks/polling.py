@@ -118,6 +118,11 @@ def publish(table: str, result: dict[str, Any], output: Path | None) -> None:
         output.with_suffix(".md").write_text(table)
 
 
+def numbers(text: str) -> list[int]:
+    """Return the numbers of an argument that separates them by commas."""
+    return [int(number) for number in text.split(",")]
+
+
 def markdown(rows: list[dict[str, Any]], command: str, versions: dict[str, str]) -> str:
     """Return the rows as a table."""
     lines = [
@@ -142,8 +147,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--output", type=Path, help="JSON; the table goes beside it as .md")
     arguments = parser.parse_args()
-    sizes = [int(size) for size in arguments.sizes.split(",")]
-    rows = run(workloads(sizes, arguments.pages), arguments.repetitions)
+    rows = run(workloads(numbers(arguments.sizes), arguments.pages), arguments.repetitions)
     command = f"python -m benchmarks.polling {shlex.join(sys.argv[1:])}".strip()
     versions = environment()
     table = markdown(rows, command, versions)

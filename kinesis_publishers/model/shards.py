@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["ShardKey", "StreamIdentity", "StreamSummary", "ChildShard", "Shard"]
 
 
-@frozen
+@frozen(cache_hash=True)
 class ShardKey:
     """What names a shard everywhere: its stream's ARN and its own id."""
 

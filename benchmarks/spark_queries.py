@@ -1,0 +1,187 @@
+"""Streaming queries of the Spark benchmarks: how they are started, and what they cost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.clients import reader_properties
+from benchmarks.memory_source import MemorySource
+from kinesis_publishers_spark.demo.session import isolate_environment, open_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from benchmarks.canned_pages import Workload
+
+__all__ = [
+    "PLANNERS",
+    "Batch",
+    "SparkBench",
+    "batches_of",
+    "planner_options",
+    "running_spark",
+    "source_process",
+    "spark_cpu_seconds",
+    "triggers_of",
+    "wait_for",
+]
+
+PLANNERS = ("prefetch", "ranges")
+_SOURCE_MODULE = "python_streaming_source_runner"
+_PROGRESS_KEPT = 100_000
+_POLL_SECONDS = 0.02
+_DEADLINE_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What Spark says about one trigger.
+
+    Attributes:
+        rows: how many rows it had.
+        began: when it began, in seconds since 1970.
+        seconds: how long it took, by phase; ``triggerExecution`` is the whole.
+    """
+
+    rows: int
+    began: float
+    seconds: Mapping[str, float]
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any]) -> Batch:
+        """Return what a query's progress says."""
+        return cls(
+            rows=progress["numInputRows"],
+            began=datetime.fromisoformat(progress["timestamp"]).timestamp(),
+            seconds={name: ms / 1000 for name, ms in progress["durationMs"].items()},
+        )
+
+    @property
+    def ended(self) -> float:
+        return self.began + self.seconds["triggerExecution"]
+
+
+class SparkBench:
+    """A Spark on two cores that runs queries, each with a checkpoint of its own."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self.spark = spark
+        self._directory = directory
+
+    @contextmanager
+    def running(
+        self,
+        source: str,
+        options: Mapping[str, str | int],
+        *,
+        write: Callable[[DataStreamWriter], DataStreamWriter] = lambda w: w.format("noop"),
+        **trigger: Any,
+    ) -> Iterator[StreamingQuery]:
+        """Run a query, by default into the sink that drops everything and with no pause."""
+        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._directory)
+        texts = {name: str(value) for name, value in options.items()}
+        frame = self.spark.readStream.format(source).options(**texts).load()
+        writer = write(frame.writeStream).option("checkpointLocation", checkpoint)
+        query = writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+            # A query before this one must not burn CPU time while the next one is measured.
+            wait_for(lambda: source_process() is None)
+
+
+@contextmanager
+def running_spark() -> Iterator[SparkBench]:
+    """Start Spark with our source and the one that marks the ceiling."""
+    isolate_environment(os.environ)
+    with tempfile.TemporaryDirectory() as name, open_session(Path(name)) as spark:
+        spark.dataSource.register(MemorySource)
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
+        yield SparkBench(spark, Path(name))
+
+
+def triggers_of(query: StreamingQuery) -> list[Batch]:
+    """Return every trigger of a query until now that Spark tells about."""
+    return [Batch.of(progress) for progress in query.recentProgress]
+
+
+def batches_of(query: StreamingQuery) -> list[Batch]:
+    """Return the triggers of a query until now that had rows."""
+    return [trigger for trigger in triggers_of(query) if trigger.rows]
+
+
+def planner_options(url: str, workload: Workload, planner: str) -> dict[str, str | int]:
+    """Return options with which our source reads a canned stream as fast as it can."""
+    return reader_properties(url, workload) | {"kinesis.spark.planner": planner}
+
+
+def wait_for(
+    condition: Callable[[], bool],
+    *,
+    query: StreamingQuery | None = None,
+    poll_seconds: float = _POLL_SECONDS,
+) -> None:
+    """Wait until ``condition`` holds; the failure of ``query`` is raised."""
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while not condition():
+        if query is not None and not query.isActive:
+            raise RuntimeError(f"the query has ended before it was measured: {query.exception()}")
+        if time.monotonic() > deadline:
+            raise TimeoutError("what is measured has not happened in time")
+        time.sleep(poll_seconds)
+
+
+def _spark_processes() -> list[psutil.Process]:
+    """Return the JVM and everything below it."""
+    found: list[psutil.Process] = []
+    for child in psutil.Process().children():
+        if child.name() == "java":
+            found += [child, *child.children(recursive=True)]
+    return found
+
+
+def source_process() -> psutil.Process | None:
+    """Return the Python process that Spark keeps on the driver for the running query."""
+    for process in _spark_processes():
+        try:
+            if any(_SOURCE_MODULE in argument for argument in process.cmdline()):
+                return process
+        except psutil.NoSuchProcess:
+            continue
+    return None
+
+
+def spark_cpu_seconds() -> dict[str, float]:
+    """Return what Spark has burnt so far: the JVM, the source's process, and the tasks' workers.
+
+    A process that has ended counts with the one that it belonged to: sources are the only children
+    of the JVM that end while a session lasts.
+    """
+    spent = {"jvm": 0.0, "source": 0.0, "workers": 0.0}
+    for process in _spark_processes():
+        try:
+            times, arguments = process.cpu_times(), process.cmdline()
+        except psutil.NoSuchProcess:
+            continue
+        own, ended = times.user + times.system, times.children_user + times.children_system
+        if process.name() == "java":
+            spent["jvm"] += own
+            spent["source"] += ended
+        else:
+            kind = "source" if any(_SOURCE_MODULE in one for one in arguments) else "workers"
+            spent[kind] += own + ended
+    return spent
