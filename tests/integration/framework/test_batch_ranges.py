@@ -198,6 +198,11 @@ async def test_a_shard_that_nobody_lists_is_data_loss_or_a_slip(kinesis: _Server
     with pytest.raises(DataLossError, match=r"shardId-000000000007.*misspelt"):
         await kinesis.plan(stream_initpos_shards=shards)
     assert len(await kinesis.plan(stream_initpos_shards=shards, failondataloss=False)) == 1
+    # Whatever is pushed down, the same query fails or goes through.
+    with pytest.raises(DataLossError, match="misspelt"):
+        await kinesis.plan(
+            Narrowing(stream_names=frozenset({"orders"})), stream_initpos_shards=shards
+        )
 
 
 async def test_an_open_shard_has_no_end(kinesis: _Server) -> None:

@@ -8,57 +8,15 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from range_reading import CollectingSink, StoredStream
-from simulated_world import STREAM, SimulatedWorld
+from range_reading import CollectingSink
+from range_world import RangeWorld
 
-from kinesis_publishers import Properties
-from kinesis_publishers.range_publishers import RangePublishers
-from kinesis_publishers.range_reader import KinesisRangeReader
-from kinesis_publishers.testing.fakes import finish
 from kinesis_publishers.testing.local_kinesis import Behaviour
-from kinesis_publishers.testing.local_kinesis.contents import read_records
 
 if TYPE_CHECKING:
+    from range_reading import StoredStream
+
     from kinesis_publishers import ShardRange
-
-POLLING = {"kinesis.streams": STREAM, "aws.region": "us-east-1"}
-
-
-class World(SimulatedWorld):
-    """A stream, its ranges, and readers of them."""
-
-    def __init__(self, behaviour: Behaviour, *, count: int, page: int) -> None:
-        super().__init__(behaviour)
-        account = self.service.state.account
-        self.put(count)
-        stream = account.find_active(STREAM)
-        self.stored = StoredStream(stream.arn, read_records(account, STREAM))
-        polling = {**POLLING, "kinesis.shard.getrecords.maxrecordcount": str(page)}
-        self.polling = Properties.parse(polling)
-        self.fan_out = Properties.parse(
-            {
-                **polling,
-                "kinesis.stream.recordpublisher": "EFO",
-                "kinesis.stream.efo.registration": "NONE",
-                f"kinesis.stream.efo.consumerarn.{STREAM}": account.register(
-                    stream, "reports", {}
-                ).arn,
-            }
-        )
-
-    def reader(self, properties: Properties) -> KinesisRangeReader:
-        parts = self.parts(properties, lambda event: None)
-        return KinesisRangeReader(parts, RangePublishers.select(properties, parts))
-
-    def calls(self, operation: str) -> int:
-        return len(self.service.calls.find(operation))
-
-    async def read(
-        self, reader: KinesisRangeReader, sink: CollectingSink, ranges: list[ShardRange]
-    ) -> None:
-        await finish(reader.read(ranges, sink), self.clock)
-        await self.clock.settle()
-        assert (self.pool.records, self.pool.payload_bytes) == (0, 0)
 
 
 def batches(stored: StoredStream, cuts: dict[str, list[int]]) -> list[list[ShardRange]]:
@@ -82,7 +40,7 @@ def test_however_ranges_are_cut_and_whoever_reads_them_the_rows_are_the_same(
     count: int, page: int, cuts: list[list[int]], event_bytes: int
 ):
     async def check() -> None:
-        world = World(Behaviour(), count=count, page=page)
+        world = RangeWorld(Behaviour(), count=count, page=page)
         world.service.state.limits = evolve(world.service.state.limits, event_max_bytes=event_bytes)
         calls = batches(world.stored, dict(zip(world.stored.records, cuts, strict=True)))
         cached, kept = CollectingSink(), world.reader(world.polling)
@@ -104,7 +62,7 @@ def test_however_ranges_are_cut_and_whoever_reads_them_the_rows_are_the_same(
 
 
 async def test_every_record_is_fetched_once_although_ranges_end_within_pages():
-    world = World(Behaviour(), count=100, page=10_000)
+    world = RangeWorld(Behaviour(), count=100, page=10_000)
     sink, reader = CollectingSink(), world.reader(world.polling)
     pieces = {shard_id: list(range(100)) for shard_id in world.stored.records}
     for ranges in batches(world.stored, pieces):

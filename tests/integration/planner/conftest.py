@@ -8,11 +8,12 @@ import pytest
 from planner_harness import STREAM, Query, planner
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
+from kinesis_publishers_spark import worker_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+    from kinesis_publishers_spark.planning.planner import Planner
 
 
 @pytest.fixture(params=[False, True], ids=["end with records", "late end"])
@@ -29,11 +30,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[LocalKinesis]:
 
 
 @pytest.fixture
-def query_of() -> Iterator[Callable[[Callable[[], PrefetchPlanner]], Query]]:
+def query_of() -> Iterator[Callable[[Callable[[], Planner]], Query]]:
     """Return a function that starts a query with the planners that it is given."""
     queries: list[Query] = []
 
-    def start(make: Callable[[], PrefetchPlanner]) -> Query:
+    def start(make: Callable[[], Planner]) -> Query:
         queries.append(Query(make))
         return queries[-1]
 
@@ -42,16 +43,38 @@ def query_of() -> Iterator[Callable[[Callable[[], PrefetchPlanner]], Query]]:
         query.stop()
 
 
+@pytest.fixture(params=["prefetch", "ranges"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The planner of the test's queries; a module about one of them replaces this fixture."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
 def start_query(
-    server: LocalKinesis, query_of: Callable[[Callable[[], PrefetchPlanner]], Query]
+    server: LocalKinesis, query_of: Callable[[Callable[[], Planner]], Query], kind: str
 ) -> Callable[..., Query]:
     """Return a function that starts a query; it takes what :func:`planner` takes."""
 
     def start(position: str = "TRIM_HORIZON", *, parallelism: int = 2, **more: str) -> Query:
+        more = {"kind": kind, **more}
         return query_of(lambda: planner(server, position, parallelism=parallelism, **more))
 
     return start
+
+
+@pytest.fixture(autouse=True)
+def _workers_end() -> Iterator[None]:
+    """End what a Python worker of Spark keeps for its next task: the test's process is one."""
+    yield
+    worker_cache._READERS.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the ranges planner look as often as the local server, which has no rates, allows."""
+    name = "kinesis_publishers.range_finding.finder._LOOK_INTERVAL_SECONDS"
+    monkeypatch.setattr(name, 0.02)
 
 
 @pytest.fixture

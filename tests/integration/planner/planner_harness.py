@@ -7,13 +7,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import read_partition
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+from kinesis_publishers_spark.planning.ranges import RangesPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers_spark.planning.planner import Planner
 
 STREAM = "orders"
 FIRST_SHARD = "shardId-000000000000"
@@ -62,11 +64,22 @@ def options(server: LocalKinesis, position: str = "TRIM_HORIZON", **more: str) -
     }
 
 
+def planner_of(kind: str, properties: dict[str, str], *, parallelism: int = 2) -> Planner:
+    """Return a planner by the name that ``kinesis.spark.planner`` has for it."""
+    one = RangesPlanner if kind == "ranges" else PrefetchPlanner
+    return one(Properties.parse(properties), parallelism=parallelism)
+
+
 def planner(
-    server: LocalKinesis, position: str = "TRIM_HORIZON", *, parallelism: int = 2, **more: str
-) -> PrefetchPlanner:
-    properties = Properties.parse(options(server, position, **more))
-    return PrefetchPlanner(properties, parallelism=parallelism)
+    server: LocalKinesis,
+    position: str = "TRIM_HORIZON",
+    *,
+    kind: str = "prefetch",
+    parallelism: int = 2,
+    **more: str,
+) -> Planner:
+    """Return a planner of ``orders``, or of the streams that ``more`` names."""
+    return planner_of(kind, options(server, position, **more), parallelism=parallelism)
 
 
 def read(partitions: Iterable[InputPartition]) -> list[Row]:
@@ -100,9 +113,9 @@ class Query:
     commits one when the next has been planned.
     """
 
-    make: Callable[[], PrefetchPlanner]
+    make: Callable[[], Planner]
     batches: list[Batch] = field(factory=list)
-    planner: PrefetchPlanner = field(init=False)
+    planner: Planner = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.planner = self.make()
@@ -162,7 +175,17 @@ class Query:
     def stop(self) -> None:
         self.planner.close()
 
-    def restart(self) -> None:
-        """Go on in a new process: only the log is left."""
+    def restart(self, make: Callable[[], Planner] | None = None) -> None:
+        """Go on in a new process, with another planner if one is given: only the log is left."""
         self.stop()
+        self.make = make or self.make
         self.planner = self.make()
+
+    def replay_last(self) -> None:
+        """Run the last micro-batch again, as after a restart that found it without a commit.
+
+        Spark does not keep the start of the first one; it asks for it again.
+        """
+        batch = self.batches.pop()
+        start = self.last if self.batches else through_the_log(self.planner.initial_offset())
+        self.batches.append(evolve(batch, rows=read(self.planner.partitions(start, batch.end))))

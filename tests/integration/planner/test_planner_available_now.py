@@ -16,13 +16,14 @@ from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kinesis_publishers_spark.planning.planner import Planner
+
 StartQuery = Callable[..., Query]
-QueryOf = Callable[[Callable[[], PrefetchPlanner]], Query]
+QueryOf = Callable[[Callable[[], "Planner"]], Query]
 
 
 def test_it_reads_what_is_there_and_ends(server: LocalKinesis, start_query: StartQuery) -> None:
@@ -105,6 +106,7 @@ def test_it_does_not_run_after_a_producer_that_never_stops(
     assert len(set(query.rows)) == len(query.rows)
 
 
+@pytest.mark.parametrize("kind", ["prefetch"])
 def test_children_that_appear_behind_a_shard_that_was_read_far_enough_do_not_hold_it_up(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -158,11 +160,13 @@ class FastClock(SystemClock):
         return super().now() + timedelta(seconds=5)
 
 
-def test_the_clock_of_the_service_does_not_decide_where_it_ends(query_of: QueryOf) -> None:
+def test_the_clock_of_the_service_does_not_decide_where_it_ends(
+    query_of: QueryOf, kind: str
+) -> None:
     with LocalKinesis.in_thread(Limits.off(), clock=FastClock()) as ahead:
         ahead.create_stream(STREAM, 1)
         expected = put(ahead, ["x"] * 500)
-        query = query_of(lambda: planner(ahead, shard_getrecords_maxrecordcount="100"))
+        query = query_of(lambda: planner(ahead, kind=kind, shard_getrecords_maxrecordcount="100"))
         query.run_to_the_end()
         query.stop()
     assert query.rows == expected

@@ -23,15 +23,22 @@ from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError,
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+    from kinesis_publishers_spark.planning.planner import Planner
 
 StartQuery = Callable[..., Query]
 
 
-def wait_for_buffered(one: PrefetchPlanner, count: int) -> None:
+@pytest.fixture
+def kind() -> str:
+    """These tests look into what the prefetch planner has fetched."""
+    return "prefetch"
+
+
+def wait_for_buffered(one: Planner, count: int) -> None:
     def has_buffered() -> bool:
         lag = one.lag()
         return lag is not None and lag.buffered_records >= count
@@ -91,6 +98,7 @@ def test_commit_drops_what_the_batch_held(server: LocalKinesis, start_query: Sta
     start = query.planner.initial_offset()
     wait_for_buffered(query.planner, 1)
     end = query.planner.latest_offset(start, NO_LIMIT)
+    assert isinstance(query.planner, PrefetchPlanner)
     assert query.planner._batch is not None
     held = weakref.ref(query.planner._batch.chunks[0])
     query.planner.commit(start)

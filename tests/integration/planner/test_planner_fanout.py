@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+    from kinesis_publishers_spark.planning.planner import Planner
 
-    StartQuery = Callable[[Callable[[], PrefetchPlanner]], Query]
+    StartQuery = Callable[[Callable[[], Planner]], Query]
 
 FAN_OUT = {
     "stream_recordpublisher": "EFO",

@@ -14,8 +14,9 @@ from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers_spark.planning.planner import Planner
 
-QueryOf = Callable[[Callable[[], PrefetchPlanner]], Query]
+QueryOf = Callable[[Callable[[], "Planner"]], Query]
 
 TEN = BatchLimit(records=10)
 _LINE = "line"
@@ -114,7 +115,7 @@ class Growing:
         self.streams = STREAM
         self.query = query_of(self._planner)
 
-    def _planner(self) -> PrefetchPlanner:
+    def _planner(self) -> Planner:
         if self.streams == STREAM:
             return planner(self.server, "LATEST")
         properties = {

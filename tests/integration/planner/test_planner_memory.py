@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 StartQuery = Callable[..., Query]
 
 
+@pytest.fixture
+def kind() -> str:
+    """These tests look into what the prefetch planner has fetched."""
+    return "prefetch"
+
+
 def lag_of(query: Query) -> Lag:
     lag = query.planner.lag()
     assert lag is not None

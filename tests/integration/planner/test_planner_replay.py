@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,21 +74,20 @@ def test_a_replay_gives_the_rows_of_the_first_time(
 
 
 def test_a_replay_gives_the_same_however_many_partitions(
-    server: LocalKinesis, start_query: StartQuery
+    server: LocalKinesis, start_query: StartQuery, kind: str
 ) -> None:
     put(server, [f"{n}" for n in range(20)])
     query = start_query()
-    query.planner.initial_offset()
-    eventually(lambda: getattr(query.planner.lag(), "buffered_records", 0) == 20, "20 records")
-    query.run_batch()
-    (batch,) = query.batches
-    for parallelism in (1, 2, 5):
-        one = planner(server, parallelism=parallelism)
+    query.run_until(20)
+    for batch, parallelism in product(query.batches, (1, 2, 5)):
+        one = planner(server, kind=kind, parallelism=parallelism)
         partitions = one.partitions(batch.start, batch.end)
-        assert 1 <= len(partitions) <= min(parallelism, 2)
+        assert len(partitions) <= min(parallelism, 2)
         assert in_shard_order(read(partitions)) == in_shard_order(batch.rows)
+        one.close()
 
 
+@pytest.mark.parametrize("kind", ["prefetch"])
 def test_the_first_batch_is_replayed_although_its_start_is_pinned_anew(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:

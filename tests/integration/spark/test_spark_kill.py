@@ -1,4 +1,4 @@
-"""Exactly once although the driver is killed again and again, with a reshard going on."""
+"""Exactly once although the driver is killed again and again, with reshards going on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import define, field
 from drivers import Driver, read_files
 from spark_harness import FROM_THE_START, numbered
 
@@ -15,65 +16,102 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-_KILLS = 10
-_PER_KILL = 4000
+_STREAM = "payments"
+_PER_KILL = 3000
 _DEADLINE_SECONDS = 180.0
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def test_each_record_is_there_once_and_in_order_after_ten_kills(
-    local_kinesis: LocalKinesis, tmp_path: Path
+@define
+class KilledQuery:
+    """A query whose driver is killed at a random moment of each round."""
+
+    server: LocalKinesis
+    folder: Path
+    chance: random.Random
+    put: int = 0
+    output: Path = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.output = self.folder / "output"
+        self.output.mkdir()
+        self.server.create_stream(_STREAM, 4)
+
+    def start(self, planner: str) -> Driver:
+        properties = {
+            **self.server.properties(_STREAM),
+            **FROM_THE_START,
+            "kinesis.shard.discovery.intervalmillis": "500",
+            "kinesis.spark.planner": planner,
+            "maxRecordsPerTrigger": "700",
+        }
+        return Driver(properties, self.folder / "checkpoint", self.output)
+
+    def put_more(self, count: int) -> None:
+        self.server.put_many(_STREAM, numbered(self.put, self.put + count))
+        self.put += count
+
+    def run_until_killed(self, planner: str, *, reshards: bool) -> None:
+        """Let it work, then kill it.
+
+        The moment of death is random, but every round gets to work: a driver that dies while Spark
+        still starts proves nothing.
+        """
+        files, most = self._files(), self.put + _PER_KILL
+        driver = self.start(planner)
+        try:
+            deadline = time.monotonic() + _DEADLINE_SECONDS
+            while self._files() <= files:
+                if self.put < most:
+                    self.put_more(100)
+                driver.wait(0.05)
+                assert time.monotonic() < deadline, driver.said
+            self.put_more(_PER_KILL)
+            if reshards:
+                self.server.reshard(_STREAM, self.chance.choice([2, 3, 5, 8]))
+            driver.wait(self.chance.uniform(0.0, 2.0))
+        finally:
+            driver.kill()
+
+    def _files(self) -> int:
+        return len(list(self.output.glob("*.json")))
+
+    def run_to_the_end(self, planner: str) -> None:
+        driver = self.start(planner)
+        try:
+            seen, last_change = -1, time.monotonic()
+            while (count := len(read_files(self.output))) < self.put:
+                if count != seen:
+                    seen, last_change = count, time.monotonic()
+                driver.wait(0.2)
+                waited = time.monotonic() - last_change
+                assert waited < _DEADLINE_SECONDS, f"{count} of {self.put} came, then no more"
+        finally:
+            driver.kill()
+
+    def check(self) -> None:
+        rows = read_files(self.output)
+        assert sorted(int(data) for *_, data in rows) == list(range(self.put))
+        assert len({(shard, number) for shard, number, *_ in rows}) == self.put
+        last_of_key: dict[str, int] = {}
+        for _, _, key, data in rows:
+            assert int(data) > last_of_key.get(key, -1), f"{key} out of order"
+            last_of_key[key] = int(data)
+
+
+@pytest.mark.parametrize(
+    "planners",
+    [["prefetch"] * 4, ["ranges"] * 4, ["prefetch", "ranges"] * 2],
+    ids=["prefetch", "ranges", "in turn"],
+)
+def test_each_record_is_there_once_and_in_order_after_every_kill(
+    local_kinesis: LocalKinesis, tmp_path: Path, planners: list[str]
 ) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
-    chance = random.Random(seed)
-    output = tmp_path / "output"
-    output.mkdir()
-    local_kinesis.create_stream("payments", 4)
-    properties = {
-        **local_kinesis.properties("payments"),
-        **FROM_THE_START,
-        "kinesis.shard.discovery.intervalmillis": "500",
-        "maxRecordsPerTrigger": "700",
-    }
-    put = 0
-    for round_number in range(_KILLS):
-        files_before = len(list(output.glob("*.json")))
-        driver = Driver(properties, tmp_path / "checkpoint", output)
-        try:
-            # The moment of death is random, but every round gets to work: a driver that dies while
-            # Spark still starts proves nothing.
-            deadline = time.monotonic() + _DEADLINE_SECONDS
-            while len(list(output.glob("*.json"))) <= files_before:
-                driver.wait(0.05)
-                if put < (round_number + 1) * _PER_KILL:
-                    local_kinesis.put_many("payments", numbered(put, put + 100))
-                    put += 100
-                assert time.monotonic() < deadline, driver.said
-            local_kinesis.put_many("payments", numbered(put, put + _PER_KILL))
-            put += _PER_KILL
-            if round_number % 3 == 1:
-                local_kinesis.reshard("payments", chance.choice([2, 3, 5, 8]))
-            driver.wait(chance.uniform(0.0, 2.0))
-        finally:
-            driver.kill()
-    driver = Driver(properties, tmp_path / "checkpoint", output)
-    try:
-        seen, last_change = -1, time.monotonic()
-        while (count := len(read_files(output))) < put:
-            if count != seen:
-                seen, last_change = count, time.monotonic()
-            driver.wait(0.2)
-            waited = time.monotonic() - last_change
-            assert waited < _DEADLINE_SECONDS, f"{count} of {put} came, then no more"
-    finally:
-        driver.kill()
-
-    rows = read_files(output)
-    assert sorted(int(data) for *_, data in rows) == list(range(put))
-    assert len({(shard, number) for shard, number, *_ in rows}) == put
-    last_of_key: dict[str, int] = {}
-    for _, _, key, data in rows:
-        assert int(data) > last_of_key.get(key, -1), f"seed {seed}: {key} out of order"
-        last_of_key[key] = int(data)
+    query = KilledQuery(local_kinesis, tmp_path, random.Random(seed))
+    for number, planner in enumerate(planners):
+        query.run_until_killed(planner, reshards=number % 2 == 0)
+    query.run_to_the_end(planners[0])
+    query.check()

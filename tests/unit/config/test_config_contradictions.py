@@ -37,6 +37,8 @@ def test_a_leftover_timestamp_beside_a_chosen_position_is_fine_as_in_flink() -> 
 def test_positions_by_shard_belong_to_one_stream() -> None:
     (problem,) = _problems({"streamName": "orders,returns", "startingPosition": _SHARDS})
     assert problem.startswith("startingPosition has positions by shard id")
+    (problem,) = _problems({"streamName": "orders,returns", "endingOffsets": _SHARDS})
+    assert problem.startswith("endingOffsets has positions by shard id")
     assert _problems({"startingPosition": _SHARDS}) == []
 
 

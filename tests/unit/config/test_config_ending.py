@@ -46,9 +46,9 @@ def test_the_instant_is_written_like_that_of_the_start(text: str, pattern: str |
     assert config.timestamp == datetime(2026, 5, 31, 12, tzinfo=UTC)
 
 
-def test_the_instant_without_at_timestamp_has_no_effect() -> None:
-    config = EndingPositionConfig.from_properties(properties(endpos_timestamp="5"))
-    assert config.timestamp is None
+def test_the_instant_beside_another_end_is_a_leftover() -> None:
+    given = properties(endpos="LATEST", endpos_timestamp="5")
+    assert EndingPositionConfig.from_properties(given).timestamp is None
 
 
 def test_positions_of_single_shards_are_written_like_those_of_the_start() -> None:
@@ -75,6 +75,17 @@ def test_the_keys_are_told_as_they_were_written() -> None:
             r"endpos is AT_TIMESTAMP: set kinesis.stream.endpos.timestamp",
         ),
         ({"endpos": "AT_TIMESTAMP", "endpos_timestamp": "soon"}, r"'soon' is not a timestamp"),
+        (
+            {"endpos_timestamp": "5"},
+            "nothing says that reading ends there: set kinesis.stream.endpos to AT_TIMESTAMP",
+        ),
+        (
+            {
+                "endpos_shards": f'{{"{_SHARD}": {{"iteratorType": "AT_TIMESTAMP", '
+                f'"iteratorPosition": "{10**18}"}}}}'
+            },
+            "endpos.shards: .* expected JSON .* milliseconds since 1970",
+        ),
         ({"endpos_timestamp_format": "qq"}, r"endpos.timestamp.format: got 'qq'"),
         ({"endpos_shards": "[]"}, r"endpos.shards: got '\[\]', expected JSON"),
         (

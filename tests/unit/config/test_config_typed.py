@@ -72,7 +72,10 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**_AT_TIMESTAMP, "kinesis.stream.initpos.timestamp": "1980"},
     ),
     "stream.initpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
-    "stream.endpos": ("AT_TIMESTAMP", {"kinesis.stream.endpos.timestamp": "6"}),
+    "stream.endpos": (
+        "AT_TIMESTAMP",
+        {"kinesis.stream.endpos": "LATEST", "kinesis.stream.endpos.timestamp": "6"},
+    ),
     "stream.endpos.timestamp": (
         "5",
         {**_ENDS_AT_TIMESTAMP, "kinesis.stream.endpos.timestamp": "6"},

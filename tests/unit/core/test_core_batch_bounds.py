@@ -8,7 +8,6 @@ import pytest
 
 from kinesis_publishers import Properties, SequenceNumber, StartingPosition
 from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
-from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
 
 _LOADED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
@@ -61,6 +60,10 @@ def test_single_shards_have_their_own_positions() -> None:
     assert both.until_of(_OTHER) is None
     assert both.named_shards == {_SHARD, _OTHER}
     assert both.listed_since is None
+    late = {"initpos": "AT_TIMESTAMP", "initpos_timestamp": instant(-5)}
+    assert bounds(**late).listed_since == at(-5).timestamp
+    # A named shard may have been closed before.
+    assert bounds(**late, initpos_shards=one_shard("TRIM_HORIZON")).listed_since is None
 
 
 def test_a_shard_that_begins_at_its_end_is_empty() -> None:
@@ -73,61 +76,6 @@ def test_a_shard_that_begins_at_its_end_is_empty() -> None:
     )
     assert same.is_empty(_SHARD)
     assert not bounds().is_empty(_SHARD)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"initpos": "LATEST"}, "initpos = LATEST begins after the last record"),
-        ({"initpos_shards": one_shard("LATEST")}, rf"{_SHARD} begins at LATEST"),
-        (
-            {"initpos": "AT_TIMESTAMP", "initpos_timestamp": instant(5)},
-            "initpos .* is later than kinesis.stream.endpos .* when it is loaded",
-        ),
-        (
-            {
-                "initpos_shards": one_shard("AT_SEQUENCE_NUMBER", 100),
-                "endpos_shards": one_shard("AT_SEQUENCE_NUMBER", 99),
-            },
-            rf"{_SHARD} begins \(AT_SEQUENCE_NUMBER 100.*later than it ends",
-        ),
-        (
-            {"initpos_shards": one_shard("AT_TIMESTAMP", int(instant(5) * 1000))},
-            rf"{_SHARD} begins \(AT_TIMESTAMP .*later than it ends",
-        ),
-    ],
-)
-def test_a_batch_that_ends_before_it_begins_is_refused(
-    options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigErrors, match=message):
-        bounds(**options)
-
-
-def test_every_contradiction_is_named_at_once() -> None:
-    with pytest.raises(ConfigErrors) as raised:
-        bounds(
-            initpos="LATEST",
-            initpos_shards=one_shard("AT_SEQUENCE_NUMBER", 9),
-            endpos_shards=one_shard("AT_SEQUENCE_NUMBER", 3),
-        )
-    assert len(raised.value.problems) == 2
-
-
-def test_positions_of_single_shards_need_a_single_stream() -> None:
-    properties = Properties.parse(
-        {
-            "kinesis.streams": "orders,flights",
-            "kinesis.stream.endpos.shards": one_shard("AT_SEQUENCE_NUMBER", 5),
-        }
-    )
-    with pytest.raises(ConfigErrors, match=r"endpos\.shards: .*belong to one stream"):
-        BatchBounds.from_properties(properties, loaded_at=_LOADED_AT)
-
-
-def test_a_time_beyond_all_calendars_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="not a number of milliseconds"):
-        bounds(endpos_shards=one_shard("AT_TIMESTAMP", "9" * 40))
 
 
 def test_arrival_times_narrow_the_bounds_with_a_minute_to_spare() -> None:

@@ -241,6 +241,21 @@ async def test_a_publisher_that_goes_on_after_the_range_is_interrupted_at_once(a
     assert leftover.publisher is None
 
 
+async def test_a_mismatch_is_not_lost_in_the_interruption_of_the_publisher():
+    class ClosesSlowly(RecordPublisher):
+        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+            try:
+                await consumer(batch_of([*RECORDS[2:6], *RECORDS[7:9]], millis_behind_latest=5))
+            finally:
+                # As a connection may be closed: not within one turn of the loop.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            return RunResult.INCOMPLETE
+
+    with pytest.raises(ReplayMismatchError, match="record 998 follows"):
+        await RangeWorld(factory=MakesOne(ClosesSlowly())).read(range_of(1, 6))
+
+
 async def test_a_timeout_of_the_publisher_is_its_own():
     class TimesOut(GoesOn):
         async def run(self, consumer: RecordBatchConsumer) -> RunResult:

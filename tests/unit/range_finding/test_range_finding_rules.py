@@ -140,6 +140,7 @@ def test_the_size_of_a_range_follows_from_its_time_and_the_rate() -> None:
             position=StartingPosition.after(SequenceNumber("9")), as_of=NOW - timedelta(seconds=10)
         ),
     )
-    assert expected_bytes(SLOW, start, end, NOW) == 50 * 1024
-    assert expected_bytes(SLOW, start, start.ended(), NOW) == 60 * 1024
-    assert expected_bytes(None, start, end, NOW) == 0
+    assert expected_bytes(SLOW, start.as_of, end, NOW) == 50 * 1024
+    assert expected_bytes(SLOW, start.as_of, start.ended(), NOW) == 60 * 1024
+    assert expected_bytes(None, start.as_of, end, NOW) == 0
+    assert expected_bytes(SLOW, None, end, NOW) == 0

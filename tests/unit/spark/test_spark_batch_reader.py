@@ -1,4 +1,4 @@
-"""The batch reader before any call to AWS: what it refuses, and how Spark sees it."""
+"""The batch reader before any call to AWS: how Spark sees it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_builders import starts_no_thread
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
-from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers_spark.batch_reader import KinesisBatchReader, refuse_ending_position
+from kinesis_publishers_spark.batch_checks import checked_bounds
+from kinesis_publishers_spark.batch_reader import KinesisBatchReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,24 +22,10 @@ if TYPE_CHECKING:
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def properties(**options: str) -> Properties:
-    return Properties.from_spark_options(
-        {
-            "streams": "orders",
-            "region": "eu-west-1",
-            **{f"kinesis.stream.{key.replace('_', '.')}": value for key, value in options.items()},
-        }
-    )
-
-
-def reader(**options: str) -> KinesisBatchReader:
-    given = properties(**options)
-    return KinesisBatchReader(given, SparkConfig.from_properties(given), loaded_at=_NOON)
-
-
-def test_what_cannot_be_read_is_refused_without_asking_aws() -> None:
-    with pytest.raises(ConfigErrors, match=r"initpos = LATEST begins after the last record"):
-        reader(initpos="LATEST")
+def reader() -> KinesisBatchReader:
+    given = Properties.from_spark_options({"streams": "orders", "region": "eu-west-1"})
+    bounds = checked_bounds(given, loaded_at=_NOON)
+    return KinesisBatchReader(given, SparkConfig.from_properties(given), bounds)
 
 
 def test_constructing_starts_nothing() -> None:
@@ -77,10 +63,3 @@ def test_filters_that_are_pushed_come_back_unless_they_are_exact() -> None:
         GreaterThan(("partitionKey",), "k"),
     ]
     assert list(reader().pushFilters(filters)) == filters[1:]
-
-
-def test_a_streaming_query_has_no_ending_position() -> None:
-    refuse_ending_position(properties(initpos="TRIM_HORIZON"))
-    with pytest.raises(ConfigErrors, match=r"endpos is for spark.read.*availableNow") as raised:
-        refuse_ending_position(properties(endpos="AT_TIMESTAMP", endpos_timestamp="5"))
-    assert len(raised.value.problems) == 2

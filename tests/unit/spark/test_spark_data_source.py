@@ -99,6 +99,15 @@ def test_an_end_is_for_a_batch_read_only() -> None:
         reader.initialOffset()
 
 
+def test_a_batch_is_refused_in_the_words_that_the_user_wrote() -> None:
+    source = KinesisDataSource(OPTIONS | {"startingposition": "latest"})
+    with pytest.raises(ConfigErrors, match="startingposition = LATEST begins after the last"):
+        source.reader(struct_type(SPARK_SCHEMA))
+    source = KinesisDataSource(OPTIONS | {"endingtimestamp": "2026-01-01"})
+    with pytest.raises(ConfigErrors, match=r"endingtimestamp is for spark\.read"):
+        source.streamReader(struct_type(SPARK_SCHEMA)).initialOffset()
+
+
 def test_the_instant_of_load_is_the_same_in_every_process() -> None:
     source = KinesisDataSource(OPTIONS)
     assert pickle.loads(cloudpickle.dumps(source))._loaded_at == source._loaded_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,28 @@ def test_a_failure_is_the_futures() -> None:
             loop.start(fail()).result(10)
     finally:
         loop.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whoever_waits_is_told_when_work_ends_the_loop() -> None:
+    loop = EventLoopThread(name="bridge-test")
+    started = threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.sleep(3600)
+
+    async def exits() -> None:
+        raise SystemExit(3)
+
+    waiting = loop.start(wait())
+    assert started.wait(10)
+    with pytest.raises(SystemExit):
+        loop.start(exits()).result(10)
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    for thread in threads("bridge-test"):
+        thread.join(10)
 
 
 def test_closing_cancels_what_runs_and_waits_for_its_cleaning_up() -> None:

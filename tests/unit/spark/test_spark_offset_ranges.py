@@ -180,9 +180,10 @@ def test_an_ancestor_that_only_the_end_notes_as_ended_is_not_read() -> None:
 def test_positions_of_a_stream_that_was_created_again_are_not_mixed() -> None:
     start = offset({shard(0): after(50)})
     again = {arn: evolve(one, created_at=NOON) for arn, one in start.streams.items()}
-    end = evolve(offset({shard(0): after(9)}), streams=again)
+    end = evolve(offset({shard(0): after(9)}, first={shard(0): 3}), streams=again)
     (one,) = end.ranges_since(start)
-    assert one.start == StartingPosition.trim_horizon()
+    assert one.start == StartingPosition.at(SequenceNumber("3"))
+    assert one.end == SequenceNumber("9")
 
 
 def test_ranges_come_in_the_order_of_the_shards_whatever_the_order_of_insertion() -> None:
@@ -194,7 +195,27 @@ def test_ranges_come_in_the_order_of_the_shards_whatever_the_order_of_insertion(
 
 def test_without_the_mark_a_range_begins_where_the_start_says() -> None:
     pinned = ShardProgress(position=StartingPosition.at_timestamp(NOON), as_of=NOON)
-    end = offset({shard(0): after(9), shard(1): after(8)})
-    ranges = end.ranges_since(offset({shard(0): pinned}))
-    assert [one.start for one in ranges] == [pinned.position, StartingPosition.trim_horizon()]
-    assert all(one.shard.stream_arn == ARN for one in ranges)
+    (one,) = offset({shard(0): after(9)}).ranges_since(offset({shard(0): pinned}))
+    assert one.start == pinned.position
+    assert one.shard.stream_arn == ARN
+
+
+def test_a_shard_that_appeared_and_ended_between_two_offsets_is_read_to_its_end() -> None:
+    horizon = ShardProgress(position=StartingPosition.trim_horizon())
+    start = offset({shard(0): after(5, ended=True)})
+    end = offset({**_progress(start), shard(1): horizon.ended()}, first={shard(1): 6})
+    (one,) = end.ranges_since(start)
+    assert one == ShardRange(
+        shard=shard(1), start=StartingPosition.at(SequenceNumber("6")), end=None
+    )
+    later = offset({**_progress(start), shard(1): horizon.ended()})
+    assert later.ranges_since(end) == []
+
+
+def test_a_shard_of_an_added_stream_that_begins_after_a_record_and_has_none_is_not_read() -> None:
+    end = offset({shard(0): after(9)})
+    assert end.ranges_since(Offset()) == []
+
+
+def _progress(one: Offset) -> dict[ShardKey, ShardProgress]:
+    return {key: shard.progress for key, shard in one.shards.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers_spark.worker_cache import ReaderCache
+from kinesis_publishers_spark import worker_cache
+from kinesis_publishers_spark.worker_cache import ReaderCache, WorkerReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +115,54 @@ def test_a_reader_that_cannot_be_made_leaves_nothing(cache: ReaderCache) -> None
         pass
     assert len(cache) == 0
     assert threads() == before
+
+
+def test_a_task_that_the_garbage_collector_ends_may_give_its_reader_back_at_any_time(
+    cache: ReaderCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Collects(WorkerReader):
+        def __init__(self, properties: Properties) -> None:
+            gc.collect()
+            super().__init__(properties)
+
+    def rows() -> Iterator[int]:
+        with cache.lend(properties_of("a")):
+            yield 1
+
+    task: list[object] = [rows()]
+    task.append(task)
+    next(task[0])  # type: ignore[call-overload]
+    monkeypatch.setattr(worker_cache, "WorkerReader", Collects)
+    del task
+    with cache.lend(properties_of("b")), cache.lend(properties_of("c")):
+        # The first one was in use until then.
+        assert len(cache) == 2
+
+
+def test_readers_are_made_side_by_side_and_one_of_them_is_kept(
+    cache: ReaderCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2, timeout=60)
+    before = threads()
+
+    class WaitsForTheOther(WorkerReader):
+        def __init__(self, properties: Properties) -> None:
+            both.wait()
+            super().__init__(properties)
+
+    def task() -> None:
+        with cache.lend(properties_of("a")) as reader:
+            assert list(reader.read(())) == []
+            both.wait()
+
+    monkeypatch.setattr(worker_cache, "WorkerReader", WaitsForTheOther)
+    tasks = [threading.Thread(target=task) for _ in range(2)]
+    for one in tasks:
+        one.start()
+    for one in tasks:
+        one.join()
+    assert len(cache) == 1
+    assert threads() - before == 1
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:

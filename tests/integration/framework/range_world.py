@@ -1,0 +1,69 @@
+"""A simulated stream, its ranges, and readers of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from range_reading import StoredStream
+from simulated_world import STREAM, SimulatedWorld
+
+from kinesis_publishers import Properties
+from kinesis_publishers.range_publishers import RangePublishers
+from kinesis_publishers.range_reader import KinesisRangeReader
+from kinesis_publishers.testing.fakes import finish
+from kinesis_publishers.testing.local_kinesis.contents import read_records
+
+if TYPE_CHECKING:
+    from range_reading import CollectingSink
+
+    from kinesis_publishers import ShardRange
+    from kinesis_publishers.testing.local_kinesis import Behaviour
+
+__all__ = ["RangeWorld"]
+
+POLLING = {"kinesis.streams": STREAM, "aws.region": "us-east-1"}
+
+
+class RangeWorld(SimulatedWorld):
+    """A stream of so many records, polled in pages of so many."""
+
+    def __init__(self, behaviour: Behaviour, *, count: int, page: int) -> None:
+        super().__init__(behaviour)
+        account = self.service.state.account
+        self.put(count)
+        self.stream = stream = account.find_active(STREAM)
+        polling = {**POLLING, "kinesis.shard.getrecords.maxrecordcount": str(page)}
+        self.polling = Properties.parse(polling)
+        self.fan_out = Properties.parse(
+            {
+                **polling,
+                "kinesis.stream.recordpublisher": "EFO",
+                "kinesis.stream.efo.registration": "NONE",
+                f"kinesis.stream.efo.consumerarn.{STREAM}": account.register(
+                    stream, "reports", {}
+                ).arn,
+            }
+        )
+
+    @property
+    def stored(self) -> StoredStream:
+        """What each shard holds now."""
+        return StoredStream(self.stream.arn, read_records(self.service.state.account, STREAM))
+
+    def reader(self, properties: Properties) -> KinesisRangeReader:
+        parts = self.parts(properties, lambda event: None)
+        return KinesisRangeReader(parts, RangePublishers.select(properties, parts))
+
+    def calls(self, operation: str) -> int:
+        return len(self.service.calls.find(operation))
+
+    async def read(
+        self, reader: KinesisRangeReader, sink: CollectingSink, ranges: list[ShardRange]
+    ) -> None:
+        await finish(reader.read(ranges, sink), self.clock)
+        await self.check_pool()
+
+    async def check_pool(self) -> None:
+        """Check that nothing is held any more."""
+        await self.clock.settle()
+        assert (self.pool.records, self.pool.payload_bytes) == (0, 0)

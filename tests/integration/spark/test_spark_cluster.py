@@ -1,0 +1,122 @@
+"""On a cluster: whatever happens to tasks and executors, each action has the rows of its batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from cluster_queries import ClusterDriver, ClusterQuery
+from spark_cluster import SparkCluster
+from spark_harness import FROM_THE_START, numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cluster_driver import Rows
+
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+_COUNT = 600
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterDriver]:
+    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        one = ClusterDriver(cluster, tmp_path_factory.mktemp("driver"))
+        yield one
+        one.stop()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def query(
+    driver: ClusterDriver, local_kinesis: LocalKinesis, tmp_path: Path, planner: str
+) -> Iterator[Callable[..., ClusterQuery]]:
+    """Return a function that starts a query whose sink has a name, over 600 records."""
+    local_kinesis.create_stream("flights", 4)
+    local_kinesis.put_many("flights", numbered(0, _COUNT))
+    properties = {
+        **local_kinesis.properties("flights"),
+        **FROM_THE_START,
+        "kinesis.spark.planner": planner,
+    }
+    one = ClusterQuery(driver, tmp_path)
+
+    def start(sink: str, rows: int = _COUNT) -> ClusterQuery:
+        one.start(properties, sink=sink, rows=rows)
+        return one
+
+    yield start
+    # The driver takes the next command only when it is done with this one.
+    one.give("go")
+    one.give("never")
+
+
+def by_shard(rows: Rows) -> Rows:
+    """Return rows sorted by shard only: the order within a shard stays, and counts."""
+    return sorted(rows, key=lambda row: row[0])
+
+
+def assert_each_action_has_the_rows_of_its_batch(
+    batches: list[list[Rows]], count: int = _COUNT
+) -> None:
+    for first, *others in batches:
+        numbers = [(shard, int(number)) for shard, number, _ in by_shard(first)]
+        assert numbers == sorted(numbers), "a shard is out of order"
+        for rows in others:
+            assert by_shard(rows) == by_shard(first)
+    payloads = [int(data) for first, *_ in batches for _, _, data in first]
+    assert sorted(payloads) == list(range(count))
+
+
+def test_an_executor_that_is_killed_in_the_middle_of_a_task(
+    query: Callable[..., ClusterQuery],
+) -> None:
+    running = query("with_a_held_task")
+    os.kill(int(running.wait_for("holding")), signal.SIGKILL)
+    assert_each_action_has_the_rows_of_its_batch(running.actions())
+
+
+def test_a_speculative_copy_of_a_slow_task(query: Callable[..., ClusterQuery]) -> None:
+    running = query("with_a_held_task")
+    batches = running.actions()
+    assert running.attempts == {0, 1}, "the first attempt never ended: its copy did"
+    assert_each_action_has_the_rows_of_its_batch(batches)
+
+
+def test_a_task_that_failed_in_the_middle(query: Callable[..., ClusterQuery]) -> None:
+    running = query("with_a_failing_task")
+    batches = running.actions()
+    assert running.attempts == {0, 1}
+    assert_each_action_has_the_rows_of_its_batch(batches)
+
+
+def test_actions_while_records_and_shards_are_added(
+    query: Callable[..., ClusterQuery], local_kinesis: LocalKinesis
+) -> None:
+    running = query("with_many_actions", rows=2 * _COUNT)
+    running.wait_for("between")
+    local_kinesis.put_many("flights", numbered(_COUNT, 2 * _COUNT))
+    local_kinesis.reshard("flights", 6)
+    running.give("go")
+    assert_each_action_has_the_rows_of_its_batch(running.actions(), 2 * _COUNT)
+
+
+def test_a_cache_that_is_lost_with_all_executors(
+    query: Callable[..., ClusterQuery], driver: ClusterDriver
+) -> None:
+    running = query("with_a_cache")
+    running.wait_for("between")
+    executors = driver.cluster.executors()
+    assert executors
+    for executor in executors:
+        executor.kill()
+    running.give("go")
+    assert_each_action_has_the_rows_of_its_batch(running.actions())

@@ -1,0 +1,124 @@
+"""What a batch read refuses before AWS is asked, in the words that the user wrote."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kinesis_publishers import Properties
+from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
+
+_LOADED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_MINUTE = timedelta(minutes=1)
+_SHARD = "shardId-000000000000"
+
+
+def check(**options: object) -> None:
+    """Check options, of which ``stream_`` ones stand for keys of the properties dict."""
+    values = {
+        f"kinesis.{key.replace('_', '.')}" if key.startswith("stream_") else key: str(one)
+        for key, one in options.items()
+    }
+    properties = Properties.from_spark_options({"streamName": "orders", **values})
+    checked_bounds(properties, loaded_at=_LOADED_AT)
+
+
+def instant(minutes: float) -> float:
+    return (_LOADED_AT + minutes * _MINUTE).timestamp()
+
+
+def one_shard(kind: str, marker: object = "") -> str:
+    return f'{{"{_SHARD}": {{"iteratorType": "{kind}", "iteratorPosition": "{marker}"}}}}'
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stream_initpos": "LATEST"}, "initpos = LATEST begins after the last record"),
+        ({"startingOffsets": "latest"}, "startingOffsets = LATEST begins after the last record"),
+        ({"stream_initpos_shards": one_shard("LATEST")}, rf"{_SHARD} begins at LATEST"),
+        (
+            {"stream_initpos": "AT_TIMESTAMP", "stream_initpos_timestamp": instant(5)},
+            r"initpos .* is later than kinesis\.stream\.endpos .* when it is loaded",
+        ),
+        (
+            {"startingPosition": "2025-12-01", "endingTimestamp": "2025-11-01"},
+            r"startingPosition \(AT_T.* is later than endingTimestamp",
+        ),
+        (
+            {
+                "startingPosition": one_shard("AT_SEQUENCE_NUMBER", 100),
+                "endingPosition": one_shard("AT_SEQUENCE_NUMBER", 99),
+            },
+            rf"{_SHARD} begins \(AT_SEQUENCE_NUMBER 100, by startingPosition .*endingPosition",
+        ),
+        (
+            {"stream_initpos_shards": one_shard("AT_TIMESTAMP", int(instant(5) * 1000))},
+            rf"{_SHARD} begins \(AT_TIMESTAMP .*later than it ends",
+        ),
+        (
+            {"stream_recordpublisher": "my.module:Factory"},
+            r"is my\.module:Factory, and spark\.read",
+        ),
+    ],
+)
+def test_what_a_batch_cannot_do_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigErrors, match=message) as raised:
+        check(**options)
+    assert len(raised.value.problems) == 1
+
+
+def test_every_contradiction_is_named_at_once() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        check(
+            stream_initpos="LATEST",
+            stream_initpos_shards=one_shard("AT_SEQUENCE_NUMBER", 9),
+            stream_endpos_shards=one_shard("AT_SEQUENCE_NUMBER", 3),
+            stream_recordpublisher="my.module:Factory",
+        )
+    assert len(raised.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingTimestamp": instant(-5)},
+        {"startingPosition": one_shard("SHARD_END"), "stream_initpos": "TRIM_HORIZON"},
+        {"startingPosition": one_shard("AFTER_SEQUENCE_NUMBER", 5), "endingPosition": "latest"},
+        {
+            "startingPosition": one_shard("AT_SEQUENCE_NUMBER", 5),
+            "endingTimestamp": instant(-5),
+        },
+        {"consumerMode": "efo", "consumerName": "app", "stream_efo_registration": "lazy"},
+    ],
+)
+def test_what_may_have_records_is_read(options: dict[str, object]) -> None:
+    check(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({"kinesis.stream.endpos": "LATEST"}, ["kinesis.stream.endpos"]),
+        ({"endingTimestamp": "2026-01-01"}, ["endingTimestamp"]),
+        ({"endingOffsets": "latest"}, ["endingOffsets"]),
+        ({"endingPosition": one_shard("SHARD_END")}, ["endingPosition"]),
+        (
+            {"stream.endpos": "at_timestamp", "KINESIS.Stream.EndPos.Timestamp": "5"},
+            ["stream.endpos", "KINESIS.Stream.EndPos.Timestamp"],
+        ),
+    ],
+)
+def test_a_streaming_query_refuses_each_option_for_an_end_once(
+    options: dict[str, str], keys: list[str]
+) -> None:
+    properties = Properties.from_spark_options({"streamName": "orders", **options})
+    with pytest.raises(ConfigErrors, match=r"is for spark.read.*availableNow") as raised:
+        refuse_ending_position(properties)
+    assert [str(one).split(" ", 1)[0] for one in raised.value.problems] == keys
+
+
+def test_a_streaming_query_without_an_end_is_fine() -> None:
+    refuse_ending_position(Properties.parse({"kinesis.streams": "orders"}))

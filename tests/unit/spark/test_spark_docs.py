@@ -1,0 +1,66 @@
+"""The code on the pages about Spark: the options in it are accepted, before AWS is asked."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kinesis_publishers import Properties
+from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
+
+_ROOT = Path(__file__).parents[3]
+_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("spark-*.md"))]
+_BLOCKS = [
+    pytest.param(block, id=f"{page.name} {number}")
+    for page in _PAGES
+    for number, block in enumerate(
+        re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    )
+    if ".load()" in block
+]
+# What a block computes from rows before it loads.
+_COMPUTED = {
+    "json": json,
+    "positions": {
+        "shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "7"}
+    },
+}
+
+
+def value_of(argument: ast.expr) -> str:
+    return str(eval(compile(ast.Expression(argument), "page", "eval"), dict(_COMPUTED)))
+
+
+def options_in(block: str) -> dict[str, str]:
+    """Return what the block gives to ``.option(key, value)`` and ``.options(key=value)``."""
+    options: dict[str, str] = {}
+    for call in ast.walk(ast.parse(block)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            if call.func.attr == "option" and "checkpointLocation" not in ast.dump(call.args[0]):
+                options[value_of(call.args[0]).lower()] = value_of(call.args[1])
+            elif call.func.attr == "options":
+                options |= {str(one.arg).lower(): value_of(one.value) for one in call.keywords}
+    return options
+
+
+@pytest.mark.parametrize("block", _BLOCKS)
+def test_the_options_of_every_block_are_accepted(block: str) -> None:
+    properties = Properties.from_spark_options(options_in(block))
+    if "readStream" in block:
+        refuse_ending_position(properties)
+        return
+    loaded_at = datetime(2026, 7, 1, tzinfo=UTC)
+    bounds = checked_bounds(properties, loaded_at=loaded_at)
+    assert bounds.until.timestamp != loaded_at or bounds.named_shards
+
+
+def test_the_configuration_that_the_page_names_is_spark_s() -> None:
+    page = (_ROOT / "docs" / "spark-batch.md").read_text(encoding="utf-8")
+    (key,) = re.findall(r'spark\.conf\.set\("(.*?)", "true"\)', page)
+    source = pytest.importorskip("pyspark.sql.worker.plan_data_source_read").__file__
+    assert key in Path(source).read_text(encoding="utf-8")
