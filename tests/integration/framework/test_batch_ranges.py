@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from batch_planning import FIRST, NOON, BatchServer
 
-from kinesis_publishers import Properties, SequenceNumber, ShardRange, StartingPosition
-from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
-from kinesis_publishers.batch_ranges import plan_batch
+from kinesis_publishers import SequenceNumber, ShardRange, StartingPosition
+from kinesis_publishers.batch_bounds import Narrowing
 from kinesis_publishers.errors import (
     DataLossError,
     InvalidOptionError,
@@ -22,53 +21,14 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_publishers.testing.local_kinesis.contents import StoredRecord
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-FIRST = "shardId-000000000000"
-
-
-class _Server:
-    """A local Kinesis whose time a test sets, and which is asked for plans."""
-
-    def __init__(self, server: LocalKinesis, clock: ManualClock) -> None:
-        self.server = server
-        self._clock = clock
-
-    def at(self, seconds: float) -> datetime:
-        """Return the instant ``seconds`` after noon."""
-        return NOON + timedelta(seconds=seconds)
-
-    def put(self, count: int, *, every: float, stream: str = "orders") -> None:
-        """Put records, one every so many seconds."""
-        for number in range(count):
-            self.server.put_many(stream, [(f"key-{number}", b"%d" % number)])
-            self.wait(every)
-
-    def wait(self, seconds: float) -> None:
-        self.server.run(self._clock.advance(seconds))
-
-    def stored(self, shard_id: str = FIRST, stream: str = "orders") -> list[StoredRecord]:
-        return self.server.records(stream)[shard_id]
-
-    async def plan(
-        self, narrowing: Narrowing | None = None, *, streams: str = "orders", **options: object
-    ) -> list[ShardRange]:
-        values = {f"kinesis.{key.replace('_', '.')}": str(value) for key, value in options.items()}
-        # The server's time stands still while it is asked: the pace would, too.
-        values["kinesis.shard.getrecords.intervalmillis"] = "0"
-        properties = Properties.parse({**self.server.properties(streams), **values})
-        bounds = BatchBounds.from_properties(properties, loaded_at=self._clock.now())
-        return await plan_batch(properties, bounds, narrowing or Narrowing())
-
 
 @pytest.fixture
-def kinesis() -> Iterator[_Server]:
+def kinesis() -> Iterator[BatchServer]:
     clock = ManualClock(start=NOON)
     behaviour = Behaviour(trimmed_iterator="invalid_argument")
     with LocalKinesis.in_thread(Limits.off(), clock, behaviour) as server:
         server.create_stream("orders")
-        yield _Server(server, clock)
+        yield BatchServer(server, clock)
 
 
 def ends(ranges: list[ShardRange]) -> dict[str, str | None]:
@@ -77,14 +37,14 @@ def ends(ranges: list[ShardRange]) -> dict[str, str | None]:
     }
 
 
-async def test_a_batch_ends_with_what_is_there(kinesis: _Server) -> None:
+async def test_a_batch_ends_with_what_is_there(kinesis: BatchServer) -> None:
     kinesis.put(10, every=1)
     (one,) = await kinesis.plan()
     assert one.start == StartingPosition.trim_horizon()
     assert ends([one]) == {FIRST: kinesis.stored()[-1].sequence_number}
 
 
-async def test_a_batch_ends_before_an_instant(kinesis: _Server) -> None:
+async def test_a_batch_ends_before_an_instant(kinesis: BatchServer) -> None:
     kinesis.put(10, every=1)
     for instant, last in ((5, 4), (5.001, 5), (4.999, 4)):
         planned = await kinesis.plan(
@@ -93,7 +53,7 @@ async def test_a_batch_ends_before_an_instant(kinesis: _Server) -> None:
         assert ends(planned) == {FIRST: kinesis.stored()[last].sequence_number}
 
 
-async def test_a_batch_without_records_has_no_ranges(kinesis: _Server) -> None:
+async def test_a_batch_without_records_has_no_ranges(kinesis: BatchServer) -> None:
     assert await kinesis.plan() == []
     kinesis.put(3, every=1)
     assert (
@@ -104,7 +64,7 @@ async def test_a_batch_without_records_has_no_ranges(kinesis: _Server) -> None:
     )
 
 
-async def test_a_batch_can_end_before_and_after_a_record(kinesis: _Server) -> None:
+async def test_a_batch_can_end_before_and_after_a_record(kinesis: BatchServer) -> None:
     kinesis.put(10, every=1)
     numbers = [one.sequence_number for one in kinesis.stored()]
     for kind, last in (("AT_SEQUENCE_NUMBER", 4), ("AFTER_SEQUENCE_NUMBER", 5)):
@@ -115,7 +75,7 @@ async def test_a_batch_can_end_before_and_after_a_record(kinesis: _Server) -> No
 
 
 async def test_closed_shards_are_read_to_their_end_and_later_children_left_out(
-    kinesis: _Server,
+    kinesis: BatchServer,
 ) -> None:
     kinesis.put(4, every=1)
     kinesis.server.reshard("orders", 2)
@@ -134,7 +94,7 @@ async def test_closed_shards_are_read_to_their_end_and_later_children_left_out(
     assert FIRST not in ends(begin)
 
 
-async def test_a_closed_shard_may_go_on_beyond_the_end(kinesis: _Server) -> None:
+async def test_a_closed_shard_may_go_on_beyond_the_end(kinesis: BatchServer) -> None:
     kinesis.put(4, every=1)
     kinesis.server.reshard("orders", 2)
     until = kinesis.at(1.5).timestamp()
@@ -142,7 +102,7 @@ async def test_a_closed_shard_may_go_on_beyond_the_end(kinesis: _Server) -> None
     assert ends(planned) == {FIRST: kinesis.stored()[1].sequence_number}
 
 
-async def test_an_hour_of_records_is_not_read_to_find_the_end(kinesis: _Server) -> None:
+async def test_an_hour_of_records_is_not_read_to_find_the_end(kinesis: BatchServer) -> None:
     kinesis.put(3600, every=1)
     kinesis.wait(600)
     for options in (
@@ -155,7 +115,7 @@ async def test_an_hour_of_records_is_not_read_to_find_the_end(kinesis: _Server) 
     assert one.end == SequenceNumber(kinesis.stored()[1799].sequence_number)
 
 
-async def test_shards_and_streams_that_are_not_needed_are_not_touched(kinesis: _Server) -> None:
+async def test_shards_and_streams_that_are_not_needed_are_not_touched(kinesis: BatchServer) -> None:
     kinesis.server.create_stream("flights", 4)
     kinesis.put(40, every=1, stream="flights")
     needed = "shardId-000000000002"
@@ -168,7 +128,7 @@ async def test_shards_and_streams_that_are_not_needed_are_not_touched(kinesis: _
     assert {call.shard_id for call in kinesis.server.calls("GetRecords")} == {needed}
 
 
-async def test_arrival_times_narrow_the_range_with_a_minute_to_spare(kinesis: _Server) -> None:
+async def test_arrival_times_narrow_the_range_with_a_minute_to_spare(kinesis: BatchServer) -> None:
     kinesis.put(360, every=1)
     narrowing = Narrowing(arrived_since=kinesis.at(120), arrived_until=kinesis.at(180))
     (one,) = await kinesis.plan(narrowing)
@@ -177,7 +137,7 @@ async def test_arrival_times_narrow_the_range_with_a_minute_to_spare(kinesis: _S
     assert await kinesis.plan(Narrowing(arrived_since=kinesis.at(1000))) == []
 
 
-async def test_a_trimmed_start_is_data_loss(kinesis: _Server) -> None:
+async def test_a_trimmed_start_is_data_loss(kinesis: BatchServer) -> None:
     kinesis.put(10, every=1)
     numbers = [one.sequence_number for one in kinesis.stored()]
     kinesis.server.trim("orders", through=numbers[5])
@@ -192,7 +152,7 @@ async def test_a_trimmed_start_is_data_loss(kinesis: _Server) -> None:
     assert one.end == SequenceNumber(numbers[9])
 
 
-async def test_a_shard_that_nobody_lists_is_data_loss_or_a_slip(kinesis: _Server) -> None:
+async def test_a_shard_that_nobody_lists_is_data_loss_or_a_slip(kinesis: BatchServer) -> None:
     kinesis.put(1, every=1)
     shards = '{"shardId-000000000007": {"iteratorType": "TRIM_HORIZON"}}'
     with pytest.raises(DataLossError, match=r"shardId-000000000007.*misspelt"):
@@ -205,13 +165,13 @@ async def test_a_shard_that_nobody_lists_is_data_loss_or_a_slip(kinesis: _Server
         )
 
 
-async def test_an_open_shard_has_no_end(kinesis: _Server) -> None:
+async def test_an_open_shard_has_no_end(kinesis: BatchServer) -> None:
     shards = f'{{"{FIRST}": {{"iteratorType": "SHARD_END"}}}}'
     with pytest.raises(InvalidOptionError, match="it is open"):
         await kinesis.plan(stream_endpos_shards=shards)
     assert await kinesis.plan(stream_initpos_shards=shards) == []
 
 
-async def test_a_missing_stream_is_named(kinesis: _Server) -> None:
+async def test_a_missing_stream_is_named(kinesis: BatchServer) -> None:
     with pytest.raises(StreamNotFoundError, match="nowhere"):
         await kinesis.plan(streams="orders,nowhere")

@@ -44,8 +44,10 @@ class KilledQuery:
             **FROM_THE_START,
             "kinesis.shard.discovery.intervalmillis": "500",
             "kinesis.spark.planner": planner,
-            "maxRecordsPerTrigger": "700",
         }
+        if planner == "prefetch":
+            # Under ranges a limit is counted out, and records would never be jumped over.
+            properties["maxRecordsPerTrigger"] = "700"
         return Driver(properties, self.folder / "checkpoint", self.output)
 
     def put_more(self, count: int) -> None:
@@ -100,17 +102,17 @@ class KilledQuery:
             last_of_key[key] = int(data)
 
 
-@pytest.mark.parametrize(
-    "planners",
-    [["prefetch"] * 4, ["ranges"] * 4, ["prefetch", "ranges"] * 2],
-    ids=["prefetch", "ranges", "in turn"],
-)
 def test_each_record_is_there_once_and_in_order_after_every_kill(
-    local_kinesis: LocalKinesis, tmp_path: Path, planners: list[str]
+    local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
-    query = KilledQuery(local_kinesis, tmp_path, random.Random(seed))
+    chance = random.Random(seed)
+    # Each goes on after itself and after the other one.
+    planners = ["prefetch", "prefetch", "ranges", "ranges", "prefetch", "ranges"]
+    if chance.random() < 0.5:
+        planners.reverse()
+    query = KilledQuery(local_kinesis, tmp_path, chance)
     for number, planner in enumerate(planners):
         query.run_until_killed(planner, reshards=number % 2 == 0)
     query.run_to_the_end(planners[0])

@@ -15,6 +15,7 @@ from kinesis_publishers.errors import (
     PositionTrimmedError,
     PublisherCancelledError,
     ReplayMismatchError,
+    ShardNotFoundError,
 )
 from kinesis_publishers.testing.fakes import (
     FakeDataPlane,
@@ -180,14 +181,20 @@ async def test_a_publisher_that_stops_unasked_is_an_error():
         await scripted(ScriptedRun(result=RunResult.CANCELLED)).read(range_of(1, 6))
 
 
-async def test_an_error_of_the_sink_is_not_taken_for_one_of_the_service():
-    error = PositionTrimmedError("of the application")
-
+@pytest.mark.parametrize(
+    "error",
+    [
+        PositionTrimmedError("of the application"),
+        ShardNotFoundError("of the application", operation="GetRecords", code="code"),
+    ],
+    ids=["trimmed", "not found"],
+)
+async def test_an_error_of_the_sink_is_not_taken_for_one_of_the_service(error: Exception):
     async def fails(delivery: object) -> None:
         raise error
 
     world = scripted(run_of((2, 10)), sink=RecordingSink(fails), fails_on_data_loss=False)
-    with pytest.raises(PositionTrimmedError) as caught:
+    with pytest.raises(type(error)) as caught:
         await world.read(range_of(1, 6))
     assert caught.value is error
     assert losses(world) == []

@@ -35,10 +35,12 @@ from pyspark.sql.datasource import (  # noqa: E402 - what Spark 4.0 does not hav
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-_COLUMNS = ("shardId", "streamName", "approximateArrivalTimestamp", "partitionKey")
+_ARRIVAL = "approximateArrivalTimestamp"
+_NAMES = ("shardId", "streamName")
+_COLUMNS = (*_NAMES, _ARRIVAL, "partitionKey")
 _SHARDS = ("shardId-000000000000", "shardId-000000000001")
 _STREAMS = ("orders", "returns")
 
@@ -58,7 +60,7 @@ def minutes(value: float) -> datetime:
 
 
 # Arrival times are out of order within a shard, by less than a minute.
-_arrivals = st.lists(st.integers(-20, 0).map(float), min_size=3, max_size=12).map(sorted)
+_arrivals = st.lists(st.integers(-20, 0).map(float), min_size=6, max_size=12).map(sorted)
 _disorder = st.lists(st.floats(-0.49, 0.49), min_size=1, max_size=5)
 _zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
 _instants = st.one_of(st.integers(-22, 2).map(float), st.floats(-22, 2)).map(minutes)
@@ -66,7 +68,7 @@ _zoned = st.builds(lambda instant, zone: instant.astimezone(zone), _instants, _z
 _literals = {
     "shardId": st.sampled_from([*_SHARDS * 3, "shardId-000000000007", None]),
     "streamName": st.sampled_from([*_STREAMS * 3, "nothing", None]),
-    "approximateArrivalTimestamp": st.one_of(_zoned, _zoned, _zoned, st.none()),
+    _ARRIVAL: st.one_of(_zoned, _zoned, _zoned, st.none()),
     "partitionKey": st.sampled_from([*"ab" * 3, None]),
 }
 _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
@@ -97,20 +99,37 @@ def holds(one: Any, row: _Row) -> bool | None:
     return None if one.value is None else _COMPARISONS[type(one)](value, one.value)
 
 
+_ORDERED = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+_TEXTUAL = (*_ORDERED, StringStartsWith, StringEndsWith, StringContains)
+
+
 @st.composite
-def _filters(draw: st.DrawFn) -> Any:
-    column = draw(st.sampled_from(_COLUMNS))
+def _comparisons(draw: st.DrawFn, columns: Sequence[str]) -> Any:
+    column = draw(st.sampled_from(columns))
     path = (draw(st.sampled_from([column, column.lower(), column.upper()])),)
-    literal = _literals[column]
-    kinds = [EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
-    if column != "approximateArrivalTimestamp":
-        kinds += [StringStartsWith, StringEndsWith, StringContains]
-    plain = st.one_of(
-        st.builds(lambda kind, value: kind(path, value), st.sampled_from(kinds), literal),
-        st.builds(In, st.just(path), st.lists(literal, min_size=1, max_size=40).map(tuple)),
-        st.sampled_from([IsNull(path), IsNotNull(path)]),
+    kinds = _ORDERED if column == _ARRIVAL else _TEXTUAL
+    return draw(st.sampled_from(kinds))(path, draw(_literals[column]))
+
+
+@st.composite
+def _others(draw: st.DrawFn) -> Any:
+    column = draw(st.sampled_from(_COLUMNS))
+    several = st.lists(_literals[column], min_size=1, max_size=40).map(tuple)
+    inner = draw(
+        st.one_of(
+            st.builds(In, st.just((column,)), several),
+            st.sampled_from([IsNull((column,)), IsNotNull((column,))]),
+            _comparisons([column]),
+        )
     )
-    return draw(st.one_of(plain, plain, plain, st.builds(Not, plain)))
+    return Not(inner) if draw(st.booleans()) else inner
+
+
+# Two of the kinds that are pushed down, mostly, and one of any kind.
+_pushed = st.lists(st.one_of(_comparisons([_ARRIVAL]), _comparisons(_NAMES)), max_size=2)
+_filters = st.builds(
+    lambda pushed, any_kind: pushed + any_kind, _pushed, st.lists(_others(), max_size=1)
+)
 
 
 def rows_between(
@@ -140,7 +159,7 @@ def shard_of(stream: str, shard_id: str) -> Shard:
 @given(
     st.lists(_arrivals, min_size=4, max_size=4),
     _disorder,
-    st.lists(_filters(), max_size=3),
+    _filters,
     st.one_of(st.none(), st.integers(-20, -10)),
     st.integers(-9, 0),
 )

@@ -1,0 +1,77 @@
+"""A local Kinesis whose time a test sets, and which is asked for plans of batches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_publishers import Properties, ShardRange
+from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.batch_ranges import plan_batch
+from kinesis_publishers.model import PositionType
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers.testing.local_kinesis.contents import StoredRecord
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+__all__ = ["FIRST", "NOON", "BatchServer"]
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FIRST = "shardId-000000000000"
+
+
+class BatchServer:
+    """A local Kinesis whose time a test sets, and which is asked for plans."""
+
+    def __init__(self, server: LocalKinesis, clock: ManualClock) -> None:
+        self.server = server
+        self._clock = clock
+
+    def at(self, seconds: float) -> datetime:
+        """Return the instant ``seconds`` after noon."""
+        return NOON + timedelta(seconds=seconds)
+
+    def put(self, count: int, *, every: float, stream: str = "orders") -> None:
+        """Put records, one every so many seconds."""
+        for number in range(count):
+            self.server.put_many(stream, [(f"key-{number}", b"%d" % number)])
+            self.wait(every)
+
+    def wait(self, seconds: float) -> None:
+        self.server.run(self._clock.advance(seconds))
+
+    def stored(self, shard_id: str = FIRST, stream: str = "orders") -> list[StoredRecord]:
+        return self.server.records(stream)[shard_id]
+
+    async def plan(
+        self, narrowing: Narrowing | None = None, *, streams: str = "orders", **options: object
+    ) -> list[ShardRange]:
+        values = {f"kinesis.{key.replace('_', '.')}": str(value) for key, value in options.items()}
+        # The server's time stands still while it is asked: the pace would, too.
+        values["kinesis.shard.getrecords.intervalmillis"] = "0"
+        properties = Properties.parse({**self.server.properties(streams), **values})
+        bounds = BatchBounds.from_properties(properties, loaded_at=self._clock.now())
+        return await plan_batch(properties, bounds, narrowing or Narrowing())
+
+    def rows_of(self, ranges: list[ShardRange], stream: str = "orders") -> list[str]:
+        """Return the sequence numbers of what the ranges have, shard after shard."""
+        rows: list[str] = []
+        for one in ranges:
+            stored = self.stored(one.shard.shard_id, stream)
+            numbers = [record.sequence_number for record in stored]
+            last = len(numbers) if one.end is None else numbers.index(str(one.end)) + 1
+            rows += numbers[_begin_of(one, stored) : last]
+        return rows
+
+
+def _begin_of(one: ShardRange, stored: list[StoredRecord]) -> int:
+    instant = one.start.timestamp
+    if instant is not None:
+        later = (at for at, record in enumerate(stored) if record.arrival_time >= instant)
+        return next(later, len(stored))
+    if one.start.sequence_number is None:
+        return 0
+    numbers = [record.sequence_number for record in stored]
+    is_after = one.start.type is PositionType.AFTER_SEQUENCE_NUMBER
+    return numbers.index(str(one.start.sequence_number)) + is_after

@@ -1,0 +1,197 @@
+"""Rounds of looking, with the ranges taken from the offsets that a query would have written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from simulated_world import STREAM, SimulatedWorld
+
+from kinesis_publishers import Properties
+from kinesis_publishers.events import RecordsFetched
+from kinesis_publishers.model import PositionType
+from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from kinesis_publishers.testing.local_kinesis.contents import read_records
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kinesis_publishers import Event, ShardRange
+
+PROPERTIES = Properties.parse({"aws.region": "us-east-1", "kinesis.streams": STREAM})
+HOUR = 3600.0
+# More than the looks of one round read of a shard on their way to its end.
+MANY = 9000
+
+
+class Query(SimulatedWorld):
+    """A query that plans, and reads every range out of what is stored."""
+
+    def __init__(self) -> None:
+        super().__init__(Behaviour())
+        self.events: list[Event] = []
+        self.finder = self._new_finder()
+        self.offset = Offset()
+        self.read: dict[str, list[int]] = {}
+
+    def _new_finder(self, resume: Offset | None = None) -> KinesisRangeFinder:
+        parts = self.parts(PROPERTIES, self.events.append)
+        return KinesisRangeFinder(parts, resume=resume.progress if resume else None)
+
+    async def begin(self) -> None:
+        await self.within_time(self.finder.prepare())
+        self.offset = Offset.of(self.finder.progress)
+
+    async def restart(self) -> None:
+        """Go on in a new process, with nothing but the text of the last offset."""
+        self.offset = Offset.from_json(self.offset.to_json())
+        self.finder = self._new_finder(self.offset)
+        await self.within_time(self.finder.prepare())
+
+    async def read_everything(self) -> None:
+        """Have one micro-batch with all there is, as Trigger.Once does."""
+        self._take(await self.within_time(self.finder.find_tip()))
+
+    async def read_some(self, limit: ReadLimit, *, until: datetime | None = None) -> FoundRanges:
+        """Have one micro-batch within a limit."""
+        found = await self.within_time(self.finder.find(limit, until=until))
+        self._take(found)
+        return found
+
+    @property
+    def records_fetched(self) -> int:
+        return sum(one.records for one in self.events if isinstance(one, RecordsFetched))
+
+    def _take(self, found: FoundRanges) -> None:
+        known = Offset.of(self.finder.progress)
+        firsts = {key: end.first for key, end in found.ends.items()}
+        shards = {
+            key: ShardOffset(progress=one.progress, first=firsts.get(key))
+            for key, one in known.shards.items()
+        }
+        end = Offset(streams=known.streams, shards=shards)
+        for one in end.ranges_since(self.offset):
+            self.read.setdefault(one.shard.shard_id, []).extend(self._records_of(one))
+        self.offset = end
+
+    def _records_of(self, one: ShardRange) -> list[int]:
+        stored = self.stored().get(one.shard.shard_id, [])
+        if one.end is not None:
+            stored = stored[: stored.index(int(one.end.sequence_number)) + 1]
+        number = one.start.sequence_number
+        if number is None:
+            return stored
+        begin = int(number.sequence_number)
+        is_after = one.start.type is PositionType.AFTER_SEQUENCE_NUMBER
+        return [n for n in stored if n > begin or (n == begin and not is_after)]
+
+    def stored(self) -> dict[str, list[int]]:
+        with self.service.lock:
+            records = read_records(self.service.state.account, STREAM)
+        return {
+            shard: [int(one.sequence_number) for one in of] for shard, of in records.items() if of
+        }
+
+
+@pytest.fixture
+async def query() -> Query:
+    """A query that has read all of a stream's first records."""
+    query = Query()
+    query.put(30)
+    await query.begin()
+    await query.read_everything()
+    return query
+
+
+async def test_a_generation_that_came_and_went_while_the_query_was_down_is_read(
+    query: Query,
+) -> None:
+    query.reshard(1)
+    await query.clock.advance(1.0)
+    await query.read_everything()
+    for _ in range(2):
+        query.put(MANY)
+        await query.clock.advance(5.0)
+    query.reshard(2)
+    await query.clock.advance(5.0)
+    query.put(30)
+    for _ in range(2):
+        await query.restart()
+        await query.read_everything()
+    assert query.read == query.stored()
+
+
+async def test_one_round_for_everything_outlasts_a_shard_that_is_refused_for_long(
+    query: Query,
+) -> None:
+    query.put(30)
+    with query.service.lock:
+        query.service.state.faults.add(Fault("GetRecords", "throttle", times=400))
+    await query.read_everything()
+    assert query.read == query.stored()
+
+
+async def test_one_round_reads_on_where_only_the_old_position_has_left_the_retention(
+    query: Query,
+) -> None:
+    for _ in range(3):
+        await query.clock.advance(10 * HOUR)
+        await query.restart()
+        await query.read_everything()
+    query.put(30)
+    await query.restart()
+    await query.read_everything()
+    left = query.stored()
+    assert {shard: numbers[-len(left[shard]) :] for shard, numbers in query.read.items()} == left
+
+
+async def test_available_now_ends_although_a_producer_is_faster_than_the_limit(
+    query: Query,
+) -> None:
+    query.put(300)
+    await query.clock.advance(0.001)
+    until, there = query.clock.now(), query.stored()
+    limit = ReadLimit(records=40)
+    for _ in range(200):
+        found = await query.read_some(limit, until=until)
+        if not found and query.finder.is_caught_up(until):
+            break
+        query.put(200)
+        await query.clock.advance(1.0)
+    else:
+        raise AssertionError("it does not end")
+    for shard, numbers in there.items():
+        assert query.read[shard][: len(numbers)] == numbers
+
+
+async def test_no_more_is_counted_than_the_limit_has_a_use_for(query: Query) -> None:
+    query.put(MANY)
+    fetched = query.records_fetched
+    for _ in range(30):
+        await query.read_some(ReadLimit(records=60))
+        await query.clock.advance(1.0)
+    # What waits for later rounds is a page for each of the two shards.
+    assert query.records_fetched - fetched <= 30 * 60 + 2 * 120
+
+
+async def test_the_retention_is_asked_for_once_per_stream_and_not_per_shard(query: Query) -> None:
+    query.reshard(8)
+    query.put(100)
+    for _ in range(4):
+        await query.clock.advance(1.0)
+        await query.read_everything()
+    query.service.calls.clear()
+    await query.restart()
+    await query.read_everything()
+    assert len(query.service.calls.find("DescribeStreamSummary")) == 1
+
+
+async def test_between_two_looks_nothing_is_asked(query: Query) -> None:
+    await query.clock.advance(1.0)
+    assert (await query.read_some(ReadLimit())).has_looked
+    query.service.calls.clear()
+    rounds = [await query.read_some(ReadLimit()) for _ in range(5)]
+    assert not rounds[-1].has_looked
+    assert query.service.calls.find() == []
