@@ -263,3 +263,44 @@ def test_children_follow_their_parents_also_by_subscription(
     expected += put(server, [f"{n}" for n in range(20, 40)])
     query.run_until(40)
     assert sorted(query.rows) == sorted(expected)
+
+
+@pytest.fixture
+def ranges(server: LocalKinesis, query_of: StartQuery) -> Query:
+    """A query whose tasks read large ranges by enhanced fan-out."""
+    return query_of(lambda: planner(server, kind="ranges", **FAN_OUT))
+
+
+def put_much(server: LocalKinesis) -> list[tuple[str, str, bytes]]:
+    """Store as much as makes a subscription worthwhile for the range of either shard."""
+    return put(server, [bytes([number]) * 1_000_000 for number in range(40)])
+
+
+def test_tasks_subscribe_for_large_ranges_with_a_consumer_that_the_driver_has_registered(
+    server: LocalKinesis, ranges: Query
+) -> None:
+    expected = put_much(server)
+    ranges.run_until(len(expected))
+    assert sorted(ranges.rows) == sorted(expected)
+    assert server.calls("SubscribeToShard")
+    assert len(server.calls("RegisterStreamConsumer")) == 1
+    assert consumers(server) == ["app"]
+    ranges.stop()
+    eventually(lambda: consumers(server) == [], "the end of the consumer")
+
+
+def test_small_ranges_are_polled(server: LocalKinesis, ranges: Query) -> None:
+    expected = put(server, [f"{n}" for n in range(40)])
+    ranges.run_until(len(expected))
+    assert sorted(ranges.rows) == sorted(expected)
+    assert server.calls("SubscribeToShard") == []
+
+
+def test_tasks_poll_where_the_consumer_is_gone(server: LocalKinesis, ranges: Query) -> None:
+    put(server, ["first"])
+    ranges.run_until(1)
+    server.deregister_consumer(STREAM, "app")
+    eventually(lambda: consumers(server) == [], "the end of the consumer")
+    expected = put_much(server)
+    ranges.run_until(1 + len(expected))
+    assert sorted(ranges.rows[1:]) == sorted(expected)

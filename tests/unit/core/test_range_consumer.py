@@ -248,6 +248,18 @@ async def test_a_publisher_that_goes_on_after_the_range_is_interrupted_at_once(a
     assert leftover.publisher is None
 
 
+async def test_what_a_publisher_delivers_after_the_range_does_not_take_the_place_of_the_rest():
+    class DoesNotAsk(RecordPublisher):
+        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+            await consumer(batch_of(RECORDS[2:7], millis_behind_latest=5))
+            await consumer(batch_of(RECORDS[7:], millis_behind_latest=5))
+            return RunResult.INCOMPLETE
+
+    leftover = await RangeWorld(factory=MakesOne(DoesNotAsk())).read(range_of(1, 4))
+    assert list(leftover.rest) == RECORDS[5:7]
+    assert leftover.publisher is None
+
+
 async def test_a_mismatch_is_not_lost_in_the_interruption_of_the_publisher():
     class ClosesSlowly(RecordPublisher):
         async def run(self, consumer: RecordBatchConsumer) -> RunResult:
