@@ -141,6 +141,17 @@ def test_reading_stops_while_spark_does_not_take_what_is_there(server: LocalKine
     assert largest * 50 * KIB <= 4 * MIB + 2 * 20 * 50 * KIB
 
 
+def test_what_has_been_taken_is_not_held_any_longer(
+    server: LocalKinesis, cache: ReaderCache
+) -> None:
+    stream = stored(server, count=4000)
+    properties = Properties.parse(polling_properties(server, shard_getrecords_maxrecordcount="100"))
+    with cache.lend(properties) as reader:
+        taken = list(reader.read(stream.whole()))
+    assert len(taken) > 1
+    assert not any(taken)
+
+
 def test_an_error_of_one_range_is_the_error_of_the_task(
     server: LocalKinesis, cache: ReaderCache
 ) -> None:

@@ -127,6 +127,11 @@ def test_the_end_has_the_names_that_other_sources_use(
     assert (config.position, config.timestamp) == expected
 
 
+def test_an_end_at_the_beginning_is_refused_in_the_words_that_were_written() -> None:
+    with pytest.raises(ConfigErrors, match="endingOffsets: got 'earliest', expected one of LATEST"):
+        Properties.from_spark_options({"streamName": "orders", "endingOffsets": "earliest"})
+
+
 def test_a_starting_timestamp_in_milliseconds_is_one_as_for_kafka() -> None:
     given = Properties.from_spark_options(
         {"streamName": "orders", "startingTimestamp": "1780228800500"}

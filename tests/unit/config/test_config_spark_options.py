@@ -122,7 +122,7 @@ def test_a_starting_position_is_understood(value: str, expected: InitialPosition
         "{]",
         '{"at_timestamp": null}',
         '{"at_timestamp": "2026-01-01", "shardId-0": {"iteratorType": "TRIM_HORIZON"}}',
-        '{"at_timestamp": "2026-01-01", "fromat": "yyyy"}',
+        '{"at_timestamp": "2026-01-01", "formats": "yyyy"}',
         '{"shardId-0": {"iteratorType": "AT_TIMESTAMP", "iteratorPosition": "253402300800000"}}',
         '{"shardId-0": 7}',
         "[]",

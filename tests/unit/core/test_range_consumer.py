@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from attrs import evolve
 from consumer_support import RECORDS, place, run_of
 from range_support import RangeWorld, losses, polled, range_of, scripted
 
-from kinesis_publishers import RecordBatchConsumer, RecordPublisher, RunResult
+from kinesis_publishers import RunResult
 from kinesis_publishers.errors import (
     AccessDeniedError,
     PositionTrimmedError,
@@ -23,7 +22,6 @@ from kinesis_publishers.testing.fakes import (
     ScriptedPublisherFactory,
     ScriptedRun,
     StoredShard,
-    batch_of,
     finish,
 )
 
@@ -113,6 +111,17 @@ async def test_a_copy_of_the_shard_that_lags_behind_for_a_moment_is_no_loss():
     assert world.sink.records == RECORDS[2:7]
 
 
+async def test_a_copy_of_the_shard_that_catches_up_record_by_record_is_no_loss():
+    shard = StoredShard(RECORDS[:3])
+    world = polled(FakeDataPlane(shard))
+    reading = asyncio.create_task(world.consumer(range_of(1, 6)).run())
+    for record in RECORDS[3:7]:
+        await world.clock.advance(0.9)
+        shard.extend([record])
+    await finish(reading, world.clock)
+    assert world.sink.records == RECORDS[2:7]
+
+
 async def test_a_shard_that_ends_before_the_range_is_a_mismatch():
     with pytest.raises(ReplayMismatchError, match="the end of the shard follows"):
         await scripted(run_of((2, 5), lag=5)).read(range_of(1, 6))
@@ -140,7 +149,7 @@ async def test_tolerated_loss_delivers_what_is_left_and_says_what_was_skipped(
     at: bool, expected: str
 ):
     factory = ScriptedPublisherFactory(
-        [run_of(error=PositionTrimmedError("trimmed"))], [run_of((4, 10), lag=5)]
+        [run_of(error=PositionTrimmedError("trimmed"))], [run_of((4, 5), (5, 10), lag=5)]
     )
     world = RangeWorld(factory=factory, fails_on_data_loss=False)
     await world.read(range_of(2, 6, at=at))
@@ -204,157 +213,6 @@ async def test_a_failure_of_the_publisher_surfaces():
     error = AccessDeniedError("no", operation="GetRecords", code="AccessDeniedException")
     with pytest.raises(AccessDeniedError):
         await scripted(run_of((2, 4), lag=5, error=error)).read(range_of(1, 6))
-
-
-def plane_of(world: RangeWorld) -> FakeDataPlane:
-    return world.factory._context.data_plane
-
-
-class GoesOn(RecordPublisher):
-    """Delivers, and then waits for more as a subscription does."""
-
-    def __init__(self, *, asks: bool) -> None:
-        self._asks = asks
-        self.is_stopped = False
-
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        try:
-            await consumer(batch_of(RECORDS[2:9], millis_behind_latest=5))
-            if self._asks:
-                await consumer.wait_for_space(1, 1)
-            await asyncio.Event().wait()
-        finally:
-            self.is_stopped = True
-        return RunResult.INCOMPLETE
-
-
-class MakesOne(ScriptedPublisherFactory):
-    def __init__(self, publisher: RecordPublisher) -> None:
-        super().__init__()
-        self._publisher = publisher
-
-    async def create(self, starting_position, shard):
-        return self._publisher
-
-
-@pytest.mark.parametrize("asks", [False, True], ids=["waits for the service", "asks for room"])
-async def test_a_publisher_that_goes_on_after_the_range_is_interrupted_at_once(asks: bool):
-    publisher = GoesOn(asks=asks)
-    world = RangeWorld(factory=MakesOne(publisher))
-    leftover = await world.read(range_of(1, 6))
-    assert publisher.is_stopped
-    assert world.sink.records == RECORDS[2:7]
-    assert leftover is not None
-    assert leftover.publisher is None
-
-
-async def test_what_a_publisher_delivers_after_the_range_does_not_take_the_place_of_the_rest():
-    class DoesNotAsk(RecordPublisher):
-        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-            await consumer(batch_of(RECORDS[2:7], millis_behind_latest=5))
-            await consumer(batch_of(RECORDS[7:], millis_behind_latest=5))
-            return RunResult.INCOMPLETE
-
-    leftover = await RangeWorld(factory=MakesOne(DoesNotAsk())).read(range_of(1, 4))
-    assert list(leftover.rest) == RECORDS[5:7]
-    assert leftover.publisher is None
-
-
-async def test_a_mismatch_is_not_lost_in_the_interruption_of_the_publisher():
-    class ClosesSlowly(RecordPublisher):
-        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-            try:
-                await consumer(batch_of([*RECORDS[2:6], *RECORDS[7:9]], millis_behind_latest=5))
-            finally:
-                # As a connection may be closed: not within one turn of the loop.
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-            return RunResult.INCOMPLETE
-
-    with pytest.raises(ReplayMismatchError, match="record 998 follows"):
-        await RangeWorld(factory=MakesOne(ClosesSlowly())).read(range_of(1, 6))
-
-
-async def test_a_timeout_of_the_publisher_is_its_own():
-    class TimesOut(GoesOn):
-        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-            raise TimeoutError("of the publisher")
-
-    with pytest.raises(TimeoutError, match="of the publisher"):
-        await RangeWorld(factory=MakesOne(TimesOut(asks=False))).read(range_of(1, 6))
-
-
-async def test_cancelling_stops_the_publisher_and_gives_its_room_back():
-    publisher = GoesOn(asks=False)
-    world = RangeWorld(factory=MakesOne(publisher))
-    reading = asyncio.create_task(world.consumer(range_of(1, None)).run())
-    await world.clock.settle()
-    reading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reading
-    assert publisher.is_stopped
-    assert world.held == (0, 0)
-
-
-async def test_a_leftover_begins_with_its_rest_and_then_its_publisher():
-    world = polled(FakeDataPlane(StoredShard(RECORDS, page_ends=[5, 10])))
-    leftover = await world.read(range_of(0, 2))
-    assert leftover is not None
-    assert list(leftover.rest) == RECORDS[3:5]
-    leftover = await world.read(range_of(2, 7), leftover)
-    assert world.sink.records == RECORDS[1:8]
-    plane = plane_of(world)
-    assert len(plane.iterator_calls) == 1
-    assert len(plane.records_calls) == 2
-    assert list(leftover.rest) == RECORDS[8:]
-
-
-async def test_ranges_within_a_rest_need_no_call():
-    world = polled(FakeDataPlane(StoredShard(RECORDS)))
-    leftover = await world.read(range_of(0, 2))
-    plane = plane_of(world)
-    calls = len(plane.calls)
-    for start in range(2, 8):
-        leftover = await world.read(range_of(start, start + 1), leftover)
-    assert world.sink.records == RECORDS[1:9]
-    assert len(plane.calls) == calls
-
-
-async def test_an_empty_range_leaves_what_it_was_given():
-    world = polled(FakeDataPlane(StoredShard(RECORDS)))
-    given = await world.read(range_of(0, 2))
-    left = await world.read(range_of(2, 2), given)
-    assert list(left.rest) == RECORDS[3:]
-    assert left.publisher is given.publisher
-
-
-async def test_a_rest_without_a_publisher_is_gone_on_from_where_it_ends():
-    world = polled(FakeDataPlane(StoredShard(RECORDS, page_ends=[5, 10])))
-    leftover = evolve(await world.read(range_of(0, 2)), publisher=None)
-    await world.read(range_of(2, 7), leftover)
-    assert world.sink.records == RECORDS[1:8]
-    plane = plane_of(world)
-    assert [str(call.position) for call in plane.iterator_calls] == [
-        f"AFTER_SEQUENCE_NUMBER {RECORDS[index].sequence_number}" for index in (0, 4)
-    ]
-
-
-@pytest.mark.parametrize("end", [9, None])
-async def test_a_leftover_knows_that_the_shard_ends_with_it(end: int | None):
-    world = polled(FakeDataPlane(StoredShard(RECORDS, is_closed=True)))
-    leftover = await world.read(range_of(0, 2))
-    assert leftover.is_complete
-    assert leftover.publisher is None
-    await world.read(range_of(2, end), leftover)
-    assert world.sink.records == RECORDS[1:]
-    assert len(plane_of(world).records_calls) == 1
-
-
-async def test_a_rest_that_misses_the_last_record_is_a_mismatch():
-    world = polled(FakeDataPlane(StoredShard([*RECORDS[:6], *RECORDS[7:]])))
-    leftover = await world.read(range_of(0, 2))
-    with pytest.raises(ReplayMismatchError, match="record 998 follows"):
-        await world.read(range_of(2, 6), leftover)
 
 
 async def test_a_slow_sink_holds_the_reading_back():

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from fetcher_support import Blocks, World, failure, other_tasks, records_of
 
-from kinesis_publishers import SequenceNumber, ShardRange, StartingPosition
+from kinesis_publishers import Properties, SequenceNumber, ShardRange, StartingPosition
 from kinesis_publishers.errors import (
     AccessDeniedError,
     PositionTrimmedError,
@@ -75,6 +75,13 @@ async def test_ranges_are_read_exactly_and_side_by_side():
     await finish(reading, world.clock)
     assert world.sink.records_of(ZERO) == records_of(0, 4, first=2)
     assert world.control_plane.calls == []
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "some.module:Factory"])
+async def test_only_fan_out_is_subscribed_with(publisher: str):
+    properties = {"kinesis.streams": "orders", "kinesis.stream.recordpublisher": publisher}
+    selected = RangePublishers.select(Properties.parse(properties), world_of().parts())
+    assert not selected.subscribes(None)
 
 
 async def test_no_ranges_are_read_at_once():

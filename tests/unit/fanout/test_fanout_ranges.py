@@ -12,6 +12,7 @@ from fanout_support import CONFIG, CONSUMER_ARN, KnownConsumer, fan_out_factory
 from kinesis_publishers import (
     Properties,
     PublisherContext,
+    RecordBatch,
     RunResult,
     SequenceNumber,
     ShardRange,
@@ -162,6 +163,21 @@ async def test_what_a_subscription_leaves_is_polled(events: int):
     assert len(world.plane.subscribe_calls) == 1
     polled_from = world.plane.iterator_calls[0].position
     assert polled_from == StartingPosition.after(place([0, 2, 5][events]))
+
+
+async def test_what_comes_after_an_event_without_records_is_polled_from_where_reading_began():
+    class HasProcessedMore(RecordingConsumer):
+        async def __call__(self, batch: RecordBatch) -> SequenceNumber:
+            await super().__call__(batch)
+            # As after a loss, when reading begins anew at the oldest record.
+            return place(3)
+
+    world = World(TroubledShard([], breaks_after=1))
+    horizon = StartingPosition.trim_horizon()
+    publisher = await world.publishers.create_subscribing(horizon, sample_shard())
+    for _ in range(2):
+        await finish(publisher.run(HasProcessedMore()), world.clock)
+    assert [call.position for call in world.plane.iterator_calls] == [horizon]
 
 
 async def test_a_subscription_may_read_to_the_end_of_the_shard():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 
 import pytest
@@ -77,6 +78,25 @@ def test_whoever_takes_waits_until_there_is_something(pool: PendingPool) -> None
     thread.start()
     assert handover.take() == [given]
     thread.join()
+
+
+def test_whoever_waits_is_told_of_a_delivery_and_of_the_end(pool: PendingPool) -> None:
+    (given,) = deliveries(pool, 10)
+    # Now and then the delivery comes before anybody waits: one round alone would prove nothing.
+    for _ in range(50):
+        handover = Handover()
+        taken: queue.Queue[list[Delivery]] = queue.Queue()
+        thread = threading.Thread(
+            target=lambda take, put: [put(take()) for _ in range(2)],
+            args=(handover.take, taken.put),
+            daemon=True,
+        )
+        thread.start()
+        asyncio.run(handover.deliver(given))
+        assert taken.get(timeout=60) == [given]
+        handover.end(has_failed=False)
+        assert taken.get(timeout=60) == []
+        thread.join()
 
 
 def test_what_was_read_before_a_failure_is_not_handed_out(pool: PendingPool) -> None:
