@@ -9,22 +9,18 @@ from attrs import evolve, field, frozen
 
 from kinesis_publishers.config import (
     EndingPositionConfig,
-    InitialPosition,
     InitialPositionConfig,
     ShardIteratorKind,
-    StreamsConfig,
 )
-from kinesis_publishers.config.options import ending, publisher
-from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers.model import SequenceNumber, StartingPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from kinesis_publishers.config import Properties, ShardPosition
     from kinesis_publishers.model import Shard
 
-__all__ = ["BatchBounds", "Narrowing"]
+__all__ = ["BatchBounds", "Narrowing", "is_after"]
 
 # How far arrival times may be out of order within a shard. Records are found by the service's own
 # index of times; a record may bear another time than its neighbours.
@@ -78,21 +74,18 @@ class BatchBounds:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, loaded_at: datetime) -> Self:
-        """Read the bounds.
+        """Read the bounds; whether they can work is left to whoever asks for a batch.
 
         Args:
             properties: the configuration; without a starting position, reading begins at
                 TRIM_HORIZON.
             loaded_at: the instant that LATEST means, and the latest possible end.
-
-        Raises:
-            ConfigErrors: names everything that is wrong with the bounds.
         """
         initial = InitialPositionConfig.from_properties(properties)
         ends = EndingPositionConfig.from_properties(properties)
         loaded_at = _next_millisecond(loaded_at)
         latest = StartingPosition.at_timestamp(loaded_at)
-        bounds = cls(
+        return cls(
             start=_start(initial),
             until=_earlier(latest, ends.timestamp),
             shard_starts={one.shard_id: _position(one, loaded_at) for one in initial.shards},
@@ -102,14 +95,6 @@ class BatchBounds:
                 for one in ends.shards
             },
         )
-        problems = [
-            *_latest_problems(properties, initial),
-            *_several_streams_problems(properties),
-            *_order_problems(properties, bounds),
-        ]
-        if problems:
-            raise ConfigErrors(problems)
-        return bounds
 
     @property
     def named_shards(self) -> frozenset[str]:
@@ -209,71 +194,18 @@ def _position(config: ShardPosition, latest: datetime) -> StartingPosition | Non
         case ShardIteratorKind.LATEST:
             return StartingPosition.at_timestamp(latest)
         case ShardIteratorKind.AT_TIMESTAMP:
-            return StartingPosition.at_timestamp(_instant(config))
+            return StartingPosition.at_timestamp(_instant(config.marker))
         case ShardIteratorKind.AT_SEQUENCE_NUMBER:
             return StartingPosition.at(SequenceNumber(config.marker))
         case ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
             return StartingPosition.after(SequenceNumber(config.marker))
 
 
-def _instant(config: ShardPosition) -> datetime:
-    try:
-        return datetime.fromtimestamp(int(config.marker) / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        raise InvalidOptionError(
-            f"{config.shard_id}: AT_TIMESTAMP {config.marker} is not a number of milliseconds "
-            "since 1970"
-        ) from None
+def _instant(milliseconds: str) -> datetime:
+    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
 
 
-def _latest_problems(
-    properties: Properties, initial: InitialPositionConfig
-) -> Iterator[ConfigError]:
-    advice = "a batch would read nothing. Begin at TRIM_HORIZON or AT_TIMESTAMP"
-    is_given = properties.is_given(publisher.INITIAL_POSITION)
-    if is_given and initial.position is InitialPosition.LATEST:
-        key = properties.written_key(publisher.INITIAL_POSITION)
-        yield InvalidOptionError(f"{key} = LATEST begins after the last record: {advice}")
-    for one in initial.shards:
-        if one.kind is ShardIteratorKind.LATEST:
-            key = properties.written_key(publisher.INITIAL_SHARD_POSITIONS)
-            yield InvalidOptionError(
-                f"{key}: {one.shard_id} begins at LATEST, after its last record: {advice}"
-            )
-
-
-def _several_streams_problems(properties: Properties) -> Iterator[ConfigError]:
-    if len(StreamsConfig.from_properties(properties).streams) == 1:
-        return
-    for option in (publisher.INITIAL_SHARD_POSITIONS, ending.ENDING_SHARD_POSITIONS):
-        if properties.get(option):
-            yield InvalidOptionError(
-                f"{properties.written_key(option)}: the positions of single shards belong to one "
-                "stream, and every stream has shards of these names. Read the streams one by one, "
-                "and unite the DataFrames"
-            )
-
-
-def _order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
-    if _is_after(bounds.start, bounds.until):
-        start_key = properties.written_key(publisher.INITIAL_POSITION)
-        end_key = properties.written_key(ending.ENDING_POSITION)
-        yield InvalidOptionError(
-            f"{start_key} ({bounds.start}) is later than {end_key} ({bounds.until}): a batch "
-            "begins before it ends, and it ends when it is loaded at the latest"
-        )
-    for shard_id in sorted(bounds.named_shards):
-        start, until = bounds.start_of(shard_id), bounds.until_of(shard_id)
-        if start is not None and until is not None and _is_after(start, until):
-            start_key = properties.written_key(publisher.INITIAL_SHARD_POSITIONS)
-            end_key = properties.written_key(ending.ENDING_SHARD_POSITIONS)
-            yield InvalidOptionError(
-                f"{shard_id} begins ({start}, by {start_key} or the stream's) later than it ends "
-                f"({until}, by {end_key} or the stream's)"
-            )
-
-
-def _is_after(start: StartingPosition, until: StartingPosition) -> bool:
+def is_after(start: StartingPosition, until: StartingPosition) -> bool:
     """Say whether one is certainly later; a number and an instant cannot be compared."""
     if start.timestamp is not None and until.timestamp is not None:
         return start.timestamp > until.timestamp
@@ -286,4 +218,4 @@ def _is_before(start: StartingPosition, until: StartingPosition) -> bool:
     """Say whether something may stand between the two."""
     if start.timestamp is not None and until.timestamp is not None:
         return start.timestamp < until.timestamp
-    return start != until and not _is_after(start, until)
+    return start != until and not is_after(start, until)

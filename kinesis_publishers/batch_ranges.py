@@ -52,7 +52,10 @@ async def plan_batch(
     events: EventSink = log_event,
     clock: Clock | None = None,
 ) -> list[ShardRange]:
-    """Return the ranges between ``bounds``, shards without any record left out, in a fixed order.
+    """Return the ranges between ``bounds`` in a fixed order.
+
+    An open shard without any record there is left out. A closed one that ends before the end of the
+    batch is there whole, without a look at whether it has records.
 
     Args:
         properties: which streams, and how to reach them; with a region.
@@ -110,8 +113,7 @@ class _BatchPlan:
         self, streams: Sequence[str], bounds: BatchBounds, narrowing: Narrowing
     ) -> list[ShardRange]:
         shards = await self._list_shards(streams, bounds)
-        if narrowing.stream_names is None:
-            self._check_named_shards(shards, bounds)
+        self._check_named_shards(shards, bounds)
         needed = [
             shard
             for shard in shards

@@ -9,64 +9,42 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.batch_bounds import Narrowing
 from kinesis_publishers.batch_ranges import plan_batch
-from kinesis_publishers.config.ending import ending_keys
-from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark.batch_filters import PushedFilters
 from kinesis_publishers_spark.partitions import RangePartition, read_partition
 from kinesis_publishers_spark.planning.grouping import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime
 
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
     from kinesis_publishers import Properties
+    from kinesis_publishers.batch_bounds import BatchBounds
     from kinesis_publishers.config import SparkConfig
 
-__all__ = ["KinesisBatchReader", "refuse_ending_position"]
-
-
-def refuse_ending_position(properties: Properties) -> None:
-    """Refuse an ending position where a stream is read for ever.
-
-    Raises:
-        ConfigErrors: names every option that says where reading ends.
-    """
-    problems = [
-        InvalidOptionError(
-            f"{key} is for spark.read: a streaming query has no end. Remove it, or use "
-            "trigger(availableNow=True) to read what there is and stop"
-        )
-        for key in ending_keys(properties)
-    ]
-    if problems:
-        raise ConfigErrors(problems)
+__all__ = ["KinesisBatchReader"]
 
 
 class KinesisBatchReader(DataSourceReader):
     """Reads what stands between two positions, once.
 
     Spark plans a batch when an action first needs it, and again for other filters that it pushes
-    down, in processes that share nothing. Where it ends follows from ``loaded_at`` alone, so that
-    all actions see the same records.
+    down, in processes that share nothing. Where it ends follows from ``bounds`` alone, so that all
+    actions see the same records.
 
     Args:
         properties: the whole configuration.
         config: the part of it that only the Spark source reads.
-        loaded_at: when ``load()`` was called: what LATEST means as an end.
-
-    Raises:
-        ConfigErrors: the positions cannot work; no call to AWS is made to find out.
+        bounds: between which positions the records stand.
     """
 
-    def __init__(self, properties: Properties, config: SparkConfig, *, loaded_at: datetime) -> None:
+    def __init__(self, properties: Properties, config: SparkConfig, bounds: BatchBounds) -> None:
         self._properties = properties
         self._config = config
-        self._bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
+        self._bounds = bounds
         self._narrowing = Narrowing()
 
     @property

@@ -12,7 +12,8 @@ from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
 from kinesis_publishers.eager_registration import register_consumers
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers_spark.batch_reader import KinesisBatchReader, refuse_ending_position
+from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
+from kinesis_publishers_spark.batch_reader import KinesisBatchReader
 from kinesis_publishers_spark.schema import check_schema, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
@@ -41,7 +42,7 @@ class KinesisDataSource(DataSource):
         super().__init__(options)
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake shows at load() and not in the first micro-batch.
-        properties = Properties.from_spark_options(dict(options))
+        self._written = properties = Properties.from_spark_options(dict(options))
         publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
         self._config = SparkConfig.from_properties(properties)
         # Executors may have another environment than the driver: the region travels. So do the
@@ -60,7 +61,7 @@ class KinesisDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
         try:
-            refuse_ending_position(self._properties)
+            refuse_ending_position(self._written)
             self._check(schema)
         except ConfigError as problem:
             return _RefusingReader(problem)
@@ -69,7 +70,8 @@ class KinesisDataSource(DataSource):
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""
         self._check(schema)
-        return KinesisBatchReader(self._properties, self._config, loaded_at=self._loaded_at)
+        bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
+        return KinesisBatchReader(self._properties, self._config, bounds)
 
     def _check(self, schema: StructType) -> None:
         check_schema(schema, include_metadata=self._config.include_metadata)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config.choices import Planner
-from kinesis_publishers.config.options import publisher, spark
+from kinesis_publishers.config.options import ending, publisher, spark
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -24,31 +24,24 @@ def contradictions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterato
         lookup: the configuration.
         streams: the streams to read, as far as they are known.
     """
-    yield from _unused_timestamp(lookup)
     yield from _positions_of_no_stream(lookup, streams)
     yield from _unknown_ends(lookup)
-
-
-def _unused_timestamp(lookup: Lookup) -> Iterator[ConfigError]:
-    # With a position that somebody chose, a timestamp may be a leftover: Flink ignores it too.
-    # Without one, the default would skip everything between the timestamp and now.
-    has_timestamp = lookup.is_given(publisher.INITIAL_TIMESTAMP)
-    if has_timestamp and not lookup.is_given(publisher.INITIAL_POSITION):
-        yield InvalidOptionError(
-            f"{lookup.written_key(publisher.INITIAL_TIMESTAMP)} is given, but nothing says that "
-            f"reading begins there: set {publisher.INITIAL_POSITION.full_key} to AT_TIMESTAMP"
-        )
 
 
 def _positions_of_no_stream(
     lookup: Lookup, streams: Sequence[StreamSelector]
 ) -> Iterator[ConfigError]:
-    if len(streams) > 1 and lookup.get(publisher.INITIAL_SHARD_POSITIONS):
-        yield InvalidOptionError(
-            f"{lookup.written_key(publisher.INITIAL_SHARD_POSITIONS)} has positions by shard id, "
-            f"which is not unique in {len(streams)} streams: read each stream on its own, or begin "
-            "at a timestamp"
-        )
+    if len(streams) < 2:
+        return
+    for option, verb in (
+        (publisher.INITIAL_SHARD_POSITIONS, "begin"),
+        (ending.ENDING_SHARD_POSITIONS, "end"),
+    ):
+        if lookup.get(option):
+            yield InvalidOptionError(
+                f"{lookup.written_key(option)} has positions by shard id, which is not unique in "
+                f"{len(streams)} streams: read each stream on its own, or {verb} at a timestamp"
+            )
 
 
 def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:

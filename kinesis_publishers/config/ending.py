@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from kinesis_publishers.config.choices import EndingPosition
+from kinesis_publishers.config.instants import END, instant_of, instant_problems
 from kinesis_publishers.config.options import ending
 from kinesis_publishers.config.shard_positions import ShardIteratorKind, ShardPosition
-from kinesis_publishers.config.timestamps import parse_timestamp
-from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
+from kinesis_publishers.errors import ConfigError, InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,30 +39,23 @@ class EndingPositionConfig:
     @classmethod
     def from_properties(cls, properties: Properties) -> EndingPositionConfig:
         """Read the ending position."""
-        position = properties.get(ending.ENDING_POSITION)
-        is_instant = position is EndingPosition.AT_TIMESTAMP
         return cls(
-            position=position,
-            timestamp=_timestamp(properties) if is_instant else None,
+            position=properties.get(ending.ENDING_POSITION),
+            timestamp=instant_of(properties, END),
             shards=properties.get(ending.ENDING_SHARD_POSITIONS),
         )
 
 
 def ending_keys(properties: Properties) -> tuple[str, ...]:
-    """Return the keys, as written, that say where a read ends."""
-    return tuple(
-        properties.written_key(option) for option in ending.OPTIONS if properties.is_given(option)
-    )
+    """Return the keys, as written, that say where a read ends; each once."""
+    keys = (properties.written_key(one) for one in ending.OPTIONS if properties.is_given(one))
+    # One that another connector has may stand for two of ours.
+    return tuple(dict.fromkeys(keys))
 
 
 def ending_problems(lookup: Lookup) -> Iterator[ConfigError]:
     """Yield what is wrong with the ending position."""
-    needs_timestamp = lookup.get(ending.ENDING_POSITION) is EndingPosition.AT_TIMESTAMP
-    if needs_timestamp and not lookup.is_given(ending.ENDING_TIMESTAMP):
-        yield MissingOptionError(
-            f"{lookup.written_key(ending.ENDING_POSITION)} is AT_TIMESTAMP: set "
-            f"{ending.ENDING_TIMESTAMP.full_key} to a date or epoch seconds"
-        )
+    yield from instant_problems(lookup, END)
     for one in lookup.get(ending.ENDING_SHARD_POSITIONS):
         if one.kind is ShardIteratorKind.TRIM_HORIZON:
             yield InvalidOptionError(
@@ -70,20 +63,3 @@ def ending_problems(lookup: Lookup) -> Iterator[ConfigError]:
                 "TRIM_HORIZON, where it begins: nothing of it would be read. Leave the shard out "
                 "with a filter on shardId, or name another position"
             )
-    if lookup.is_refused(ending.ENDING_TIMESTAMP_FORMAT):
-        return
-    try:
-        _timestamp(lookup)
-    except ConfigError as error:
-        yield error
-
-
-def _timestamp(lookup: Lookup) -> datetime | None:
-    text = lookup.get(ending.ENDING_TIMESTAMP)
-    if text is None:
-        return None
-    try:
-        return parse_timestamp(text, pattern=lookup.get(ending.ENDING_TIMESTAMP_FORMAT))
-    except InvalidOptionError as error:
-        written_key = lookup.written_key(ending.ENDING_TIMESTAMP)
-        raise InvalidOptionError(f"{written_key}: {error}") from None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from kinesis_publishers.config.choices import InitialPosition
+from kinesis_publishers.config.instants import BEGIN, instant_of
 from kinesis_publishers.config.options import publisher
-from kinesis_publishers.config.rules import initial_timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,10 +36,8 @@ class InitialPositionConfig:
     @classmethod
     def from_properties(cls, properties: Properties) -> InitialPositionConfig:
         """Read the initial position."""
-        position = properties.get(publisher.INITIAL_POSITION)
-        is_instant = position is InitialPosition.AT_TIMESTAMP
         return cls(
-            position=position,
-            timestamp=initial_timestamp(properties) if is_instant else None,
+            position=properties.get(publisher.INITIAL_POSITION),
+            timestamp=instant_of(properties, BEGIN),
             shards=properties.get(publisher.INITIAL_SHARD_POSITIONS),
         )

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config.choices import InitialPosition
 from kinesis_publishers.config.contradictions import contradictions
 from kinesis_publishers.config.credential_rules import credential_problems
 from kinesis_publishers.config.ending import ending_problems
 from kinesis_publishers.config.fan_out_rules import fan_out_problems
+from kinesis_publishers.config.instants import BEGIN, instant_problems
 from kinesis_publishers.config.options import ALL_OPTIONS, aws, fanout, publisher
 from kinesis_publishers.config.stream_selectors import StreamSelector, parse_streams
-from kinesis_publishers.config.timestamps import parse_timestamp
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from kinesis_publishers.config.option import Lookup
 
-__all__ = ["find_problems", "initial_timestamp", "selected_streams"]
+__all__ = ["find_problems", "selected_streams"]
 
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
@@ -33,7 +31,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
     return [
         *(_missing_options(lookup) if complete else ()),
         *_stream_problems(lookup),
-        *_position_problems(lookup),
+        *instant_problems(lookup, BEGIN),
         *ending_problems(lookup),
         *fan_out_problems(lookup, _known_streams(lookup)),
         *contradictions(lookup, _known_streams(lookup)),
@@ -46,18 +44,6 @@ def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
     """Return the streams to read, empty if none are given; raises ``ConfigError``."""
     text = lookup.get(publisher.STREAMS)
     return parse_streams(text, written_key=lookup.written_key(publisher.STREAMS)) if text else ()
-
-
-def initial_timestamp(lookup: Lookup) -> datetime | None:
-    """Return the instant of the initial position, None if none is given; raises ``ConfigError``."""
-    text = lookup.get(publisher.INITIAL_TIMESTAMP)
-    if text is None:
-        return None
-    try:
-        return parse_timestamp(text, pattern=lookup.get(publisher.INITIAL_TIMESTAMP_FORMAT))
-    except InvalidOptionError as error:
-        written_key = lookup.written_key(publisher.INITIAL_TIMESTAMP)
-        raise InvalidOptionError(f"{written_key}: {error}") from None
 
 
 def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
@@ -86,21 +72,6 @@ def _known_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
         return selected_streams(lookup)
     except ConfigError:
         return ()  # reported where the streams themselves are checked
-
-
-def _position_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    needs_timestamp = lookup.get(publisher.INITIAL_POSITION) is InitialPosition.AT_TIMESTAMP
-    if needs_timestamp and not lookup.is_given(publisher.INITIAL_TIMESTAMP):
-        yield MissingOptionError(
-            f"{lookup.written_key(publisher.INITIAL_POSITION)} is AT_TIMESTAMP: set "
-            f"{publisher.INITIAL_TIMESTAMP.full_key} to a date or epoch seconds"
-        )
-    if lookup.is_refused(publisher.INITIAL_TIMESTAMP_FORMAT):
-        return
-    try:
-        initial_timestamp(lookup)
-    except ConfigError as error:
-        yield error
 
 
 def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:

@@ -16,6 +16,8 @@ __all__ = ["ShardIteratorKind", "ShardPosition", "ShardPositions"]
 
 _SHARD_ID: Final = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _SEQUENCE_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,128}")
+# Of the year 9999, with which calendars end.
+_LAST_MILLISECOND: Final = 253_402_300_799_999
 
 
 class ShardIteratorKind(Enum):
@@ -49,7 +51,7 @@ class ShardPositions:
 
     accepts = (
         'JSON such as {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", '
-        '"iteratorPosition": "495..."}}'
+        '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP'
     )
     unit = None
 
@@ -73,4 +75,6 @@ def _parse_position(shard_id: str, position: object) -> ShardPosition:
     needs_number = kind.name.endswith(("TIMESTAMP", "SEQUENCE_NUMBER"))
     if needs_number and not _SEQUENCE_NUMBER.fullmatch(marker):
         raise ValueError("not a sequence number")
+    if kind is ShardIteratorKind.AT_TIMESTAMP and int(marker) > _LAST_MILLISECOND:
+        raise ValueError("beyond all calendars")
     return ShardPosition(shard_id=shard_id, kind=kind, marker=marker if needs_number else "")

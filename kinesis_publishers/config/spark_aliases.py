@@ -138,6 +138,8 @@ _ENDINGS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
 
 
 def _ending_position(value: Scalar) -> _Assigned:
+    if str(value).strip().upper() == "EARLIEST":
+        return [(ending.ENDING_POSITION, value)]  # refused, in the word that the user wrote
     return [(_ENDINGS[option.key], part) for option, part in starting_position(value)]
 
 

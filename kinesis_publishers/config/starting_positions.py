@@ -41,7 +41,8 @@ def _from_json(text: str) -> list[tuple[Option[Any], Scalar]]:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
         document = None
-    if not isinstance(document, dict) or "at_timestamp" not in document:
+    # With anything else beside it, what is refused is the whole text: nothing is ignored.
+    if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
         return [(publisher.INITIAL_SHARD_POSITIONS, text)]
     parts: list[tuple[Option[Any], Scalar]] = [
         (publisher.INITIAL_POSITION, InitialPosition.AT_TIMESTAMP.value),
