@@ -11,7 +11,7 @@ from kinesis_publishers.events import DataLossTolerated, EventSink
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kinesis_publishers.model import Shard, ShardKey, ShardProgress
+    from kinesis_publishers.model import SequenceNumber, Shard, ShardKey, ShardProgress
 
 __all__ = ["DataLossGuard", "is_beyond_retention"]
 
@@ -57,6 +57,12 @@ class DataLossGuard:
         self._events = events
         self._ask_retention_seconds = retention_seconds
         self._retention_seconds: dict[str, float] = {}
+        # Where shards stood when a loss was tolerated: it is reported once while they stand there.
+        self._tolerated: dict[ShardKey, datetime] = {}
+
+    def note_retention(self, stream_arn: str, seconds: float) -> None:
+        """Learn how long a stream keeps its records, so that nobody has to ask while that holds."""
+        self._retention_seconds[stream_arn] = seconds
 
     async def check_retention(self, shard: Shard, progress: ShardProgress, now: datetime) -> None:
         """Report a loss if ``progress`` is so old that unread records may be gone by ``now``.
@@ -65,6 +71,8 @@ class DataLossGuard:
             PositionTrimmedError: they may, and loss is not tolerated.
         """
         if progress.as_of is None or progress.is_ended:
+            return
+        if self._tolerated.get(shard.key) == progress.as_of:
             return
         if not await self.may_have_lost(shard, progress, now):
             return
@@ -75,6 +83,7 @@ class DataLossGuard:
             f"but the stream keeps records for {hours:g} hours only: records that came after that "
             "may have been removed unread.",
         )
+        self._tolerated[shard.key] = progress.as_of
 
     async def may_have_lost(self, shard: Shard, progress: ShardProgress, now: datetime) -> bool:
         """Say whether records after ``progress`` may be gone; ask the service if in doubt."""
@@ -85,6 +94,38 @@ class DataLossGuard:
         # Somebody may have lengthened the retention since it was last asked for.
         current = self._retention_seconds[arn] = await self._ask_retention_seconds(arn)
         return is_beyond_retention(progress, now, current)
+
+    async def report_trimmed(
+        self, shard: Shard, progress: ShardProgress, now: datetime, *, cause: Exception
+    ) -> None:
+        """Report that the service does not have the place any more where reading goes on.
+
+        It is no loss where nothing that came after it can have been removed.
+        """
+        if progress.as_of is not None and not await self.may_have_lost(shard, progress, now):
+            return
+        self.report(
+            shard.key,
+            f"the place where reading goes on, {progress.position}, is not available any more.",
+            cause=cause,
+        )
+
+    def report_unread(self, shard: ShardKey, progress: ShardProgress, *, cause: Exception) -> None:
+        """Report that a shard has left the retention before its end was read."""
+        self.report(
+            shard,
+            f"the shard was not read to its end (only to {progress.position}) and has left the "
+            "retention: the stream does not list it any more.",
+            cause=cause,
+        )
+
+    def check_first(self, shard: ShardKey, asked: SequenceNumber, first: SequenceNumber) -> None:
+        """Report a loss if ``first`` came where reading was to begin with the record ``asked``."""
+        if first != asked:
+            self.report(
+                shard,
+                f"record {asked} is gone; the next one that the stream still holds is {first}.",
+            )
 
     def report(
         self,

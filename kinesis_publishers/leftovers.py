@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.model import resume_after
-
 if TYPE_CHECKING:
     from kinesis_publishers.abc.record_publisher import RecordPublisher
     from kinesis_publishers.clock import Clock
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
         SequenceNumber,
         ShardKey,
         ShardRange,
-        StartingPosition,
     )
 
 __all__ = ["Leftover", "Leftovers"]
@@ -80,7 +77,7 @@ class Leftovers:
     _max_bytes: int = _MAX_BYTES
     _max_age_seconds: float = _MAX_AGE_SECONDS
     # The oldest first.
-    _kept: dict[tuple[ShardKey, StartingPosition], _Kept] = field(factory=dict, init=False)
+    _kept: dict[tuple[ShardKey, SequenceNumber], _Kept] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
 
     def __len__(self) -> int:
@@ -93,7 +90,7 @@ class Leftovers:
 
     def keep(self, shard: ShardKey, leftover: Leftover) -> None:
         """Keep what reading a range of ``shard`` has left."""
-        key = shard, resume_after(leftover.end)
+        key = shard, leftover.end
         self._remove(key)
         # It would drive out everything else, and itself.
         if leftover.size > self._max_bytes:
@@ -106,14 +103,14 @@ class Leftovers:
     def take(self, wanted: ShardRange) -> Leftover | None:
         """Return what was left where ``wanted`` begins, and keep it no longer."""
         self._drop_old()
-        return self._remove((wanted.shard, wanted.start))
+        return None if wanted.follows is None else self._remove((wanted.shard, wanted.follows))
 
     def _drop_old(self) -> None:
         oldest = self._clock.monotonic() - self._max_age_seconds
         while self._kept and next(iter(self._kept.values())).kept_at < oldest:
             self._remove(next(iter(self._kept)))
 
-    def _remove(self, key: tuple[ShardKey, StartingPosition]) -> Leftover | None:
+    def _remove(self, key: tuple[ShardKey, SequenceNumber]) -> Leftover | None:
         kept = self._kept.pop(key, None)
         if kept is None:
             return None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.delivery import (
     ConsumerContext,
@@ -100,16 +98,10 @@ class RangeConsumer(RecordBatchConsumer):
             if self._is_done:
                 self._rest = begin.rest
             elif begin.rest is not None:
-                await self._deliver_rest(begin.rest)
-            if self._is_complete and not self._is_done:
+                await self(begin.rest)
+            if self._is_complete:
                 self._reach_end_of_shard()
         return self._progress.position
-
-    async def _deliver_rest(self, rest: RecordBatch) -> None:
-        try:
-            await self(rest)
-        finally:
-            self._room.release()
 
     async def _read_from(self, position: StartingPosition) -> StartingPosition | None:
         """Read with one publisher; return where the next one begins, or ``None`` at the end."""
@@ -178,7 +170,7 @@ class RangeConsumer(RecordBatchConsumer):
             self._check_end(fresh, covered, batch.millis_behind_latest)
         if self._is_done and covered < len(fresh):
             # Behind the range, and taken over from the publisher all the same.
-            self._rest = _as_rest(fresh.slice(covered, len(fresh)))
+            self._rest = fresh.slice(covered, len(fresh))
             return fresh.last_sequence_number
         return self.processed
 
@@ -204,14 +196,9 @@ class RangeConsumer(RecordBatchConsumer):
     def _check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
         position, first = self._progress.position, batch.first_sequence_number
-        is_at = position.type is PositionType.AT_SEQUENCE_NUMBER and self.processed is None
-        if is_at and first != position.sequence_number:
-            self._context.data_loss.report(
-                self._shard.key,
-                f"record {position.sequence_number} is gone; the next one that the stream still "
-                f"holds is {first}.",
-            )
-        elif self._was_trimmed and not is_at:
+        if position.sequence_number is not None and self.processed is None:
+            self._context.data_loss.check_first(self._shard.key, position.sequence_number, first)
+        elif self._was_trimmed:
             self._context.data_loss.report(
                 self._shard.key,
                 f"reading goes on with record {first}; whatever was between {position} and it is "
@@ -256,13 +243,14 @@ class RangeConsumer(RecordBatchConsumer):
             self._give_up_range("the end of the shard follows")
 
     def _give_up_range(self, what_follows: str) -> None:
-        self._finish()
+        # Finished after that: the interruption must not take the place of the error.
         self._context.data_loss.report(
             self._shard.key,
             f"the range that ends with record {self._end} does not read the same again: "
             f"{what_follows} after {self._progress.position}.",
             kind=ReplayMismatchError,
         )
+        self._finish()
 
     def _report_trimmed(self, error: PositionTrimmedError) -> None:
         self._publisher = None
@@ -278,12 +266,7 @@ class RangeConsumer(RecordBatchConsumer):
         return await has_left_retention(self._shard, error, self._context.has_shard)
 
     def _give_up_shard(self, cause: ServiceError) -> None:
-        self._context.data_loss.report(
-            self._shard.key,
-            f"the shard was not read to the end of the range (only to {self._progress.position}) "
-            "and has left the retention: the stream does not list it any more.",
-            cause=cause,
-        )
+        self._context.data_loss.report_unread(self._shard.key, self._progress, cause=cause)
 
     def _leftover(self) -> Leftover | None:
         publisher = None if self._is_complete else self._publisher
@@ -293,8 +276,3 @@ class RangeConsumer(RecordBatchConsumer):
         return Leftover(
             end=self._end, rest=self._rest, publisher=publisher, is_complete=self._is_complete
         )
-
-
-def _as_rest(batch: RecordBatch) -> RecordBatch:
-    # Its lag was that of the answer: by the time it is used, the tip is elsewhere.
-    return evolve(batch, millis_behind_latest=None)

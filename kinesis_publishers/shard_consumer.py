@@ -204,37 +204,19 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def _check_gap(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
-        position, guard = self.progress.position, self.context.data_loss
-        if position.type is PositionType.AT_SEQUENCE_NUMBER and self.progress.processed is None:
-            if batch.first_sequence_number != position.sequence_number:
-                guard.report(
-                    self.shard.key,
-                    f"record {position.sequence_number} is gone; the next one that the stream "
-                    f"still holds is {batch.first_sequence_number}.",
-                )
+        guard, asked = self.context.data_loss, self.progress.position.sequence_number
+        if asked is not None and self.progress.processed is None:
+            guard.check_first(self.shard.key, asked, batch.first_sequence_number)
         else:
             await guard.check_retention(self.shard, self.progress, batch.requested_at)
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        guard, progress = self.context.data_loss, self.progress
-        is_idle = progress.as_of is not None and not await guard.may_have_lost(
-            self.shard, progress, self.context.clock.now()
-        )
-        if not is_idle:
-            guard.report(
-                self.shard.key,
-                f"the place where reading goes on, {progress.position}, is not available any more.",
-                cause=error,
-            )
+        now = self.context.clock.now()
+        await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
 
     async def _has_left_retention(self, error: ServiceError) -> bool:
         return await has_left_retention(self.shard, error, self.context.has_shard)
 
     def _give_up_shard(self, cause: ServiceError) -> None:
-        self.context.data_loss.report(
-            self.shard.key,
-            f"the shard was not read to its end (only to {self.progress.position}) and has left "
-            "the retention: the stream does not list it any more.",
-            cause=cause,
-        )
+        self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)
         self._end_shard()

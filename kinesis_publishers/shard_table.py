@@ -68,6 +68,8 @@ class ShardTable:
         for selector in self._parts.streams:
             summary = await self._parts.discovery.describe(selector)
             self.identities[summary.identity.arn] = summary.identity
+            # Else every shard would ask for it when its age is checked for the first time.
+            self._parts.data_loss.note_retention(summary.identity.arn, summary.retention_seconds)
         self._check_resumed_streams()
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)

@@ -31,6 +31,12 @@ class EventLoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+        finally:
+            # After a SystemExit as well, which leaves the loop: somebody waits for the futures.
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        try:
             # Again while there are tasks: another thread may have started one meanwhile.
             while asyncio.all_tasks(self._loop):
                 self._loop.run_until_complete(_cancel_other_tasks())

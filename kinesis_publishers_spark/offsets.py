@@ -91,20 +91,16 @@ class Offset:
     def ranges_since(self, start: Offset) -> list[ShardRange]:
         """Return the records between two offsets, shards without any left out, in a fixed order.
 
-        A shard that ``start`` knows and that has ended since, at a record that is not named, is
-        read to its end.
+        A shard that has ended since, at a record that is not named, is read to its end.
         """
         ranges = []
         for key, end in sorted(self.shards.items(), key=lambda item: str(item[0])):
             arn = key.stream_arn
             is_same_stream = start.streams.get(arn) == self.streams.get(arn)
             begin = start.shards.get(key) if is_same_stream else None
-            last = end.progress.processed
-            if last is None or (begin is not None and begin.progress.processed == last):
-                if not _has_ended_since(begin, end):
-                    continue
-                last = None
-            ranges.append(ShardRange(shard=key, start=_start_of_range(begin, end), end=last))
+            between = _range_between(key, begin, end)
+            if between is not None:
+                ranges.append(between)
         return ranges
 
     def to_json(self) -> OffsetJson:
@@ -151,17 +147,21 @@ class Offset:
             ) from error
 
 
-def _has_ended_since(begin: ShardOffset | None, end: ShardOffset) -> bool:
-    # One that start does not know may have been read before it: ancestors are noted as ended.
-    return begin is not None and end.progress.is_ended and not begin.progress.is_ended
-
-
-def _start_of_range(begin: ShardOffset | None, end: ShardOffset) -> StartingPosition:
+def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -> ShardRange | None:
     if end.first is not None:
-        return StartingPosition.at(end.first)
-    if begin is not None:
-        return begin.progress.position
-    return StartingPosition.trim_horizon()
+        start = StartingPosition.at(end.first)
+    elif begin is not None:
+        start = begin.progress.position
+    else:
+        # It was read before, as the ancestors that are noted as ended, or has no records yet: those
+        # of its first micro-batch begin with one that is named.
+        return None
+    last, before = end.progress.processed, None if begin is None else begin.progress.processed
+    if last is not None and last != before:
+        return ShardRange(shard=key, start=start, end=last, follows=before)
+    if end.progress.is_ended and not (begin is not None and begin.progress.is_ended):
+        return ShardRange(shard=key, start=start, end=None, follows=before)
+    return None
 
 
 def _from_json(text: OffsetJson) -> Offset:

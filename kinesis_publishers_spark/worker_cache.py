@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack, contextmanager
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -126,7 +126,7 @@ class ReaderCache:
     """
 
     _max_readers: int = _MAX_READERS
-    _lock: Lock = field(factory=Lock, init=False)
+    _lock: RLock = field(factory=RLock, init=False)
     # The one that was used last stands last.
     _entries: dict[Properties, _Entry] = field(factory=dict, init=False)
     _abandoned: list[dict[Properties, _Entry]] = field(factory=list, init=False)
@@ -147,17 +147,36 @@ class ReaderCache:
             self._give_back(entry)
 
     def _take(self, properties: Properties) -> _Entry:
+        entry = self._take_kept(properties)
+        if entry is None:
+            # Without the lock: it takes long, and meanwhile the garbage collector may end a task,
+            # in whichever thread, which gives its reader back.
+            entry = _Entry(WorkerReader(properties), users=1)
+            self._keep(properties, entry)
+        self._close_surplus()
+        return entry
+
+    def _take_kept(self, properties: Properties) -> _Entry | None:
         with self._lock:
-            entry = self._entries.pop(properties, None) or _Entry(WorkerReader(properties))
-            entry.users += 1
-            self._entries[properties] = entry
+            entry = self._entries.pop(properties, None)
+            if entry is not None:
+                entry.users += 1
+                self._entries[properties] = entry
+            return entry
+
+    def _keep(self, properties: Properties, entry: _Entry) -> None:
+        with self._lock:
+            # Where another thread has been faster, this one serves a single task.
+            entry.is_dropped = self._entries.setdefault(properties, entry) is not entry
+
+    def _close_surplus(self) -> None:
+        with self._lock:
             unused = [one for one in self._entries.items() if one[1].users == 0]
             surplus = unused[: max(0, len(self._entries) - self._max_readers)]
             for key, _ in surplus:
                 del self._entries[key]
         for _, one in surplus:
             one.reader.close()
-        return entry
 
     def _drop(self, properties: Properties, entry: _Entry) -> None:
         with self._lock:
@@ -184,7 +203,7 @@ class ReaderCache:
 
         Nothing of them is closed or collected: their sockets and selectors are the parent's too.
         """
-        self._lock = Lock()
+        self._lock = RLock()
         self._abandoned.append(self._entries)
         self._entries = {}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import field, frozen
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
+from kinesis_publishers.delivery import has_left_retention
 from kinesis_publishers.errors import (
     PositionTrimmedError,
     ServiceError,
@@ -44,13 +45,21 @@ _LOOKS_AT_ONCE = 64
 # At most two of the five calls a second that a shard allows are spent on looking: the others are
 # for reading, which is done elsewhere and does not know of it.
 _LOOK_INTERVAL_SECONDS = 0.5
+# Looks at all shards together: a thousand idle ones are not to keep the driver busy.
+_LOOKS_PER_SECOND = 400
 
 
 @frozen(kw_only=True)
 class FoundRanges:
-    """The ranges that one round found, by shard; shards with nothing new are left out."""
+    """The ranges that one round found.
+
+    Attributes:
+        ends: by shard; shards with nothing new are left out.
+        has_looked: whether any shard was due to be looked at.
+    """
 
     ends: Mapping[ShardKey, RangeEnd] = field(factory=dict)
+    has_looked: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.ends)
@@ -131,8 +140,8 @@ class KinesisRangeFinder:
         """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
 
         Without a limit a look costs at most one GetShardIterator and one small GetRecords per
-        shard, and another small one where a busy shard has fallen silent. With one, the records are
-        counted, which costs their bytes once more.
+        shard, and up to two more of each where a busy shard has fallen silent. With one, the
+        records are counted, which costs their bytes once more.
 
         Args:
             limit: the most that all ranges may have together.
@@ -140,7 +149,7 @@ class KinesisRangeFinder:
                 unread (Trigger.AvailableNow).
         """
         if self._parts.clock.monotonic() < self._next_round:
-            return FoundRanges()
+            return FoundRanges(has_looked=False)
         await self._discover_if_due()
         probes = self._due_probes(until)
         if not limit.is_unlimited:
@@ -159,8 +168,7 @@ class KinesisRangeFinder:
         """Return everything that is there now, however much it is."""
         now = self._parts.clock.now()
         await self._discover_if_due()
-        probes = self._startable_probes()
-        await self._for_each(probes, lambda probe: probe.reach_tip(now))
+        await self._for_each(self._startable_probes(), lambda probe: probe.reach_tip(now))
         return self._take_within(ReadLimit())
 
     def is_caught_up(self, until: datetime) -> bool:
@@ -196,13 +204,15 @@ class KinesisRangeFinder:
 
     def _due_probes(self, until: datetime | None) -> list[ShardProbe]:
         probes = self._startable_probes()
+        has_news = any(probe.has_news for probe in probes)
         if until is not None:
-            probes = [probe for probe in probes if not probe.is_caught_up(until)]
+            probes = [probe for probe in probes if not probe.has_seen(until)]
         now = self._parts.clock.monotonic()
-        due = [probe for probe in probes if probe.last_look + _LOOK_INTERVAL_SECONDS <= now]
-        if not due and not any(probe.has_news for probe in probes):
+        interval = max(_LOOK_INTERVAL_SECONDS, len(probes) / _LOOKS_PER_SECOND)
+        due = [probe for probe in probes if probe.last_look + interval <= now]
+        if not due and not has_news:
             earliest = min((probe.last_look for probe in probes), default=now)
-            self._next_round = min(earliest + _LOOK_INTERVAL_SECONDS, self._next_discovery)
+            self._next_round = min(earliest + interval, self._next_discovery)
         return due
 
     async def _for_each(
@@ -225,37 +235,31 @@ class KinesisRangeFinder:
         guard, now = self._parts.data_loss, self._parts.clock.now()
         await guard.check_retention(probe.shard, probe.progress, now)
         try:
-            await look(probe)
-        except PositionTrimmedError as error:
-            await self._begin_at_horizon(probe, error)
+            await self._look_or_begin_anew(probe, look)
         except (StreamNotFoundError, ShardNotFoundError) as error:
             await self._give_up(probe, error)
         self._shards.progress[probe.shard.key] = probe.progress
 
+    async def _look_or_begin_anew(
+        self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
+    ) -> None:
+        # Again in the same round: Trigger.Once has no other.
+        while True:
+            try:
+                return await look(probe)
+            except PositionTrimmedError as error:
+                await self._begin_at_horizon(probe, error)
+
     async def _begin_at_horizon(self, probe: ShardProbe, error: PositionTrimmedError) -> None:
-        guard, progress = self._parts.data_loss, probe.progress
-        is_idle = progress.as_of is not None and not await guard.may_have_lost(
-            probe.shard, progress, self._parts.clock.now()
-        )
-        if not is_idle:
-            guard.report(
-                probe.shard.key,
-                f"the place where reading goes on, {progress.position}, is not available any more.",
-                cause=error,
-            )
+        now = self._parts.clock.now()
+        await self._parts.data_loss.report_trimmed(probe.shard, probe.progress, now, cause=error)
         horizon = StartingPosition.trim_horizon()
         probe.begin_at_horizon(await self._parts.polling.create(horizon, probe.shard))
 
     async def _give_up(self, probe: ShardProbe, error: ServiceError) -> None:
-        is_listed = await self._parts.discovery.has_shard(probe.shard)
-        if is_listed and not isinstance(error, ShardNotFoundError):
+        if not await has_left_retention(probe.shard, error, self._parts.discovery.has_shard):
             raise error
-        self._parts.data_loss.report(
-            probe.shard.key,
-            f"the shard was not read to its end (only to {probe.progress.position}) and has left "
-            "the retention: the stream does not list it any more.",
-            cause=error,
-        )
+        self._parts.data_loss.report_unread(probe.shard.key, probe.progress, cause=error)
         probe.give_up()
 
     def _take_within(self, limit: ReadLimit) -> FoundRanges:
@@ -277,12 +281,8 @@ class KinesisRangeFinder:
 
     def _check_first(self, key: ShardKey, before: ShardProgress, end: RangeEnd) -> None:
         asked = before.position.sequence_number
-        if before.processed is not None or asked is None or end.first in (None, asked):
-            return
-        self._parts.data_loss.report(
-            key,
-            f"record {asked} is gone; the next one that the stream still holds is {end.first}.",
-        )
+        if before.processed is None and asked is not None and end.first is not None:
+            self._parts.data_loss.check_first(key, asked, end.first)
 
 
 def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:

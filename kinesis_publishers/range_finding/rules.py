@@ -108,12 +108,10 @@ def is_within_reach(
     progress: ShardProgress, now: datetime, sample: Sample | None, *, is_bounded: bool
 ) -> bool:
     """Say whether everything that is left of a closed shard may be in one range."""
-    if progress.processed is None:
+    # As for a jump; and what nobody has read yet has no age.
+    if progress.processed is None or progress.as_of is None:
         return False
-    if not is_bounded:
-        return True
-    reach = timedelta(seconds=reach_seconds(sample))
-    return progress.as_of is not None and progress.as_of + reach >= now
+    return not is_bounded or progress.as_of + timedelta(seconds=reach_seconds(sample)) >= now
 
 
 def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:
@@ -130,11 +128,18 @@ def is_small_tail(records: int, payload_bytes: int) -> bool:
 
 
 def expected_bytes(
-    sample: Sample | None, start: ShardProgress, end: ShardProgress, now: datetime
+    sample: Sample | None, begin: datetime | None, end: ShardProgress, now: datetime
 ) -> int:
-    """Return about how large a range is that was not seen, 0 if nothing tells."""
-    if sample is None or start.as_of is None:
+    """Return about how large a range is that was not seen, 0 if nothing tells.
+
+    Args:
+        sample: what is known about the shard.
+        begin: when the first record of the range arrived, or the last one before it.
+        end: where the range ends.
+        now: the present.
+    """
+    if sample is None or begin is None:
         return 0
-    # What is left of a closed shard ends at an unknown record.
-    until = now if end.processed == start.processed or end.as_of is None else end.as_of
-    return int(max(0.0, (until - start.as_of).total_seconds()) * sample.bytes_per_second)
+    # What is left of a closed shard ends at an unknown record: its age is that of the beginning.
+    until = now if end.as_of is None or end.as_of <= begin else end.as_of
+    return int(max(0.0, (until - begin).total_seconds()) * sample.bytes_per_second)

@@ -48,8 +48,11 @@ _GROWTH = 4
 # From a place near the tip so many records at a time lead to the tip itself.
 _STEP_TO_TIP = 1000
 _NEAR = timedelta(seconds=5)
-# How many looks at a shard may follow each other when its tip is to be reached at once.
-_LOOKS_TO_TIP = 60
+# Where nothing came for long, the time between is halved so often in one look, at most: a shard
+# allows five new iterators a second (AWS service limits).
+_JUMPS_AT_ONCE = 3
+# The lag that an answer names may be that of its last record, with more of the same instant behind.
+_LAG_MARGIN = timedelta(seconds=5)
 
 CreatePollingPublisher: TypeAlias = Callable[
     [StartingPosition, Shard], Awaitable[PollingRecordPublisher]
@@ -103,8 +106,12 @@ class ShardProbe:
     _is_quiet: bool = field(default=False, init=False)
     # Whether the last look stopped short of the tip on purpose.
     _is_behind: bool = field(default=False, init=False)
+    # Whether a few records were seen to arrive at one instant: they do not tell how fast it fills.
+    _is_written_in_bursts: bool = field(default=False, init=False)
     _step: int = field(default=1, init=False)
     _tip_seen_at: datetime | None = field(default=None, init=False)
+    # What arrived before this instant, by this machine's clock, has been seen.
+    _seen_until: datetime | None = field(default=None, init=False)
     _nothing_since: datetime | None = field(default=None, init=False)
     _sample: Sample | None = field(default=None, init=False)
 
@@ -130,7 +137,15 @@ class ShardProbe:
 
     def is_caught_up(self, until: datetime) -> bool:
         """Say whether everything that arrived before ``until`` is in ranges."""
-        return self.progress.is_ended or (not self.has_news and self._has_seen_tip(until))
+        return self.has_seen(until) and not self.has_news
+
+    def has_seen(self, until: datetime) -> bool:
+        """Say whether everything that arrived before ``until`` is in ranges or waits for one."""
+        if self.progress.is_ended or self._has_seen_tip(until):
+            return True
+        # Who reads more slowly than a producer writes never reaches the tip.
+        is_past = self._seen_until is not None and self._seen_until - _LAG_MARGIN >= until
+        return is_past and not self.shard.is_closed
 
     def _has_seen_tip(self, since: datetime) -> bool:
         # A closed shard has an end, and children that come after it: the tip is not enough.
@@ -141,6 +156,7 @@ class ShardProbe:
     async def count(self, most: int) -> None:
         """Look at the records that follow what was seen, until ``most`` of them wait."""
         if not self._seen.has_ended and len(self._seen.sizes) < most:
+            self._step = 1
             await self._read_on(most - len(self._seen.sizes))
 
     async def look(self) -> None:
@@ -159,13 +175,12 @@ class ShardProbe:
             await self._read_on(_STEP_TO_TIP)
 
     async def reach_tip(self, since: datetime) -> None:
-        """Look until the tip has been seen, however far it is."""
-        for _ in range(_LOOKS_TO_TIP):
+        """Look until everything that arrived before ``since`` has been seen, however much it is."""
+        self._tip_seen_at = self._seen_until = None
+        while not self.has_seen(since):
             await self._look(is_bounded=False)
-            if not self._has_seen_tip(since):
+            if not self.has_seen(since):
                 await self._read_on(_STEP_TO_TIP)
-            if self._has_seen_tip(since):
-                return
 
     def begin_at_horizon(self, publisher: PollingRecordPublisher) -> None:
         """Go on with what the stream still holds: the position itself is not there any more.
@@ -175,6 +190,7 @@ class ShardProbe:
         """
         self._seen = Sighting(self.progress)
         self._tail, self._is_anchored = publisher, False
+        self._tip_seen_at = self._seen_until = None
 
     def give_up(self) -> None:
         """Take the shard for ended: the service does not know it any more."""
@@ -190,20 +206,34 @@ class ShardProbe:
         ):
             self._seen.leap_to_end()
             return
-        target = None
         # Read on once before jumping: whoever reads the range has to find its beginning, too.
         if self._is_anchored and not self._is_quiet:
-            target = jump_target(
-                reached,
-                now,
-                sample=self._sample,
-                nothing_since=self._nothing_since,
-                is_bounded=is_bounded,
-            )
-        if target is None or not await self._jump(target):
-            await self._read_on(tail_limit(self._sample))
-        elif target < now - _NEAR:
-            self._is_behind = True
+            for _ in range(_JUMPS_AT_ONCE):
+                target = self._jump_target(reached, now, is_bounded=is_bounded)
+                if target is None:
+                    break
+                if await self._jump(target):
+                    self._is_behind = target < now - _NEAR
+                    return
+                # A shard that fell silent lately has little before that: it is read on at once.
+                if not self._has_been_silent(target - _NEAR, since=reached.as_of):
+                    break
+        await self._read_on(tail_limit(self._sample))
+
+    def _jump_target(
+        self, reached: ShardProgress, now: datetime, *, is_bounded: bool
+    ) -> datetime | None:
+        return jump_target(
+            reached,
+            now,
+            sample=self._sample,
+            nothing_since=self._nothing_since,
+            is_bounded=is_bounded,
+        )
+
+    def _has_been_silent(self, until: datetime, *, since: datetime | None) -> bool:
+        """Say whether the last jump found nothing, long after the place that is reached."""
+        return self._nothing_since is not None and since is not None and since < until
 
     async def _read_on(self, limit: int) -> None:
         reached = self._seen.reached
@@ -226,7 +256,7 @@ class ShardProbe:
     async def _jump(self, target: datetime) -> bool:
         """Take a record that arrived at or after ``target``; say whether that leads on."""
         publisher = await self._create_publisher(StartingPosition.at_timestamp(target), self.shard)
-        publisher.limit = limit = tail_limit(self._sample, is_jump=True)
+        publisher.limit = limit = tail_limit(self._sample, is_jump=not self._is_written_in_bursts)
         page, result = await self._run(publisher)
         if page is None:
             return False
@@ -235,7 +265,9 @@ class ShardProbe:
             self._seen.leap_to(fresh)
             self._seen.has_ended = result is RunResult.COMPLETE
             self._tail = publisher
-            self._resample(fresh, since=None)
+            arrivals = page.arrival_epoch_seconds
+            self._is_written_in_bursts |= len(page) == limit and arrivals[0] == arrivals[-1]
+            self._resample(fresh, since=target)
             self._note_tip(page, limit)
             return True
         return self._note_nothing_since(target, page, has_ended=result is RunResult.COMPLETE)
@@ -262,6 +294,10 @@ class ShardProbe:
         return collector.batch, result
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
+        if page.millis_behind_latest is not None:
+            # The lag is the service's own, between two instants of its clock.
+            lag = timedelta(milliseconds=page.millis_behind_latest)
+            self._seen_until = page.requested_at - lag
         # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
         if page.millis_behind_latest != 0 or len(page) >= limit:
             self._is_quiet = False
@@ -281,7 +317,7 @@ class ShardProbe:
 
     def take(self, count: int | None = None) -> RangeEnd | None:
         """Make a range of what was seen, or of its first ``count`` records; ``None`` if empty."""
-        before = self.progress
+        begun = self._seen.begun
         end, rest = self._seen.take(count)
         self._seen = rest
         if end is None:
@@ -290,6 +326,6 @@ class ShardProbe:
             rest.renew(self._tip_seen_at)
             end = evolve(end, progress=rest.start)
         if end.payload_bytes is None:
-            size = expected_bytes(self._sample, before, end.progress, self._clock.now())
+            size = expected_bytes(self._sample, begun, end.progress, self._clock.now())
             end = evolve(end, payload_bytes=size)
         return end

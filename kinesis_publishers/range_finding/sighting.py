@@ -43,6 +43,7 @@ class Sighting:
     _is_gap: bool = field(default=False, init=False)
     _first: SequenceNumber | None = field(default=None, init=False)
     _last: SequenceNumber | None = field(default=None, init=False)
+    _first_arrival: datetime | None = field(default=None, init=False)
     _last_arrival: datetime | None = field(default=None, init=False)
     # One entry per record, unless there is a gap.
     _numbers: list[str] = field(factory=list, init=False)
@@ -65,12 +66,18 @@ class Sighting:
         instants = (self.start.as_of, self._last_arrival)
         return ShardProgress(position=resume_after(self._last), as_of=_latest(*instants))
 
+    @property
+    def begun(self) -> datetime | None:
+        """When the first of this arrived, or what came before it; ``None`` if nothing tells."""
+        return self.start.as_of or self._first_arrival
+
     def add(self, fresh: RecordBatch) -> None:
         """Add records that directly follow what was seen before."""
         if not len(fresh):
             return
         if self._last is None:
             self._first = fresh.first_sequence_number
+            self._first_arrival = instant_of(fresh.arrival_epoch_seconds[0])
         self._last = fresh.last_sequence_number
         self._last_arrival = _latest(self._last_arrival, fresh.last_arrival)
         if not self._is_gap:
@@ -80,10 +87,10 @@ class Sighting:
 
     def leap_to(self, fresh: RecordBatch) -> None:
         """Add records that follow at a distance: there is a gap before them."""
-        first = self._first
+        first, arrival = self._first, self._first_arrival
         self._open_gap()
         self.add(fresh)
-        self._first = first
+        self._first, self._first_arrival = first, arrival
 
     def leap_to_end(self) -> None:
         """Add everything up to the end of the shard, without knowing what that is."""

@@ -60,6 +60,9 @@ class RangeSession:
         self._loop = EventLoopThread(name="kinesis-ranges")
         self._finder: KinesisRangeFinder | None = None
         self._holding: asyncio.Task[None] | None = None
+        # The start for which nothing was new when shards were last looked at: Spark asks again a
+        # hundred times a second.
+        self._settled_at: Offset | None = None
         try:
             self.begun = self._ask(self._open())
         except BaseException:
@@ -100,12 +103,18 @@ class RangeSession:
         return self._ask(self._plan(start, limit))
 
     async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
-        finder, until = self._open_finder, self._catch_up_to
-        found = await finder.find(limit, until=until)
-        while until is not None and not found and not finder.is_caught_up(until):
+        until = self._catch_up_to
+        found = await self._find(limit)
+        while until is not None and not found and not self._open_finder.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
-            found = await finder.find(limit, until=until)
-        return self._batch(start, found)
+            found = await self._find(limit)
+        return None if start is self._settled_at else self._batch(start, found)
+
+    async def _find(self, limit: ReadLimit) -> FoundRanges:
+        found = await self._open_finder.find(limit, until=self._catch_up_to)
+        if found.has_looked:
+            self._settled_at = None
+        return found
 
     def plan_everything(self, start: Offset) -> FoundBatch | None:
         """Find the end of a micro-batch that has everything there is now (Trigger.Once)."""
@@ -117,6 +126,7 @@ class RangeSession:
     def _batch(self, start: Offset, found: FoundRanges) -> FoundBatch | None:
         known = Offset.of(self._open_finder.progress)
         if not found and not needs_refresh(start, known, self._clock.now()):
+            self._settled_at = start
             return None
         shards = {
             key: ShardOffset(

@@ -195,3 +195,17 @@ async def test_between_two_looks_nothing_is_asked(query: Query) -> None:
     rounds = [await query.read_some(ReadLimit()) for _ in range(5)]
     assert not rounds[-1].has_looked
     assert query.service.calls.find() == []
+
+
+async def test_a_lag_of_hours_shrinks_quickly_also_where_records_come_in_bursts(
+    query: Query,
+) -> None:
+    for _ in range(90):
+        await query.clock.advance(97.0)
+        query.put(60)
+    rounds = 0
+    while query.read != query.stored():
+        await query.clock.advance(1.0)
+        await query.read_some(ReadLimit())
+        rounds += 1
+        assert rounds < 30

@@ -109,3 +109,20 @@ def test_a_loss_is_raised_as_the_kind_that_it_is_with_its_cause():
     with pytest.raises(StreamRecreatedError, match="gone") as caught:
         Guarded().guard.report(SHARD.key, "gone.", kind=StreamRecreatedError, cause=cause)
     assert caught.value.__cause__ is cause
+
+
+async def test_loss_that_is_tolerated_is_reported_once_for_each_place():
+    guarded = Guarded(fail=False)
+    for age in (3 * DAY, 3 * DAY, 2 * DAY, 2 * DAY):
+        await guarded.guard.check_retention(SHARD, progress(NOW - age), NOW)
+    assert len(guarded.events) == 2
+    assert len(guarded.questions) == 2
+
+
+async def test_a_retention_that_is_known_is_asked_for_only_in_doubt():
+    guarded = Guarded(fail=False)
+    guarded.guard.note_retention(SHARD.stream_arn, DAY.total_seconds())
+    await guarded.guard.check_retention(SHARD, progress(NOW), NOW)
+    assert guarded.questions == []
+    await guarded.guard.check_retention(SHARD, progress(NOW - 2 * DAY), NOW)
+    assert guarded.questions == [SHARD.stream_arn]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from attrs import evolve
 from fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 from kinesis_publishers import Properties, SequenceNumber, ShardRange, StartingPosition
@@ -106,6 +107,17 @@ async def test_the_next_range_goes_on_where_the_last_one_ended():
     assert world.sink.records_of(ZERO) == records_of(0, 10)
     assert len(world.data_plane.iterator_calls) == 2
     assert len(world.data_plane.records_calls) == 2
+
+
+async def test_a_range_that_names_its_first_record_goes_on_as_well():
+    world = world_of(4)
+    reader = reader_of(world)
+    await finish(reader.read([range_of(0, 0, 3)], world.sink), world.clock)
+    world.shards[ZERO].extend(records_of(0, 6, first=4))
+    following = evolve(range_of(0, 4, 9), follows=place(0, 3))
+    await finish(reader.read([following], world.sink), world.clock)
+    assert world.sink.records == records_of(0, 10)
+    assert len(world.data_plane.iterator_calls) == 1
 
 
 async def test_what_came_since_is_read_with_the_same_iterator():

@@ -158,6 +158,16 @@ def test_a_shard_without_new_records_has_no_range() -> None:
     assert ranges[0].end == SequenceNumber("9")
 
 
+def test_a_range_says_after_which_record_it_follows() -> None:
+    start = offset({shard(0): after(5), shard(1): after(7)})
+    end = offset(
+        {shard(0): after(9), shard(1): after(8), shard(2): after(3)},
+        first={shard(0): 6, shard(2): 1},
+    )
+    follows = [one.follows for one in end.ranges_since(start)]
+    assert follows == [SequenceNumber("5"), SequenceNumber("7"), None]
+
+
 def test_a_shard_that_has_ended_since_is_read_to_its_end() -> None:
     start = offset({shard(0): after(5), shard(1): after(7, ended=True)})
     end = offset({shard(0): after(5, ended=True), shard(1): after(7, ended=True)})
