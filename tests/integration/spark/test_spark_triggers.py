@@ -34,7 +34,7 @@ _DEADLINE_SECONDS = 180.0
 
 ONCE = {"once": True}
 AVAILABLE_NOW = {"availableNow": True}
-TRIGGERS = [{"processingTime": "0 seconds"}, {"processingTime": "300 milliseconds"}]
+TRIGGERS = [{"processingTime": "300 milliseconds"}]
 
 
 class SinkIsDownError(Exception):
