@@ -27,6 +27,7 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamProgress,
 )
+from kinesis_publishers.pending_pool import Reservation
 
 __all__ = [
     "KinesisDataFetcher",
@@ -46,6 +47,7 @@ __all__ = [
     "StreamProgress",
     "Delivery",
     "DeliverySink",
+    "Reservation",
     "RecordPublisher",
     "RecordPublisherFactory",
     "RecordBatchConsumer",

@@ -47,11 +47,12 @@ class Delivery:
     Attributes:
         batch: at least one record.
         progress: how far the shard has been read with this delivery included.
+        reservation: its share of the pool, for who drops the delivery before the records.
     """
 
     batch: RecordBatch
     progress: ShardProgress
-    _reservation: Reservation
+    reservation: Reservation
 
     @property
     def shard(self) -> Shard:
@@ -59,7 +60,7 @@ class Delivery:
 
     def release(self) -> None:
         """Give the share of the pool back once the records are not held any more."""
-        self._reservation.release()
+        self.reservation.release()
 
 
 @frozen(kw_only=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
+    from contextlib import AbstractAsyncContextManager
 
-__all__ = ["EventLoopThread"]
+__all__ = ["EventLoopThread", "OpenInThread"]
 
 _T = TypeVar("_T")
 
@@ -57,6 +59,35 @@ class EventLoopThread:
         """Cancel what still runs, wait until it has cleaned up, and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+
+class OpenInThread(Generic[_T]):
+    """What an async context manager yields, kept open in a thread with an event loop of its own.
+
+    Args:
+        context: is entered at once, and left by :meth:`close`.
+        name: the thread's.
+
+    Attributes:
+        loop: where everything of it runs.
+        value: what the context has yielded.
+    """
+
+    def __init__(self, context: AbstractAsyncContextManager[_T], *, name: str) -> None:
+        self.loop = EventLoopThread(name=name)
+        self._resources = AsyncExitStack()
+        try:
+            self.value = self.loop.start(self._resources.enter_async_context(context)).result()
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the context and end the thread."""
+        try:
+            self.loop.start(self._resources.aclose()).result()
+        finally:
+            self.loop.close()
 
 
 async def _cancel_other_tasks() -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from kinesis_publishers.range_reader import KinesisRangeReader
-from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.event_loop import OpenInThread
 from kinesis_publishers_spark.handover import Handover, release_all
 
 if TYPE_CHECKING:
@@ -39,18 +39,9 @@ class WorkerReader:
     """
 
     def __init__(self, properties: Properties) -> None:
-        self._resources = AsyncExitStack()
-        self._loop = EventLoopThread(name="kinesis-ranges")
-        try:
-            self._reader = self._loop.start(self._open(properties)).result()
-        except BaseException:
-            self._loop.close()
-            raise
-
-    async def _open(self, properties: Properties) -> KinesisRangeReader:
-        return await self._resources.enter_async_context(
-            KinesisRangeReader.from_properties(properties)
-        )
+        reader = KinesisRangeReader.from_properties(properties)
+        self._open = OpenInThread(reader, name="kinesis-ranges")
+        self._loop = self._open.loop
 
     def read(
         self, ranges: Collection[ShardRange], expected_bytes: int | None = None
@@ -63,7 +54,7 @@ class WorkerReader:
             KinesisPublishersError: the first failure of any range.
         """
         handover, reading = Handover(), _Reading()
-        work = self._reader.read(ranges, handover, expected_bytes=expected_bytes)
+        work = self._open.value.read(ranges, handover, expected_bytes=expected_bytes)
         result = self._loop.start(reading.run(work))
         result.add_done_callback(lambda done: handover.end(has_failed=_has_failed(done)))
         taken: list[Delivery] = []
@@ -82,10 +73,7 @@ class WorkerReader:
 
     def close(self) -> None:
         """Close the connections and end the thread."""
-        try:
-            self._loop.start(self._resources.aclose()).result()
-        finally:
-            self._loop.close()
+        self._open.close()
 
 
 class _Reading:

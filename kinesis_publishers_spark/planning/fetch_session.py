@@ -6,8 +6,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import evolve
-
 from kinesis_publishers import (
     Clock,
     Delivery,
@@ -29,12 +27,14 @@ from kinesis_publishers_spark.planning.chunks import (
     take,
 )
 from kinesis_publishers_spark.planning.planner import Lag
+from kinesis_publishers_spark.planning.session_planner import PlanningSession
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from datetime import datetime
 
+    from kinesis_publishers import Reservation
     from kinesis_publishers.consumer_guard import ConsumerGuard
 
 __all__ = ["FetchSession"]
@@ -47,7 +47,7 @@ _REFRESH_CHECK_SECONDS = 60.0
 _GATHER_SECONDS = 1.0
 
 
-class FetchSession(DeliverySink):
+class FetchSession(DeliverySink, PlanningSession):
     """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and keeps what it fetches.
 
     Everything but the constructor, :meth:`close` and the calls that wait for an answer runs on the
@@ -80,7 +80,8 @@ class FetchSession(DeliverySink):
         self._has_metadata = SparkConfig.from_properties(properties).include_metadata
         self._waiting: list[Chunk] = []
         self._waiting_records = self._waiting_bytes = 0
-        self._deliveries: list[Delivery] = []
+        # One per delivery, in the order of the chunks.
+        self._reservations: list[Reservation] = []
         self._is_dirty = False
         self._next_refresh_check = 0.0
         self._fetcher: KinesisDataFetcher | None = None
@@ -125,7 +126,7 @@ class FetchSession(DeliverySink):
         self._waiting_records += len(batch)
         self._waiting_bytes += batch.payload_bytes
         # The records are in the rows now: of the delivery only its share of the pool is kept.
-        self._deliveries.append(evolve(delivery, batch=batch.slice(0, 0)))
+        self._reservations.append(delivery.reservation)
         self._mark_dirty()
 
     def observe(self, status: ShardStatus) -> None:
@@ -147,8 +148,9 @@ class FetchSession(DeliverySink):
         self._is_dirty = True
         self._activity.set()
 
-    def wait_until_prepared(self) -> Offset:
-        """Wait until the shards are listed; return where each of them begins."""
+    @property
+    def begun(self) -> Offset:
+        """Where each shard begins; waits until they are listed."""
         return self._ask(self._prepared())
 
     async def _prepared(self) -> Offset:
@@ -196,8 +198,9 @@ class FetchSession(DeliverySink):
         await self._activity.wait()
 
     async def _plan(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
+        await self._prepared()
         if self._fetcher is None:
-            return start, []
+            return start, []  # It has failed, which _ask() raises.
         self._is_dirty = False
         self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
         known = Offset.of(self._fetcher.progress)
@@ -212,9 +215,9 @@ class FetchSession(DeliverySink):
                 f"{start.to_json()}"
             )
         whole = len(self._waiting) - len(rest)
-        for delivery in self._deliveries[:whole]:
-            delivery.release()
-        del self._deliveries[:whole]
+        for reservation in self._reservations[:whole]:
+            reservation.release()
+        del self._reservations[:whole]
         self._waiting = rest
         self._waiting_records = sum(map(len, rest))
         self._waiting_bytes = sum(chunk.payload_bytes for chunk in rest)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
 
 from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
-from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.event_loop import OpenInThread
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.planning.chunks import needs_refresh
 from kinesis_publishers_spark.planning.planner import Lag
+from kinesis_publishers_spark.planning.session_planner import PlanningSession
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping
     from datetime import datetime
 
     from kinesis_publishers import Clock, Properties, ShardKey, ShardProgress, StreamProgress
@@ -35,7 +36,7 @@ class FoundBatch:
     payload_bytes: Mapping[ShardKey, int]
 
 
-class RangeSession:
+class RangeSession(PlanningSession):
     """Keeps a :class:`~kinesis_publishers.range_finding.KinesisRangeFinder` open between triggers.
 
     Args:
@@ -53,47 +54,18 @@ class RangeSession:
         clock: Clock,
         catch_up_to: datetime | None = None,
     ) -> None:
-        self._properties = properties
-        self._resume = dict(resume)
         self._clock = clock
         self._catch_up_to = catch_up_to
-        self._loop = EventLoopThread(name="kinesis-ranges")
-        self._finder: KinesisRangeFinder | None = None
-        self._holding: asyncio.Task[None] | None = None
         # The start for which nothing was new when shards were last looked at: Spark asks again a
         # hundred times a second.
         self._settled_at: Offset | None = None
-        try:
-            self.begun = self._ask(self._open())
-        except BaseException:
-            self.close()
-            raise
-
-    async def _open(self) -> Offset:
-        is_ready = asyncio.Event()
-        self._holding = asyncio.create_task(self._hold(is_ready), name="kinesis-ranges")
-        await is_ready.wait()
-        if self._finder is None:
-            await self._holding
-        return Offset.of(self._open_finder.progress)
-
-    async def _hold(self, is_ready: asyncio.Event) -> None:
-        """Keep the finder's clients open until the loop is closed, which cancels this."""
-        try:
-            async with KinesisRangeFinder.from_properties(
-                self._properties, resume=self._resume, clock=self._clock
-            ) as finder:
-                await finder.prepare()
-                self._finder = finder
-                is_ready.set()
-                await asyncio.Event().wait()
-        finally:
-            is_ready.set()
+        self._open = OpenInThread(_finder(properties, resume, clock), name="kinesis-ranges")
+        self._begun = Offset.of(self._open.value.progress)
 
     @property
-    def _open_finder(self) -> KinesisRangeFinder:
-        assert self._finder is not None, "the constructor has opened it"
-        return self._finder
+    def begun(self) -> Offset:
+        """Where each shard begins."""
+        return self._begun
 
     def plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
         """Find where the micro-batch ends that begins at ``start``; ``None`` if nothing is new.
@@ -105,13 +77,13 @@ class RangeSession:
     async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
         until = self._catch_up_to
         found = await self._find(limit)
-        while until is not None and not found and not self._open_finder.is_caught_up(until):
+        while until is not None and not found and not self._open.value.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
             found = await self._find(limit)
         return None if start is self._settled_at else self._batch(start, found)
 
     async def _find(self, limit: ReadLimit) -> FoundRanges:
-        found = await self._open_finder.find(limit, until=self._catch_up_to)
+        found = await self._open.value.find(limit, until=self._catch_up_to)
         if found.has_looked:
             self._settled_at = None
         return found
@@ -121,10 +93,10 @@ class RangeSession:
         return self._ask(self._plan_everything(start))
 
     async def _plan_everything(self, start: Offset) -> FoundBatch | None:
-        return self._batch(start, await self._open_finder.find_tip())
+        return self._batch(start, await self._open.value.find_tip())
 
     def _batch(self, start: Offset, found: FoundRanges) -> FoundBatch | None:
-        known = Offset.of(self._open_finder.progress)
+        known = Offset.of(self._open.value.progress)
         if not found and not needs_refresh(start, known, self._clock.now()):
             self._settled_at = start
             return None
@@ -145,16 +117,25 @@ class RangeSession:
         Raises:
             PositionTrimmedError: they may, and loss is not tolerated.
         """
-        self._ask(self._open_finder.check_retention(progress))
+        self._ask(self._open.value.check_retention(progress))
 
     def lag(self) -> Lag:
         """Return how far the source is behind."""
-        behind = self._open_finder.millis_behind_latest
+        behind = self._open.value.millis_behind_latest
         return Lag(millis_behind_latest={str(key): ms for key, ms in behind.items()})
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
-        return self._loop.start(question).result()
+        return self._open.loop.start(question).result()
 
     def close(self) -> None:
         """Stop looking and close the connections."""
-        self._loop.close()
+        self._open.close()
+
+
+@asynccontextmanager
+async def _finder(
+    properties: Properties, resume: Mapping[str, StreamProgress], clock: Clock
+) -> AsyncIterator[KinesisRangeFinder]:
+    async with KinesisRangeFinder.from_properties(properties, resume=resume, clock=clock) as finder:
+        await finder.prepare()
+        yield finder

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config import StreamsConfig
-from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.planning.range_session import RangeSession
 
 if TYPE_CHECKING:
@@ -15,26 +13,10 @@ if TYPE_CHECKING:
     from kinesis_publishers import Clock, Properties, ShardRange
     from kinesis_publishers_spark.offsets import Offset
 
-__all__ = ["check_beginnings", "check_streams"]
+__all__ = ["check_beginnings"]
 
 # Below the shortest retention, which is 24 hours (AWS service limits): nothing has been removed.
 _SURELY_KEPT = timedelta(hours=23)
-
-
-def check_streams(properties: Properties, offset: Offset) -> None:
-    """Refuse a checkpoint that has nothing to do with the configured streams.
-
-    Raises:
-        CheckpointError: none of its streams is configured.
-    """
-    configured = {one.name for one in StreamsConfig.from_properties(properties).streams}
-    stored = {identity.name for identity in offset.streams.values()}
-    if stored and not stored & configured:
-        raise CheckpointError(
-            f"The checkpoint belongs to other streams ({', '.join(sorted(stored))}) than those "
-            f"that are configured ({', '.join(sorted(configured))}): use a checkpoint location "
-            "of its own for each set of streams."
-        )
 
 
 def check_beginnings(
