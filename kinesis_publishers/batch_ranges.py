@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers.abc import PublisherContext
-from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import (
-    AwsConfig,
-    DiscoveryConfig,
-    PollingConfig,
-    SourceConfig,
-    StreamsConfig,
-    SubscriptionHttpConfig,
-)
-from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.assembly import open_parts
+from kinesis_publishers.config import PollingConfig, StreamsConfig
 from kinesis_publishers.errors import (
     DataLossError,
     InvalidOptionError,
@@ -27,16 +17,17 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import Shard, ShardKey, ShardRange, StartingPosition
 from kinesis_publishers.polled_pages import PolledPages
-from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.tasks import TaskScope
 from kinesis_publishers.tip_search import TipSearch
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
+    from kinesis_publishers.data_loss import DataLossGuard
+    from kinesis_publishers.shard_discovery import ShardDiscovery
 
 __all__ = ["plan_batch"]
 
@@ -69,38 +60,16 @@ async def plan_batch(
         InvalidOptionError: an open shard is to be read to its end.
         DataLossError: a position or a shard that is named is gone, and loss is not tolerated.
     """
-    async with _open_plan(properties, events, clock or SystemClock()) as plan:
-        streams = StreamsConfig.from_properties(properties).streams
-        names = [one.arn or one.name for one in streams if narrowing.needs_stream(one.name)]
-        return await plan.ranges(names, bounds.narrowed(narrowing), narrowing)
-
-
-@asynccontextmanager
-async def _open_plan(
-    properties: Properties, events: EventSink, clock: Clock
-) -> AsyncIterator[_BatchPlan]:
-    aws = AwsConfig.from_properties(properties)
-    http = SubscriptionHttpConfig.from_properties(properties)
-    async with (
-        Boto3ControlPlane(aws) as control_plane,
-        AioDataPlane(aws, http=http, clock=clock) as data_plane,
-    ):
-        discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock
-        )
+    streams = StreamsConfig.from_properties(properties).streams
+    names = [one.arn or one.name for one in streams if narrowing.needs_stream(one.name)]
+    polling = PollingConfig.from_properties(properties)
+    async with open_parts(properties, events=events, clock=clock) as parts:
         # By polling, whatever the publisher: a subscription belongs to one reader.
         pages = PolledPages(
-            PollingConfig.from_properties(properties),
-            PublisherContext(
-                data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
-            ),
+            parts.polling.create, interval_seconds=polling.interval_seconds, clock=parts.clock
         )
-        guard = DataLossGuard(
-            fail=SourceConfig.from_properties(properties).fail_on_data_loss,
-            events=events,
-            retention_seconds=discovery.retention_seconds,
-        )
-        yield _BatchPlan(discovery, TipSearch(pages, clock), guard)
+        plan = _BatchPlan(parts.discovery, TipSearch(pages, parts.clock), parts.data_loss)
+        return await plan.ranges(names, bounds.narrowed(narrowing), narrowing)
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ __all__ = ["KinesisStreamReader"]
 
 # How many shards are named, the furthest behind first, where Spark shows the lag.
 _SHARDS_IN_LAG = 20
+# The two of a micro-batch, and one more for the next.
+_OFFSETS_KEPT = 3
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -63,7 +66,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._config = config
         self._make_planner = make_planner
         self._planner: TriggeredPlanner | None = None
-        self._parsed: tuple[OffsetJson, Offset] | None = None
+        # Spark names the same ones again and again: as an end, as a start, to commit.
+        self._offsets: deque[tuple[OffsetJson, Offset]] = deque(maxlen=_OFFSETS_KEPT)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._properties, self._config)
@@ -83,7 +87,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> OffsetJson:
         """Return where a new query begins."""
-        return self._plan.initial_offset().to_json()
+        return self._text_of(self._plan.initial_offset())
 
     # Spark before 4.2 passes neither argument; it finds the defaults by inspecting the signature.
     def latestOffset(
@@ -100,18 +104,25 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # The very text that Spark gave: it compares offsets as text.
             return self._text_of(begin) if start is None else start
         log_plan(begin, end, self._plan, seconds=time.monotonic() - asked_at)
-        return end.to_json()
+        return self._text_of(end)
 
     def _parse(self, text: OffsetJson) -> Offset:
-        # While there is nothing new, Spark asks again and again with the same one.
-        if self._parsed is None or self._parsed[0] != text:
-            self._parsed = text, Offset.from_json(text)
-        return self._parsed[1]
+        for known, offset in self._offsets:
+            if known == text:
+                return offset
+        return self._remember(text, Offset.from_json(text))
 
     def _text_of(self, offset: Offset) -> OffsetJson:
-        if self._parsed is None or self._parsed[1] != offset:
-            self._parsed = offset.to_json(), offset
-        return self._parsed[0]
+        for text, known in self._offsets:
+            if known is offset:
+                return text
+        text = offset.to_json()
+        self._remember(text, offset)
+        return text
+
+    def _remember(self, text: OffsetJson, offset: Offset) -> Offset:
+        self._offsets.append((text, offset))
+        return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the configured limit; Spark can express only one, both are kept."""
@@ -146,7 +157,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
-        return self._plan.partitions(Offset.from_json(start), Offset.from_json(end))
+        return self._plan.partitions(self._parse(start), self._parse(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
@@ -154,7 +165,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
-        offset = Offset.from_json(end)
+        offset = self._parse(end)
         self._plan.commit(offset)
         log_commit(offset, planner=self._plan.name)
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
-    SequenceNumber,
     Shard,
     ShardProgress,
     StartingPosition,
 )
-from kinesis_publishers.publishers.polling import PollingRecordPublisher
+from kinesis_publishers.polled_pages import read_page
 from kinesis_publishers.range_finding.rules import (
     Sample,
     expected_bytes,
@@ -38,8 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.polled_pages import CreatePollingPublisher
+    from kinesis_publishers.publishers.polling import PollingRecordPublisher
 
-__all__ = ["CreatePollingPublisher", "ShardProbe"]
+__all__ = ["ShardProbe"]
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
@@ -53,24 +52,6 @@ _NEAR = timedelta(seconds=5)
 _JUMPS_AT_ONCE = 3
 # The lag that an answer names may be that of its last record, with more of the same instant behind.
 _LAG_MARGIN = timedelta(seconds=5)
-
-CreatePollingPublisher: TypeAlias = Callable[
-    [StartingPosition, Shard], Awaitable[PollingRecordPublisher]
-]
-
-
-class _Collector(RecordBatchConsumer):
-    """Keeps the one page that a run of a polling publisher delivers."""
-
-    def __init__(self) -> None:
-        self.batch: RecordBatch | None = None
-
-    async def wait_for_space(self, records: int, payload_bytes: int) -> None:
-        """Return at once: a page of a look is small, and is not kept."""
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        self.batch = batch
-        return batch.last_sequence_number
 
 
 @define(eq=False)
@@ -287,11 +268,10 @@ class ShardProbe:
     async def _run(self, publisher: PollingRecordPublisher) -> tuple[RecordBatch | None, RunResult]:
         """Make one call; no page says that it has to be made again later."""
         self.last_look = self._clock.monotonic()
-        collector = _Collector()
-        result = await publisher.run(collector)
-        if collector.batch is not None:
-            self.millis_behind_latest = collector.batch.millis_behind_latest
-        return collector.batch, result
+        page, result = await read_page(publisher)
+        if page is not None:
+            self.millis_behind_latest = page.millis_behind_latest
+        return page, result
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
         if page.millis_behind_latest is not None:

@@ -6,7 +6,9 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from attrs import define, field
+from pyspark.errors import StreamingQueryException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 FROM_THE_START = {"kinesis.stream.initpos": "TRIM_HORIZON"}
 _DEADLINE_SECONDS = 180.0
+
+
+class SinkIsDownError(Exception):
+    pass
 
 
 @define
@@ -85,6 +91,23 @@ class QueryRunner:
         frame = self.spark.readStream.format("kinesis").options(**options).load()
         with self.run_frame(frame, earlier=earlier, sink=sink, trigger=trigger) as running:
             yield running
+
+    def run_into_a_failure(
+        self, stream: str = "flights", *, trigger: dict[str, Any] | None = None, **options: str
+    ) -> tuple[int, list[Row]]:
+        """Run a query whose sink fails at the first micro-batch with rows; return that one."""
+
+        def sink(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
+            running.batches[batch_id] = frame.collect()
+            if running.batches[batch_id]:
+                raise SinkIsDownError
+
+        with (
+            pytest.raises(StreamingQueryException, match="SinkIsDownError"),
+            self.run(stream, sink=sink, trigger=trigger, **options) as running,
+        ):
+            running.wait_for_the_end()
+        return max(running.batches.items())
 
     @contextmanager
     def run_frame(

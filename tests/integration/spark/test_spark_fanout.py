@@ -10,15 +10,22 @@ from attrs import evolve
 from consumers import StreamConsumer, eventually, guards_below
 from processes import command_line, descendants, source_processes, wait_until_gone
 from pyspark.errors import AnalysisException, StreamingQueryException
-from spark_harness import FROM_THE_START, assert_in_order_per_key, by_place, numbered, numbers
+from spark_harness import (
+    FROM_THE_START,
+    RunningQuery,
+    assert_in_order_per_key,
+    by_place,
+    numbered,
+    numbers,
+)
 
 from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-    from spark_harness import QueryRunner, RunningQuery
+    from pyspark.sql import SparkSession
+    from spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -59,32 +66,16 @@ def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
 def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_changes_twice(
     runner: QueryRunner, flights: str, consumer: StreamConsumer
 ) -> None:
-    class SinkIsDownError(Exception):
-        pass
-
-    failed: dict[int, list[object]] = {}
-
-    def failing(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
-        rows = frame.collect()
-        if rows:
-            failed[batch_id] = rows
-            raise SinkIsDownError
-        running.batches[batch_id] = rows
-
     runner.server.put_many(flights, numbered(0, 400))
-    with (
-        pytest.raises(StreamingQueryException, match="SinkIsDownError"),
-        runner.run(sink=failing, **FROM_THE_START) as running,
-    ):
-        running.wait_for_rows(1)
-    (batch_id,) = failed
+    batch_id, before = runner.run_into_a_failure(**FROM_THE_START)
+    running = RunningQuery()
     put = 400
     for settings in (consumer.options, {}):
         runner.server.put_many(flights, numbered(put, put + 300))
         put += 300
         with runner.run(earlier=running, **FROM_THE_START, **settings) as running:
             running.wait_for_rows(put)
-    assert by_place(running.batches[batch_id]) == by_place(failed[batch_id])
+    assert by_place(running.batches[batch_id]) == by_place(before)
     assert sorted(numbers(running.rows)) == list(range(put))
     assert_in_order_per_key(running.rows)
 

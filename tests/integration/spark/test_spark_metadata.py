@@ -9,39 +9,21 @@ from pyspark.errors import StreamingQueryException
 from spark_harness import FROM_THE_START, by_place, numbered, numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
-    from spark_harness import QueryRunner, RunningQuery
+    from pyspark.sql import SparkSession
+    from spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-
-
-class SinkIsDownError(Exception):
-    pass
 
 
 def test_the_additional_columns_are_there_and_the_same_in_a_replay(
     runner: QueryRunner, flights: str, planner: str
 ) -> None:
-    failed: dict[int, list[Row]] = {}
-
-    def failing(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
-        rows = frame.collect()
-        if rows:
-            failed[batch_id] = rows
-            raise SinkIsDownError
-        running.batches[batch_id] = rows
-
     runner.server.put_many(flights, numbered(0, 200))
     options = FROM_THE_START | {"includeMetadata": "true", "kinesis.spark.planner": planner}
-    with (
-        pytest.raises(StreamingQueryException, match="SinkIsDownError"),
-        runner.run(sink=failing, **options) as running,
-    ):
-        running.wait_for_rows(1)
+    batch_id, before = runner.run_into_a_failure(**options)
     with runner.run(**options) as running:
         running.wait_for_rows(200)
 
-    ((batch_id, before),) = failed.items()
     assert by_place(running.batches[batch_id]) == by_place(before)
     assert sorted(numbers(running.rows)) == list(range(200))
     for row in running.rows:

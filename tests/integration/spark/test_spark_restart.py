@@ -9,35 +9,16 @@ from pyspark.errors import StreamingQueryException
 from spark_harness import FROM_THE_START, assert_in_order_per_key, by_place, numbered, numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from spark_harness import QueryRunner, RunningQuery
+    from spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-
-
-class SinkIsDownError(Exception):
-    pass
 
 
 def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
     runner: QueryRunner, flights: str
 ) -> None:
-    failed: dict[int, list[object]] = {}
-
-    def failing(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
-        rows = frame.collect()
-        if rows:
-            failed[batch_id] = rows
-            raise SinkIsDownError
-        running.batches[batch_id] = rows
-
     runner.server.put_many(flights, numbered(0, 400))
-    with (
-        pytest.raises(StreamingQueryException, match="SinkIsDownError"),
-        runner.run(sink=failing, **FROM_THE_START) as running,
-    ):
-        running.wait_for_rows(1)
-    (batch_id,) = failed
+    batch_id, before = runner.run_into_a_failure(**FROM_THE_START)
     # What arrives meanwhile belongs to later micro-batches, although it is there to be read.
     runner.server.put_many(flights, numbered(400, 800))
     runner.server.reshard(flights, 8)
@@ -45,7 +26,7 @@ def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
     with runner.run(**FROM_THE_START) as running:
         running.wait_until(lambda: len(running.rows) >= 1000)
 
-    assert by_place(running.batches[batch_id]) == by_place(failed[batch_id])
+    assert by_place(running.batches[batch_id]) == by_place(before)
     assert sorted(numbers(running.rows)) == list(range(1000))
     assert_in_order_per_key(running.rows)
 
@@ -53,16 +34,8 @@ def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
 def test_a_micro_batch_whose_records_were_trimmed_fails_and_says_so(
     runner: QueryRunner, flights: str
 ) -> None:
-    def failing(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
-        if frame.count():
-            raise SinkIsDownError
-
     runner.server.put_many(flights, numbered(0, 400))
-    with (
-        pytest.raises(StreamingQueryException, match="SinkIsDownError"),
-        runner.run(sink=failing, **FROM_THE_START) as running,
-    ):
-        running.wait_for_rows(1)
+    runner.run_into_a_failure(**FROM_THE_START)
     for shard_id, records in runner.server.records(flights).items():
         runner.server.trim(flights, shard_id=shard_id, through=records[3].sequence_number)
     with (

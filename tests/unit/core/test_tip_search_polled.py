@@ -11,6 +11,7 @@ from kinesis_publishers import PublisherContext, SequenceNumber, StartingPositio
 from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.polled_pages import PolledPages
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -56,7 +57,12 @@ def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, Fak
     context = PublisherContext(
         data_plane=plane, control_plane=FakeControlPlane(), clock=clock, events=lambda _: None
     )
-    return TipSearch(PolledPages(_CONFIG, context), clock), plane
+    pages = PolledPages(
+        PollingRecordPublisherFactory(_CONFIG, context).create,
+        interval_seconds=_CONFIG.interval_seconds,
+        clock=clock,
+    )
+    return TipSearch(pages, clock), plane
 
 
 def last_number(count: int) -> SequenceNumber:
