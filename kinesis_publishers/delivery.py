@@ -71,13 +71,14 @@ class ShardStatus:
         shard: which shard.
         progress: where reading goes on.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
-        tip_seen_at: when the last answer that reached the tip was asked for; ``None`` before it.
+        read_until: what arrived earlier has been read, by this machine's clock; ``None`` until an
+            answer says how far behind the tip it is.
     """
 
     shard: Shard
     progress: ShardProgress
     millis_behind_latest: int | None = None
-    tip_seen_at: datetime | None = None
+    read_until: datetime | None = None
 
 
 class DeliverySink(ABC):

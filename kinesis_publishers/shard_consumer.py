@@ -60,7 +60,7 @@ class ShardConsumer(RecordBatchConsumer):
     progress: ShardProgress
     context: ConsumerContext
     _millis_behind_latest: int | None = field(default=None, init=False)
-    _tip_seen_at: datetime | None = field(default=None, init=False)
+    _read_until: datetime | None = field(default=None, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _delivery_error: BaseException | None = field(default=None, init=False)
     _room: DeliveryRoom = field(
@@ -76,7 +76,7 @@ class ShardConsumer(RecordBatchConsumer):
             shard=self.shard,
             progress=self.progress,
             millis_behind_latest=self._millis_behind_latest,
-            tip_seen_at=self._tip_seen_at,
+            read_until=self._read_until,
         )
 
     @property
@@ -173,8 +173,7 @@ class ShardConsumer(RecordBatchConsumer):
             self._room.release()
         self.progress = progress
         self._millis_behind_latest = batch.millis_behind_latest
-        if batch.millis_behind_latest == 0:
-            self._tip_seen_at = batch.requested_at
+        self._read_until = _latest(self._read_until, batch.read_until)
         self.context.sink.observe(self.status)
         self._raise_if_stopping()
         return self.progress.processed
@@ -191,7 +190,7 @@ class ShardConsumer(RecordBatchConsumer):
             instants.append(answer.requested_at)
         return ShardProgress(
             position=self.progress.position if last is None else resume_after(last),
-            as_of=max((instant for instant in instants if instant is not None), default=None),
+            as_of=_latest(*instants),
         )
 
     async def _deliver(self, batch: RecordBatch, progress: ShardProgress) -> None:
@@ -220,3 +219,7 @@ class ShardConsumer(RecordBatchConsumer):
     def _give_up_shard(self, cause: ServiceError) -> None:
         self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)
         self._end_shard()
+
+
+def _latest(*instants: datetime | None) -> datetime | None:
+    return max((instant for instant in instants if instant is not None), default=None)

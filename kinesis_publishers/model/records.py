@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Record", "RecordPage", "RecordBatch"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The lag that an answer names may be that of its last record, with more of the same instant behind.
+_LAG_MARGIN = timedelta(seconds=5)
 _EMPTY: tuple[Any, ...] = ()
 
 
@@ -165,6 +167,17 @@ class RecordBatch:
         if not self.arrival_epoch_seconds:
             return None
         return _EPOCH + timedelta(microseconds=_to_micros(max(self.arrival_epoch_seconds)))
+
+    @property
+    def read_until(self) -> datetime | None:
+        """By this machine's clock: what arrived earlier is in this answer or in one before it.
+
+        ``None`` if the answer does not say how far behind the tip it is. Both ends of that distance
+        are instants of the service's clock, so that the two clocks need not agree.
+        """
+        if not self.millis_behind_latest:
+            return None if self.millis_behind_latest is None else self.requested_at
+        return self.requested_at - timedelta(milliseconds=self.millis_behind_latest) - _LAG_MARGIN
 
     def slice(self, start: int, stop: int) -> RecordBatch:
         """Return the records from index ``start`` to before ``stop``."""

@@ -50,8 +50,6 @@ _NEAR = timedelta(seconds=5)
 # Where nothing came for long, the time between is halved so often in one look, at most: a shard
 # allows five new iterators a second (AWS service limits).
 _JUMPS_AT_ONCE = 3
-# The lag that an answer names may be that of its last record, with more of the same instant behind.
-_LAG_MARGIN = timedelta(seconds=5)
 
 
 @define(eq=False)
@@ -125,7 +123,7 @@ class ShardProbe:
         if self.progress.is_ended or self._has_seen_tip(until):
             return True
         # Who reads more slowly than a producer writes never reaches the tip.
-        is_past = self._seen_until is not None and self._seen_until - _LAG_MARGIN >= until
+        is_past = self._seen_until is not None and self._seen_until >= until
         return is_past and not self.shard.is_closed
 
     def _has_seen_tip(self, since: datetime) -> bool:
@@ -274,10 +272,8 @@ class ShardProbe:
         return page, result
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
-        if page.millis_behind_latest is not None:
-            # The lag is the service's own, between two instants of its clock.
-            lag = timedelta(milliseconds=page.millis_behind_latest)
-            self._seen_until = page.requested_at - lag
+        if page.millis_behind_latest:
+            self._seen_until = page.read_until
         # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
         if page.millis_behind_latest != 0 or len(page) >= limit:
             self._is_quiet = False

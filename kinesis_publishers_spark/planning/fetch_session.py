@@ -132,11 +132,11 @@ class FetchSession(DeliverySink, PlanningSession):
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:
             self._mark_dirty()
-        until, fetcher, seen = self._catch_up_to, self._fetcher, status.tip_seen_at
+        until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
         if until is None or fetcher is None:
             return
         # A shard that was closed when it was listed has an end, and children that come after it:
-        # the tip may be seen before either.
+        # reading may have come so far before either.
         if seen is not None and seen >= until and not status.shard.is_closed:
             fetcher.finish_shard(status.shard.key)
             self._activity.set()

@@ -10,12 +10,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import FIRST_SHARD, STREAM, Query, eventually, planner, put
+from planner_harness import FIRST_SHARD, STREAM, Query, eventually, options, planner, put
 
+from kinesis_publishers import Properties
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+from kinesis_publishers_spark.planning.ranges import RangesPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,20 +156,43 @@ def test_it_is_prepared_also_after_the_first_offset(
     assert sorted(query.rows) == sorted(expected)
 
 
-class FastClock(SystemClock):
-    """A clock that is five seconds ahead."""
+class ShiftedClock(SystemClock):
+    """A clock that is some seconds ahead."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
 
     def now(self) -> datetime:
-        return super().now() + timedelta(seconds=5)
+        return super().now() + timedelta(seconds=self.seconds)
 
 
 def test_the_clock_of_the_service_does_not_decide_where_it_ends(
     query_of: QueryOf, kind: str
 ) -> None:
-    with LocalKinesis.in_thread(Limits.off(), clock=FastClock()) as ahead:
+    with LocalKinesis.in_thread(Limits.off(), clock=ShiftedClock(5)) as ahead:
         ahead.create_stream(STREAM, 1)
         expected = put(ahead, ["x"] * 500)
         query = query_of(lambda: planner(ahead, kind=kind, shard_getrecords_maxrecordcount="100"))
         query.run_to_the_end()
         query.stop()
     assert query.rows == expected
+
+
+@pytest.mark.parametrize("make", [PrefetchPlanner, RangesPlanner])
+def test_it_ends_although_a_slow_reader_never_reaches_the_tip(
+    query_of: QueryOf, make: type[Planner]
+) -> None:
+    clock = ShiftedClock()
+    with LocalKinesis.in_thread(Limits.off(), clock=clock) as server:
+        server.create_stream(STREAM, 1)
+        before = put(server, ["before"] * 15)
+        settings = options(server, shard_getrecords_maxrecordcount="10")
+        query = query_of(lambda: make(Properties.parse(settings), parallelism=2, clock=clock))
+        query.planner.prepare_for_available_now()
+        clock.seconds = 10.0
+        put(server, ["more"] * 3000)
+        while query.run_batch(BatchLimit(records=100)):
+            pass
+        query.stop()
+    assert set(before) <= set(query.rows)
+    assert len(query.rows) < 3000

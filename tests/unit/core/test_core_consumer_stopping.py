@@ -157,15 +157,18 @@ async def test_a_question_for_the_retention_is_no_delivery():
     assert reader.sink.deliveries == []
 
 
-async def test_the_status_says_when_the_tip_was_last_seen():
+async def test_the_status_says_until_when_everything_has_been_read():
     later, latest = NOW + timedelta(seconds=1), NOW + timedelta(seconds=2)
     answers = [
         batch_of(RECORDS[:2], requested_at=NOW, millis_behind_latest=5),
         batch_of(RECORDS[2:4], requested_at=later, millis_behind_latest=0),
         batch_of(RECORDS[4:6], requested_at=latest, millis_behind_latest=None),
         batch_of([], requested_at=latest, millis_behind_latest=0),
+        # Records came while nobody looked: what was read is not unread by that.
+        batch_of(RECORDS[6:7], requested_at=latest, millis_behind_latest=60_000),
     ]
     reader = reader_of(ScriptedRun(batches=answers))
     await reader.read()
-    seen = [one.tip_seen_at for one in reader.sink.statuses]
-    assert seen == [None, later, later, latest, latest]
+    seen = [one.read_until for one in reader.sink.statuses]
+    behind = NOW - timedelta(seconds=5, milliseconds=5)
+    assert seen == [behind, later, later, latest, latest, latest]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -48,6 +48,17 @@ def test_a_batch_takes_the_columns_of_a_page():
 def test_records_carry_the_names_of_shard_and_stream():
     (record,) = batch_of(sample_records(1))
     assert (record.stream_name, record.shard_id) == ("orders", "shardId-000000000000")
+
+
+@pytest.mark.parametrize(
+    ("millis_behind_latest", "read_until"),
+    [(None, None), (0, NOW), (1500, NOW - timedelta(seconds=6, milliseconds=500))],
+)
+def test_an_answer_says_until_when_everything_has_been_read(
+    millis_behind_latest: int | None, read_until: datetime | None
+):
+    batch = batch_of([], requested_at=NOW, millis_behind_latest=millis_behind_latest)
+    assert batch.read_until == read_until
 
 
 def test_columns_of_different_length_are_an_error_and_not_a_shorter_batch():
