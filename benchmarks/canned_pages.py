@@ -16,7 +16,6 @@ import time
 from dataclasses import dataclass
 
 __all__ = ["CannedPage", "Timeline", "Workload", "page_of", "place_of", "sequence_number"]
-
 #: The most that one GetRecords returns (AWS service limits).
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 MAX_PAGE_RECORDS = 10_000
@@ -28,10 +27,13 @@ _PREFIX = "4966789012345678901234567890123456789{shard:04d}"
 _PAGE_DIGITS = 9
 _PLACE_DIGITS = 6
 _MILLIS_DIGITS = 12
-#: How far the arrival times of two pages of a shard lie apart.
-PAGE_MILLIS = 200
-# Six hours: within any retention, however many pages there are.
-_MAX_PAST_PAGES = 108_000
+# A page has the records of ten seconds, evenly spread: a full one is what a shard takes in that
+# time at most. Only digits above these differ between the pages.
+_PAGE_MILLIS = 10_000
+# How often a page comes where more come, each at one instant.
+_TRICKLE_MILLIS = 200
+# Within any retention, however many pages there are.
+_MAX_PAST_PAGES = 100_000
 
 
 @dataclass(frozen=True)
@@ -90,30 +92,52 @@ class Workload:
 
 
 class Timeline:
-    """Which pages a shard has at an instant, and when each of them arrived.
+    """Which pages a shard has at an instant, and when each record of them arrived.
 
-    Those that a stream has from the beginning have arrived one after the other, the last one when
-    the timeline is made; readers compare arrival times with the retention, and with each other.
+    Those that a stream has from the beginning have arrived one after the other, the last one just
+    before the timeline is made; readers compare arrival times with the retention, and with each
+    other.
     """
 
     def __init__(self) -> None:
-        self._began_millis = _now_millis()
+        self._began_millis = _now_millis() // _PAGE_MILLIS * _PAGE_MILLIS
 
     def pages(self, workload: Workload, shard: int) -> int:
         """Return how many pages there are now."""
         if workload.tip != "trickle" or shard != 0:
             return workload.pages
-        return workload.pages + (_now_millis() - self._began_millis) // PAGE_MILLIS
+        return workload.pages + (_now_millis() - self._began_millis) // _TRICKLE_MILLIS
 
     def arrival_millis(self, workload: Workload, page: int) -> int:
-        """Return when all records of ``page`` arrived."""
+        """Return when the first record of ``page`` arrived; the others came at :func:`_offset`."""
+        if page >= workload.pages:
+            return self._began_millis + (page - workload.pages + 1) * _TRICKLE_MILLIS
         past_pages = min(workload.pages, _MAX_PAST_PAGES)
-        return self._began_millis + (page + 1 - past_pages) * PAGE_MILLIS
+        return self._began_millis + (page - past_pages) * _PAGE_MILLIS
 
-    def page_since(self, workload: Workload, millis: float) -> int:
-        """Return the first page that did not arrive before ``millis``."""
-        first = self.arrival_millis(workload, 0)
-        return max(0, math.ceil((millis - first) / PAGE_MILLIS))
+    def place_since(self, workload: Workload, millis: float) -> tuple[int, int]:
+        """Return page and place of the first record that did not arrive before ``millis``."""
+        since_first = millis - self.arrival_millis(workload, 0)
+        page = max(0, int(since_first // _PAGE_MILLIS)) if workload.pages else 0
+        if page < workload.pages:
+            into = max(0.0, since_first - page * _PAGE_MILLIS)
+            return page, math.ceil(into * workload.page_records / _PAGE_MILLIS)
+        since_last = millis - self._began_millis
+        return workload.pages + max(0, math.ceil(since_last / _TRICKLE_MILLIS) - 1), 0
+
+    def millis_behind(self, workload: Workload, shard: int, page: int, place: int) -> int:
+        """Return how far behind the tip a reader is that goes on with the record at ``place``."""
+        if page >= self.pages(workload, shard):
+            return 0
+        arrived = self.arrival_millis(workload, page)
+        if page < workload.pages:
+            arrived += _offset(workload, place)
+        return max(1, _now_millis() - arrived)
+
+
+def _offset(workload: Workload, place: int) -> int:
+    """Return how long after the first record of its page the one at ``place`` arrived."""
+    return place * _PAGE_MILLIS // workload.page_records
 
 
 def _now_millis() -> int:
@@ -148,7 +172,11 @@ class CannedPage:
         self._first_page_digit = records[0].index(b"4966789") + len(_PREFIX.format(shard=shard))
         # The digit before the decimal point stays the same until 2033.
         self._first_millis_digit = records[0].index(b".") + 1
-        self._count = workload.page_records
+        self._workload = workload
+        # Per digit, one of each record.
+        width = len(str(_PAGE_MILLIS - 1))
+        offsets = [b"%0*d" % (width, _offset(workload, place)) for place in range(len(records))]
+        self._offset_digits = [bytes(digits) for digits in zip(*offsets, strict=True)]
         self._text = bytearray(b",".join(records))
         if len(self._text) != self._stride * workload.page_records - 1:
             raise AssertionError("the records of a canned page differ in width")
@@ -156,13 +184,24 @@ class CannedPage:
     def text(self, page: int, arrival_millis: int, places: range) -> memoryview:
         """Return some records with the numbers and times of ``page``; valid until the next call."""
         self._write(self._first_page_digit, f"{page:0{_PAGE_DIGITS}d}")
-        self._write(self._first_millis_digit, str(arrival_millis)[1:])
+        self._write_times(page, str(arrival_millis)[1:])
         start, stop = places.start * self._stride, places.stop * self._stride
         return memoryview(self._text)[start : max(start, stop - 1)]
 
+    def _write_times(self, page: int, digits: str) -> None:
+        if page >= self._workload.pages:
+            self._write(self._first_millis_digit, digits)
+            return
+        constant = len(digits) - len(self._offset_digits)
+        self._write(self._first_millis_digit, digits[:constant])
+        for index, of_records in enumerate(
+            self._offset_digits, start=self._first_millis_digit + constant
+        ):
+            self._text[index :: self._stride] = of_records
+
     def _write(self, first: int, digits: str) -> None:
         for index, digit in enumerate(digits.encode(), start=first):
-            self._text[index :: self._stride] = bytes([digit]) * self._count
+            self._text[index :: self._stride] = bytes([digit]) * self._workload.page_records
 
 
 def _record(source: random.Random, size: int, key: tuple[int, int]) -> bytes:

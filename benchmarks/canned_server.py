@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.canned_pages import (
-    PAGE_MILLIS,
     CannedPage,
     Timeline,
     Workload,
@@ -97,7 +96,7 @@ class CannedService:
             case "TRIM_HORIZON":
                 pass
             case "AT_TIMESTAMP":
-                page = self.timeline.page_since(workload, request["Timestamp"] * 1000)
+                page, place = self.timeline.place_since(workload, request["Timestamp"] * 1000)
             case "LATEST":
                 page = self.timeline.pages(workload, shard)
             case kind:
@@ -195,12 +194,26 @@ class Connection(socketserver.StreamRequestHandler):
         service = self.server.service
         available = service.timeline.pages(workload, shard)
         if page >= available:
-            self._send(b'{"Records":[', b"", _tail(workload, available, (shard, available, 0)))
+            self._send(b'{"Records":[', b"", self._tail(workload, (shard, available, 0)))
             return
         places = range(first, min(workload.page_records, first + request.get("Limit", 10_000)))
-        tail = _tail(workload, available, (shard, page, places.stop))
+        tail = self._tail(workload, (shard, page, places.stop))
         with service.page(shard, page, workload, places) as records:
             self._send(b'{"Records":[', records, tail)
+
+    def _tail(self, workload: Workload, following: tuple[int, int, int]) -> bytes:
+        """Return the end of an answer after which shard, page and place ``following`` come."""
+        shard, page, place = following
+        page, place = page + place // workload.page_records, place % workload.page_records
+        timeline = self.server.service.timeline
+        answer: dict[str, Any] = {
+            "MillisBehindLatest": timeline.millis_behind(workload, shard, page, place)
+        }
+        if workload.is_open or page < timeline.pages(workload, shard):
+            answer["NextShardIterator"] = _iterator(workload, *following)
+        else:
+            answer["ChildShards"] = []
+        return b"]," + json.dumps(answer).encode()[1:]
 
     def _send_json(self, status: int, answer: dict[str, Any]) -> None:
         self._send(b"", b"", json.dumps(answer).encode(), status=status)
@@ -218,18 +231,6 @@ class Connection(socketserver.StreamRequestHandler):
         )
         self.connection.sendall(middle)
         self.connection.sendall(tail)
-
-
-def _tail(workload: Workload, available: int, following: tuple[int, int, int]) -> bytes:
-    """Return the end of an answer after which shard, page and place ``following`` come."""
-    _shard, page, place = following
-    page += place // workload.page_records
-    answer: dict[str, Any] = {"MillisBehindLatest": PAGE_MILLIS * max(0, available - page)}
-    if page < available or workload.is_open:
-        answer["NextShardIterator"] = _iterator(workload, *following)
-    else:
-        answer["ChildShards"] = []
-    return b"]," + json.dumps(answer).encode()[1:]
 
 
 class Server(socketserver.ThreadingTCPServer):
