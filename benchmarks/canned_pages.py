@@ -9,6 +9,7 @@ in a fraction of a millisecond.
 from __future__ import annotations
 
 import base64
+import json
 import math
 import random
 import re
@@ -20,7 +21,7 @@ __all__ = ["CannedPage", "Timeline", "Workload", "page_of", "place_of", "sequenc
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 MAX_PAGE_RECORDS = 10_000
 _NAME = re.compile(
-    r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?(?:\.(open|trickle))?"
+    r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?(?:\.(json))?(?:\.(open|trickle))?"
 )
 # 56 digits as AWS sends them: a prefix that names the shard, the page, the place within the page.
 _PREFIX = "4966789012345678901234567890123456789{shard:04d}"
@@ -45,6 +46,7 @@ class Workload:
         shards: how many shards the stream has.
         pages: pages per shard, after which the shard ends; 0 is an open shard that stays empty.
         records_per_page: how many records a page has; 0 is as many as a page may have.
+        content: random bytes, which nothing compresses, unless it is ``json``.
         tip: what comes after the pages: nothing, and the shard ends; ``open`` is nothing, and the
             shard stays open; ``trickle`` is a further page of the first shard every 200 ms.
     """
@@ -54,6 +56,7 @@ class Workload:
     pages: int
     records_per_page: int = 0
     tip: str = ""
+    content: str = ""
 
     @classmethod
     def parse(cls, name: str) -> Workload | None:
@@ -61,15 +64,15 @@ class Workload:
         match = _NAME.fullmatch(name)
         if match is None:
             return None
-        *numbers, tip = match.groups("")
-        return cls(*(int(number or 0) for number in numbers), tip=tip)
+        *numbers, content, tip = match.groups("")
+        return cls(*(int(number or 0) for number in numbers), tip=tip, content=content)
 
     @property
     def name(self) -> str:
         name = f"bytes-{self.record_bytes}.shards-{self.shards}.pages-{self.pages}"
         if self.records_per_page:
             name += f".records-{self.records_per_page}"
-        return f"{name}.{self.tip}" if self.tip else name
+        return ".".join(filter(None, (name, self.content, self.tip)))
 
     @property
     def is_open(self) -> bool:
@@ -165,7 +168,7 @@ class CannedPage:
     def __init__(self, workload: Workload, shard: int) -> None:
         source = random.Random(shard)
         records = [
-            _record(source, workload.record_bytes, (shard, place))
+            _record(source, _payload(source, workload), (shard, place))
             for place in range(workload.page_records)
         ]
         self._stride = len(records[0]) + 1
@@ -204,9 +207,25 @@ class CannedPage:
             self._text[index :: self._stride] = bytes([digit]) * self._workload.page_records
 
 
-def _record(source: random.Random, size: int, key: tuple[int, int]) -> bytes:
+def _payload(source: random.Random, workload: Workload) -> bytes:
+    if not workload.content:
+        return source.randbytes(workload.record_bytes)
+    text = ""
+    while len(text) < workload.record_bytes:
+        order = {
+            "orderId": source.randrange(10**9),
+            "customer": f"customer-{source.randrange(10**8):08d}",
+            "sku": f"SKU-{source.randrange(10**6):06d}",
+            "price": round(source.random() * 500, 2),
+            "status": source.choice(["NEW", "PAID", "SHIPPED"]),
+        }
+        text += json.dumps(order) + "\n"
+    return text[: workload.record_bytes].encode()
+
+
+def _record(source: random.Random, payload: bytes, key: tuple[int, int]) -> bytes:
     shard, place = key
-    data = base64.b64encode(source.randbytes(size)).decode()
+    data = base64.b64encode(payload).decode()
     return (
         f'{{"ApproximateArrivalTimestamp":1.{"0" * _MILLIS_DIGITS}E9,'
         f'"Data":"{data}","PartitionKey":"customer-{source.randrange(10**8):08d}",'

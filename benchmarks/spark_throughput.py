@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.canned_fanout import running_fanout_server
@@ -25,16 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["CANDIDATES", "measure", "table"]
 
-CANDIDATES = ("memory", "prefetch", "prefetch-efo", "ranges")
-"""What is compared; the first is the ceiling that Spark sets."""
+CANDIDATES = ("memory", "prefetch", "prefetch-json", "prefetch-efo", "ranges")
+"""What is compared; the first is the ceiling that Spark sets. Payloads are random but for one."""
 
 _RECORD_BYTES = 1024
 # What a shard gives in a second.
 _PAGE_RECORDS = 2_000
 # As many rows as the prefetch planner puts into a micro-batch by default.
-_MEMORY_BATCH_ROWS = 25_000
-# Four times as many: the ranges planner holds no records, and a task little of what it reads.
-_RANGES_BATCH_ROWS = 100_000
+_MEMORY_BATCH_ROWS = 50_000
 _CORES = 2
 _LEAST_BATCHES = 2
 _POLL_SECONDS = 0.1
@@ -97,11 +96,9 @@ def read_backlog(bench: SparkBench, url: str, candidate: str, workload: Workload
 
 def _source(url: str, candidate: str, workload: Workload) -> tuple[str, Mapping[str, str | int]]:
     if candidate in PLANNERS:
-        options = planner_options(url, workload, candidate)
-        if candidate == "ranges":
-            # It would read the whole backlog at once.
-            options["kinesis.spark.maxrecordspertrigger"] = _RANGES_BATCH_ROWS
-        return "kinesis", options
+        return "kinesis", planner_options(url, workload, candidate)
+    if candidate == "prefetch-json":
+        return "kinesis", planner_options(url, replace(workload, content="json"), "prefetch")
     if candidate == "prefetch-efo":
         return "kinesis", subscriber_properties(Target(url, None, workload))
     rows = {"rows": workload.records, "batchrows": _MEMORY_BATCH_ROWS}

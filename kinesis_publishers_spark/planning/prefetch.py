@@ -41,10 +41,9 @@ class PrefetchPlanner(SessionPlanner[FetchSession, _FetchedBatch]):
         super().__init__(properties, parallelism=parallelism, clock=clock)
         self._has_metadata = SparkConfig.from_properties(properties).include_metadata
         pending = PendingConfig.from_properties(properties)
-        # Half of the pool: the other half fills up while Spark works on this micro-batch.
-        self._most = BatchLimit(
-            records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
-        )
+        # All that the pool holds: it gets its room back when the micro-batch is planned, and so it
+        # fills up again while Spark works on that.
+        self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
 
     def _open_session(self, offset: Offset) -> FetchSession:
         return FetchSession(
