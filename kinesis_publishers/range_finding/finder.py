@@ -47,6 +47,7 @@ _LOOKS_AT_ONCE = 64
 _LOOK_INTERVAL_SECONDS = 0.5
 # Looks at all shards together: a thousand idle ones are not to keep the driver busy.
 _LOOKS_PER_SECOND = 400
+_ROUNDS_PER_INTERVAL = 10
 
 
 @frozen(kw_only=True)
@@ -157,12 +158,14 @@ class KinesisRangeFinder:
             await self._for_each(
                 probes, lambda probe: probe.count(_records_to_count(limit, count, probe))
             )
-            return self._take_within(limit)
-        if until is None:
+        elif until is None:
             await self._for_each(probes, ShardProbe.look)
         else:
             await self._for_each(probes, lambda probe: probe.look_for_tip(until))
-        return self._take_within(limit)
+        found = self._take_within(limit)
+        if not found:
+            self._pause()
+        return found
 
     async def find_tip(self) -> FoundRanges:
         """Return everything that is there now, however much it is."""
@@ -214,6 +217,13 @@ class KinesisRangeFinder:
             earliest = min((probe.last_look for probe in probes), default=now)
             self._next_round = min(earliest + interval, self._next_discovery)
         return due
+
+    def _pause(self) -> None:
+        """Let several shards come due: with many of them, a round for each one costs more."""
+        interval = len(self._probes) / _LOOKS_PER_SECOND
+        if interval > _LOOK_INTERVAL_SECONDS:
+            pause = self._parts.clock.monotonic() + interval / _ROUNDS_PER_INTERVAL
+            self._next_round = min(max(self._next_round, pause), self._next_discovery)
 
     async def _for_each(
         self, probes: Sequence[ShardProbe], look: Callable[[ShardProbe], Awaitable[None]]

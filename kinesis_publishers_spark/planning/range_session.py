@@ -26,6 +26,8 @@ _T = TypeVar("_T")
 
 # How long AvailableNow waits between two looks that found nothing.
 _PAUSE_SECONDS = 0.1
+# How late a micro-batch may be that has no records, and says that a shard has ended.
+_SETTLED_SECONDS = 1.0
 
 
 @frozen(kw_only=True)
@@ -56,9 +58,10 @@ class RangeSession(PlanningSession):
     ) -> None:
         self._clock = clock
         self._catch_up_to = catch_up_to
-        # The start for which nothing was new when shards were last looked at: Spark asks again a
-        # hundred times a second.
+        # The start for which there was nothing to write, and how long not to look again: Spark
+        # asks a hundred times a second, and comparing many shards takes its time.
         self._settled_at: Offset | None = None
+        self._settled_until = float("-inf")
         self._open = OpenInThread(_finder(properties, resume, clock), name="kinesis-ranges")
         self._begun = Offset.of(self._open.value.progress)
 
@@ -76,17 +79,16 @@ class RangeSession(PlanningSession):
 
     async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
         until = self._catch_up_to
-        found = await self._find(limit)
+        found = await self._open.value.find(limit, until=until)
         while until is not None and not found and not self._open.value.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
-            found = await self._find(limit)
-        return None if start is self._settled_at else self._batch(start, found)
+            found = await self._open.value.find(limit, until=until)
+        if until is None and not found and self._is_settled(start):
+            return None
+        return self._batch(start, found)
 
-    async def _find(self, limit: ReadLimit) -> FoundRanges:
-        found = await self._open.value.find(limit, until=self._catch_up_to)
-        if found.has_looked:
-            self._settled_at = None
-        return found
+    def _is_settled(self, start: Offset) -> bool:
+        return start is self._settled_at and self._clock.monotonic() < self._settled_until
 
     def plan_everything(self, start: Offset) -> FoundBatch | None:
         """Find the end of a micro-batch that has everything there is now (Trigger.Once)."""
@@ -99,6 +101,7 @@ class RangeSession(PlanningSession):
         known = Offset.of(self._open.value.progress)
         if not found and not needs_refresh(start, known, self._clock.now()):
             self._settled_at = start
+            self._settled_until = self._clock.monotonic() + _SETTLED_SECONDS
             return None
         shards = {
             key: ShardOffset(
