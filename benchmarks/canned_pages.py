@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 
 __all__ = ["CannedPage", "Timeline", "Workload", "page_of", "place_of", "sequence_number"]
+
 #: The most that one GetRecords returns (AWS service limits).
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 MAX_PAGE_RECORDS = 10_000

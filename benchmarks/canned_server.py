@@ -45,8 +45,8 @@ class CannedService:
     """Answers the calls of a reader; thread-safe."""
 
     def __init__(self) -> None:
-        self._pages: dict[tuple[int, int, int], CannedPage] = {}
-        self._locks: dict[tuple[int, int, int], threading.Lock] = {}
+        self._pages: dict[tuple[Workload, int], CannedPage] = {}
+        self._locks: dict[tuple[Workload, int], threading.Lock] = {}
         self._lock = threading.Lock()
         self.timeline = Timeline()
 
@@ -67,7 +67,7 @@ class CannedService:
         self, shard: int, number: int, workload: Workload, places: range | None = None
     ) -> Iterator[memoryview]:
         """Lend the text of one page of records, or of those of its ``places``."""
-        key = (workload.record_bytes, workload.page_records, shard)
+        key = (workload, shard)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["PrefetchedPartition", "RangePartition", "read_partition"]
 
 
-# What goes through the JVM in partitions is copied half a dozen times there: ten times what zstd
-# costs. It passes over what is compressed or encrypted already.
+# What goes through the JVM in partitions costs more there than zstd does here, which is quick to
+# give up on what is compressed or encrypted already (docs/decisions, number 5).
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
