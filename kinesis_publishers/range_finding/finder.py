@@ -56,11 +56,9 @@ class FoundRanges:
 
     Attributes:
         ends: by shard; shards with nothing new are left out.
-        has_looked: whether any shard was due to be looked at.
     """
 
     ends: Mapping[ShardKey, RangeEnd] = field(factory=dict)
-    has_looked: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.ends)
@@ -150,7 +148,7 @@ class KinesisRangeFinder:
                 unread (Trigger.AvailableNow).
         """
         if self._parts.clock.monotonic() < self._next_round:
-            return FoundRanges(has_looked=False)
+            return FoundRanges()
         await self._discover_if_due()
         probes = self._due_probes(until)
         if not limit.is_unlimited:

@@ -60,6 +60,7 @@ class FetchSession(DeliverySink, PlanningSession):
         clock: the source of time.
         catch_up_to: read each shard only until everything that arrived before this instant has been
             read (Trigger.AvailableNow).
+        enough: records that a micro-batch of such a run need not wait for more than.
         guard: what removes stream consumers when this process is gone; ``None`` if there are none.
     """
 
@@ -70,12 +71,14 @@ class FetchSession(DeliverySink, PlanningSession):
         *,
         clock: Clock,
         catch_up_to: datetime | None = None,
+        enough: BatchLimit,
         guard: ConsumerGuard | None = None,
     ) -> None:
         self._properties = properties
         self._resume = dict(resume)
         self._clock = clock
         self._catch_up_to = catch_up_to
+        self._enough = enough
         self._guard = guard
         self._has_metadata = SparkConfig.from_properties(properties).include_metadata
         self._waiting: list[Chunk] = []
@@ -176,7 +179,7 @@ class FetchSession(DeliverySink, PlanningSession):
     ) -> tuple[Offset, list[Chunk]]:
         with suppress(TimeoutError):
             async with asyncio.timeout(_GATHER_SECONDS):
-                while not (self._is_caught_up() or self._fills(limit)):
+                while not (self._is_caught_up() or self._fills(limit) or self._fills(self._enough)):
                     await self._wait_for_activity()
         while not (self._waiting or self._is_caught_up()):
             await self._wait_for_activity()

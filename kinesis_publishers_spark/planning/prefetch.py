@@ -44,6 +44,10 @@ class PrefetchPlanner(SessionPlanner[FetchSession, _FetchedBatch]):
         # All that the pool holds: it gets its room back when the micro-batch is planned, and so it
         # fills up again while Spark works on that.
         self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
+        # Not all of it: a page for which there is no room leaves the pool short of its limit.
+        self._enough = BatchLimit(
+            records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
+        )
 
     def _open_session(self, offset: Offset) -> FetchSession:
         return FetchSession(
@@ -51,6 +55,7 @@ class PrefetchPlanner(SessionPlanner[FetchSession, _FetchedBatch]):
             offset.progress,
             clock=self._clock,
             catch_up_to=self._catch_up_to,
+            enough=self._enough,
             guard=self._guard,
         )
 

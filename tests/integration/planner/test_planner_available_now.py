@@ -16,6 +16,7 @@ from kinesis_publishers import Properties
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from kinesis_publishers_spark.planning import fetch_session
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 from kinesis_publishers_spark.planning.ranges import RangesPlanner
@@ -107,6 +108,18 @@ def test_it_does_not_run_after_a_producer_that_never_stops(
         query.run_to_the_end(limit)
     assert set(before) <= set(query.rows)
     assert len(set(query.rows)) == len(query.rows)
+
+
+@pytest.mark.parametrize("kind", ["prefetch"])
+def test_a_page_that_has_to_wait_for_room_is_not_waited_for(
+    server: LocalKinesis, start_query: StartQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_session, "_GATHER_SECONDS", 3600.0)
+    expected = put(server, ["x"] * 600)
+    # One page fills more than half of the pool, and a second one does not fit.
+    query = start_query(pending_maxrecords="100", shard_getrecords_maxrecordcount="60")
+    query.run_to_the_end()
+    assert sorted(query.rows) == sorted(expected)
 
 
 @pytest.mark.parametrize("kind", ["prefetch"])
