@@ -32,8 +32,8 @@ CANDIDATES = ("memory", "prefetch", "prefetch-json", "prefetch-efo", "ranges")
 _RECORD_BYTES = 1024
 # What a shard gives in a second.
 _PAGE_RECORDS = 2_000
-# As many rows as the prefetch planner puts into a micro-batch by default.
-_MEMORY_BATCH_ROWS = 50_000
+# As many rows of this size as the prefetch planner puts into a micro-batch by default.
+_MEMORY_BATCH_ROWS = 64 * 1024 * 1024 // _RECORD_BYTES
 _CORES = 2
 _LEAST_BATCHES = 2
 _POLL_SECONDS = 0.1

@@ -26,7 +26,7 @@ __all__ = [
 
 # Spark passes partitions of 32 MB and fails on 90 MB; below the lower size another Python task
 # costs more than it gains.
-_MAX_PARTITION_BYTES = 16 * 1024 * 1024
+_MAX_PARTITION_BYTES = 24 * 1024 * 1024
 _MIN_PARTITION_BYTES = 2 * 1024 * 1024
 # The pieces in which a shard is cut that does not fit into one partition.
 _PIECE_BYTES = 2 * 1024 * 1024

@@ -12,7 +12,7 @@ _SECTION = "Backpressure"
 MAX_PENDING_RECORDS: Final = Option(
     key="pending.maxrecords",
     parser=WholeNumber(minimum=1),
-    default=50_000,
+    default=200_000,
     namespace=Namespace.OURS,
     section=_SECTION,
     doc="How many records of all shards may wait in memory.",

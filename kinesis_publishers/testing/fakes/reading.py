@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import field, frozen
 
+from kinesis_publishers.config.options.pending import MAX_PENDING_BYTES, MAX_PENDING_RECORDS
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.delivery import ConsumerContext
 from kinesis_publishers.model import ShardProgress, StartingPosition
@@ -70,7 +71,9 @@ class ShardReader:
     clock: ManualClock = field(factory=ManualClock)
     sink: RecordingSink = field(factory=RecordingSink)
     pool: PendingPool = field(
-        factory=lambda: PendingPool(max_records=50_000, max_bytes=64 * 1024 * 1024)
+        factory=lambda: PendingPool(
+            max_records=MAX_PENDING_RECORDS.default, max_bytes=MAX_PENDING_BYTES.default
+        )
     )
     events: list[Event] = field(factory=list)
     fails_on_data_loss: bool = True

@@ -148,7 +148,7 @@ def test_polling_is_read_in_seconds() -> None:
 def test_the_defaults_of_the_other_configs() -> None:
     properties = Properties.parse({}, complete=False)
     assert PendingConfig.from_properties(properties) == PendingConfig(
-        max_records=50_000, max_bytes=64 * 1024 * 1024
+        max_records=200_000, max_bytes=64 * 1024 * 1024
     )
     assert DiscoveryConfig.from_properties(properties) == DiscoveryConfig(
         interval_seconds=10.0,

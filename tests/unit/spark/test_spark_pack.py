@@ -105,7 +105,8 @@ def test_every_row_is_packed_once_and_every_shard_keeps_its_order(
         by_shard[shard_id].append(number)
     assert all(a < b for numbers in by_shard.values() for a, b in pairwise(numbers))
     assert all(partitions)
-    assert len(partitions) <= max(parallelism, -(-sum(sizes(partitions)) // (16 * MIB)))
+    # Shards of half a partition and a bit cannot share one, nor the last pieces of a cut one.
+    assert len(partitions) <= max(parallelism, 3 * -(-sum(sizes(partitions)) // (24 * MIB)))
 
 
 def test_packing_twice_gives_the_same_partitions() -> None:
@@ -132,4 +133,4 @@ def test_a_shard_that_is_too_large_gets_partitions_of_its_own_in_its_order() -> 
         n for rows in partitions for name, n in numbers_in(rows) if name == shard(1).shard_id
     ]
     assert numbers == list(range(40))
-    assert max(sizes(partitions)) <= 17 * MIB
+    assert max(sizes(partitions)) <= 24 * MIB
