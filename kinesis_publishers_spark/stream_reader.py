@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from functools import cached_property
@@ -40,6 +41,11 @@ __all__ = ["KinesisStreamReader"]
 
 # How many shards are named, the furthest behind first, where Spark shows the lag.
 _SHARDS_IN_LAG = 20
+# Spark asks for the lag a hundred times a second while nothing is new.
+_REPORT_SECONDS = 1.0
+# How long Spark's thread may wait for the planner's, which is busy while many shards are polled:
+# with Python's own 5 ms, a trigger that finds nothing took three times as long.
+_SWITCH_SECONDS = 0.0005
 # The two of a micro-batch, and one more for the next.
 _OFFSETS_KEPT = 3
 
@@ -68,6 +74,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: TriggeredPlanner | None = None
         # Spark names the same ones again and again: as an end, as a start, to commit.
         self._offsets: deque[tuple[OffsetJson, Offset]] = deque(maxlen=_OFFSETS_KEPT)
+        self._report: dict[str, Any] | None = None
+        self._next_report = float("-inf")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._properties, self._config)
@@ -76,6 +84,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self) -> TriggeredPlanner:
         if self._planner is None:
             write_logs(os.environ)
+            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
             make = self._make_planner or planner_factory(
                 # The source's process learns nothing of Spark's cores: neither its configuration
                 # nor its environment arrives here.
@@ -103,6 +112,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == begin:
             # The very text that Spark gave: it compares offsets as text.
             return self._text_of(begin) if start is None else start
+        self._report = None
         log_plan(begin, end, self._plan, seconds=time.monotonic() - asked_at)
         return self._text_of(end)
 
@@ -129,7 +139,16 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return default_read_limit(self._config)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the lag, which Spark shows in the query's progress as ``latestOffset``."""
+        """Return the lag, which Spark shows in the query's progress as ``latestOffset``.
+
+        While nothing is new it may be a second old.
+        """
+        now = time.monotonic()
+        if self._report is None or now >= self._next_report:
+            self._report, self._next_report = self._lag_report(), now + _REPORT_SECONDS
+        return self._report
+
+    def _lag_report(self) -> dict[str, Any] | None:
         lag = None if self._planner is None else self._planner.lag()
         if lag is None:
             return None

@@ -47,7 +47,9 @@ _LOOKS_AT_ONCE = 64
 _LOOK_INTERVAL_SECONDS = 0.5
 # Looks at all shards together: a thousand idle ones are not to keep the driver busy.
 _LOOKS_PER_SECOND = 400
-_ROUNDS_PER_INTERVAL = 10
+# With so many shards that this is what limits, they are looked at in so many groups: a round for
+# each shard that comes due cost a sixth more.
+_GROUPS = 10
 
 
 @frozen(kw_only=True)
@@ -208,8 +210,7 @@ class KinesisRangeFinder:
         has_news = any(probe.has_news for probe in probes)
         if until is not None:
             probes = [probe for probe in probes if not probe.has_seen(until)]
-        now = self._parts.clock.monotonic()
-        interval = max(_LOOK_INTERVAL_SECONDS, len(probes) / _LOOKS_PER_SECOND)
+        now, interval = self._parts.clock.monotonic(), _look_interval(len(probes))
         due = [probe for probe in probes if probe.last_look + interval <= now]
         if not due and not has_news:
             earliest = min((probe.last_look for probe in probes), default=now)
@@ -217,10 +218,10 @@ class KinesisRangeFinder:
         return due
 
     def _pause(self) -> None:
-        """Let several shards come due: with many of them, a round for each one costs more."""
-        interval = len(self._probes) / _LOOKS_PER_SECOND
+        """Let several shards come due where there are many."""
+        interval = _look_interval(len(self._probes))
         if interval > _LOOK_INTERVAL_SECONDS:
-            pause = self._parts.clock.monotonic() + interval / _ROUNDS_PER_INTERVAL
+            pause = self._parts.clock.monotonic() + interval / _GROUPS
             self._next_round = min(max(self._next_round, pause), self._next_discovery)
 
     async def _for_each(
@@ -291,6 +292,10 @@ class KinesisRangeFinder:
         asked = before.position.sequence_number
         if before.processed is None and asked is not None and end.first is not None:
             self._parts.data_loss.check_first(key, asked, end.first)
+
+
+def _look_interval(shards: int) -> float:
+    return max(_LOOK_INTERVAL_SECONDS, shards / _LOOKS_PER_SECOND)
 
 
 def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,6 +38,8 @@ __all__ = ["AioDataPlane"]
 _CONNECT_TIMEOUT_SECONDS = 10.0
 # A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
 _READ_TIMEOUT_SECONDS = 60.0
+# What a token of HTTP cannot have (RFC 9110, section 5.6.2).
+_NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
 _RAW_BODY = "RawBody"
 _TIMESTAMP = "kinesis_publishers.timestamp"
 
@@ -122,7 +125,9 @@ class AioDataPlane(DataPlane):
                 # The one layer that retries is kinesis_publishers.retry.
                 retries={"total_max_attempts": 1, "mode": "standard"},
                 parameter_validation=False,
-                user_agent_extra="kinesis-publishers",
+                # Given as a whole: botocore would build its own again, twice for each call, which
+                # is a seventh of what a small call costs.
+                user_agent=_user_agent(session),
             ),
         )
 
@@ -177,6 +182,17 @@ class AioDataPlane(DataPlane):
         except BOTOCORE_EXCEPTIONS as error:
             raise map_error(error, operation=operation, where=str(shard)) from error
         return answer
+
+
+def _user_agent(session: AioSession) -> str:
+    """Return what botocore says of itself and of the application, and our name."""
+    # Its extra is added once more where the header is written.
+    base = session.user_agent().removesuffix(f" {session.user_agent_extra}")
+    names = [base, "kinesis-publishers"]
+    application = session.get_config_variable("user_agent_appid")
+    if application:
+        names.insert(1, f"app/{_NOT_IN_USER_AGENT.sub('-', application)}")
+    return " ".join(names)
 
 
 def _note_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:

@@ -10,7 +10,7 @@ from simulated_world import STREAM, SimulatedWorld
 from kinesis_publishers import Properties
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit, finder
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers.testing.local_kinesis.contents import read_records
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
@@ -196,6 +196,28 @@ async def test_between_two_looks_nothing_is_asked(query: Query) -> None:
     for _ in range(5):
         await query.read_some(ReadLimit())
     assert query.service.calls.find() == []
+
+
+async def test_many_shards_are_looked_at_in_groups(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two shards are many here. Each comes due once a second, one 100 ms after the other.
+    monkeypatch.setattr(finder, "_LOOKS_PER_SECOND", 2)
+    monkeypatch.setattr(finder, "_LOOKS_AT_ONCE", 1)
+    monkeypatch.setattr(finder, "_GROUPS", 2)
+    with query.service.lock:
+        query.service.state.faults.add(Fault("GetRecords", "delay", delay_seconds=0.1))
+    await query.clock.advance(1.0)
+    await query.read_some(ReadLimit())
+    query.service.calls.clear()
+    looks: list[float] = []
+    for _ in range(200):
+        await query.clock.advance(0.01)
+        await query.read_some(ReadLimit())
+        done = len(query.service.calls.find("GetRecords"))
+        looks += [query.clock.monotonic()] * (done - len(looks))
+    first, second, *_ = looks
+    assert first == second
 
 
 async def test_a_lag_of_hours_shrinks_quickly_also_where_records_come_in_bursts(

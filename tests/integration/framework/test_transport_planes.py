@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn
 
@@ -26,7 +27,7 @@ from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
 from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -206,15 +207,11 @@ async def test_a_listing_that_is_cut_off_is_not_taken_for_an_empty_one(
         assert len(await control.list_shards(ARN)) == 1
 
 
-@pytest.fixture
-async def cut_off() -> AsyncIterator[AwsConfig]:
-    """A service whose answers end in the middle although their length is right."""
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(
-            body=b'{"ShardIterator":"AAAA', content_type="application/x-amz-json-1.1"
-        )
-
+@asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request], Awaitable[web.Response]],
+) -> AsyncIterator[AwsConfig]:
+    """Serve every call with ``answer``."""
     app = web.Application()
     app.router.add_post("/", answer)
     async with TestServer(app) as server:
@@ -227,6 +224,41 @@ async def cut_off() -> AsyncIterator[AwsConfig]:
             "aws.credentials.provider.basic.secretkey": "secret",
         }
         yield AwsConfig.from_properties(Properties.parse(options))
+
+
+@pytest.fixture
+async def cut_off() -> AsyncIterator[AwsConfig]:
+    """A service whose answers end in the middle although their length is right."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(
+            body=b'{"ShardIterator":"AAAA', content_type="application/x-amz-json-1.1"
+        )
+
+    async with answering(answer) as config:
+        yield config
+
+
+async def test_the_user_agent_names_the_libraries_and_the_application(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agents: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        agents.append(request.headers["User-Agent"])
+        return web.json_response({"Records": [], "NextShardIterator": "b"})
+
+    monkeypatch.setenv("AWS_SDK_UA_APP_ID", "ledger\r\nx: y")
+    async with answering(answer) as config:
+        for _ in range(2):
+            async with AioDataPlane(config) as plane:
+                await plane.get_records(SHARD, "a", 10)
+            monkeypatch.delenv("AWS_SDK_UA_APP_ID", raising=False)
+    first, second = agents
+    assert first.startswith("aiobotocore/")
+    assert first.count(" botocore/") == 1
+    assert " app/ledger--x--y kinesis-publishers" in first
+    assert second == first.replace(" app/ledger--x--y", "")
 
 
 async def test_an_answer_without_its_members_is_malformed_and_asked_for_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tip_planner import TipPlanners, place
 
 from kinesis_publishers.errors import CheckpointError, InvalidOptionError
+from kinesis_publishers_spark import stream_reader
 from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.planning.chunks import BatchLimit
@@ -177,6 +179,36 @@ def test_the_progress_names_streams_planner_and_lag() -> None:
         "bufferedRecords": 2,
         "bufferedBytes": 0,
     }
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(3600.0, 2), (0.0, 3)])
+def test_the_lag_is_not_asked_for_at_every_look(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, asked: int
+) -> None:
+    """Once a second is enough, and once more when there is a micro-batch."""
+    monkeypatch.setattr(stream_reader, "_REPORT_SECONDS", seconds)
+    planners = TipPlanners(9)
+    reader = planners.reader()
+    asked_for_the_report = 0
+    start = place(3)
+    # A micro-batch, nothing new, another one.
+    for tip in (9, 9, 12):
+        planners.tip = tip
+        start = reader.latestOffset(start, reader.getDefaultReadLimit())
+        before = planners.lags
+        assert reader.reportLatestOffset()
+        asked_for_the_report += planners.lags - before
+    assert asked_for_the_report == asked
+
+
+def test_planning_lets_the_interpreter_switch_between_threads_sooner() -> None:
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.005)
+        TipPlanners(9).reader().initialOffset()
+        assert sys.getswitchinterval() == pytest.approx(0.0005)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(

@@ -70,6 +70,7 @@ class TipPlanner(Planner):
         return BatchSize(records=self._records, payload_bytes=10 * self._records)
 
     def lag(self) -> Lag:
+        self._planners.lags += 1
         return Lag(millis_behind_latest={str(SHARD): 70, "orders/new": None}, buffered_records=2)
 
     def close(self) -> None:
@@ -78,10 +79,17 @@ class TipPlanner(Planner):
 
 @define
 class TipPlanners:
-    """Makes the planners of a reader; all of them see the same tip."""
+    """Makes the planners of a reader; all of them see the same tip.
+
+    Attributes:
+        tip: the last record.
+        calls: what was planned.
+        lags: how often somebody asked for the lag.
+    """
 
     tip: int
     calls: list[str] = field(factory=list)
+    lags: int = 0
 
     def make(self, name: PlannerName, reads_everything: bool) -> Planner:
         return TipPlanner(name.value + ("-everything" if reads_everything else ""), self)
