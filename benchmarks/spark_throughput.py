@@ -42,19 +42,25 @@ _POLL_SECONDS = 0.1
 def measure(
     megabytes: int, shards: int, repetitions: int, candidates: tuple[str, ...] = CANDIDATES
 ) -> list[dict[str, Any]]:
-    """Let every candidate read the same backlog, in an order that is rotated each time."""
+    """Let every candidate read the same backlog, in an order that is rotated each time.
+
+    Each time in an application of its own: a worker process that has served other sources before
+    is slower.
+    """
     page_bytes = _RECORD_BYTES * _PAGE_RECORDS
     pages = max(2, megabytes * 1_000_000 // (page_bytes * shards))
     workload = Workload(_RECORD_BYTES, shards, pages, _PAGE_RECORDS, "open")
     samples: dict[str, list[dict[str, float]]] = {name: [] for name in candidates}
-    with running_fanout_server() as server, running_spark() as bench:
-        for name in candidates:
-            # Java compiles what is hot, the server makes its pages: not while it is measured.
-            read_backlog(bench, server.http_url, name, workload)
+    with running_fanout_server() as server:
+        with running_spark() as bench:
+            for name in candidates:
+                # Java compiles what is hot, the server makes its pages: not while it is measured.
+                read_backlog(bench, server.http_url, name, workload)
         for repetition in range(repetitions):
             turn = repetition % len(candidates)
             for name in candidates[turn:] + candidates[:turn]:
-                samples[name].append(read_backlog(bench, server.http_url, name, workload))
+                with running_spark() as bench:
+                    samples[name].append(read_backlog(bench, server.http_url, name, workload))
                 print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return [summarised(name, of_candidate, samples) for name, of_candidate in samples.items()]

@@ -13,6 +13,7 @@ from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.range_publishers import as_polling
 from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
 from kinesis_publishers_spark.worker_cache import lend_reader
+from kinesis_publishers_spark.worker_gc import freeze_in_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -118,6 +119,7 @@ def _together(rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the records of either kind of partition; depends on nothing else."""
+    freeze_in_task()
     if isinstance(partition, (PrefetchedPartition, RangePartition)):
         return partition.read()
     raise TypeError(f"not a partition of this source: {partition!r}")

@@ -18,6 +18,7 @@ from attrs import define, field
 from kinesis_publishers.range_reader import KinesisRangeReader
 from kinesis_publishers_spark.event_loop import OpenInThread
 from kinesis_publishers_spark.handover import Handover, release_all
+from kinesis_publishers_spark.worker_gc import freeze_in_task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator
@@ -42,6 +43,7 @@ class WorkerReader:
         reader = KinesisRangeReader.from_properties(properties)
         self._open = OpenInThread(reader, name="kinesis-ranges")
         self._loop = self._open.loop
+        freeze_in_task(again=True)
 
     def read(
         self, ranges: Collection[ShardRange], expected_bytes: int | None = None
