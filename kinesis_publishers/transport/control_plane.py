@@ -11,14 +11,14 @@ from botocore.config import Config
 from botocore.session import get_session
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.config.sessions import build_session
-from kinesis_publishers.errors import ClosedError, InvalidArgumentError
-from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
-from kinesis_publishers.transport.error_mapping import (
+from kinesis_publishers.aws_errors import (
     BOTOCORE_EXCEPTIONS,
     complete_answer,
     map_error,
 )
+from kinesis_publishers.config.sessions import build_session
+from kinesis_publishers.errors import ClosedError, InvalidArgumentError
+from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,11 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
 from kinesis_publishers.abc.data_plane import DataPlane
+from kinesis_publishers.aws_errors import (
+    BOTOCORE_EXCEPTIONS,
+    complete_answer,
+    map_error,
+)
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import SubscriptionHttpConfig
 from kinesis_publishers.config.sessions import build_session
@@ -19,11 +24,6 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
 from kinesis_publishers.transport.carriers import Endpoint, check_carrier, create_carrier
 from kinesis_publishers.transport.decoding import decode_get_records
-from kinesis_publishers.transport.error_mapping import (
-    BOTOCORE_EXCEPTIONS,
-    complete_answer,
-    map_error,
-)
 from kinesis_publishers.transport.subscribing import ShardSubscriber
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kinesis_publishers.aws_errors import service_error
 from kinesis_publishers.errors import InternalServiceError, MalformedResponseError, ServiceError
 from kinesis_publishers.model import SequenceNumber, SubscriptionEvent
 from kinesis_publishers.transport.decoding import decode_page, parse_records, refuse_undecodable
-from kinesis_publishers.transport.error_mapping import service_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.awsrequest import AioAWSResponse
 
+from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.transport.carriers import SignedCall, SubscriptionResponse
-from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
 from kinesis_publishers.transport.event_decoding import OPERATION
 from kinesis_publishers.transport.event_stream import encode_frame
 from kinesis_publishers.transport.subscription import EventStreamSubscription

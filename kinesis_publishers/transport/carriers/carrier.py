@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from kinesis_publishers.aws_errors import map_error
 from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers.transport.error_mapping import map_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,6 +6,7 @@ import aiohttp
 import botocore.exceptions as botocore_errors
 import pytest
 
+from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
@@ -20,7 +21,6 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
     ThroughputExceededError,
 )
-from kinesis_publishers.transport.error_mapping import BOTOCORE_EXCEPTIONS, map_error
 
 EXPECTED: dict[str, tuple[type[ServiceError], bool]] = {
     "ProvisionedThroughputExceededException": (ThroughputExceededError, True),

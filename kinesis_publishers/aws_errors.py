@@ -88,6 +88,17 @@ _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
     "ServiceUnavailableException": (InternalServiceError, ""),
 }
 
+# What a code means where another service than Kinesis answers it.
+_BY_SERVICE: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
+    ("dynamodb", "ProvisionedThroughputExceededException"): (
+        ThroughputExceededError,
+        "The capacity of the table is used up: raise it, or choose on-demand billing.",
+    ),
+    ("dynamodb", "ResourceNotFoundException"): (
+        ServiceError,
+        "Check the table's name, and the region and account.",
+    ),
+}
 # What a code means only where these operations answer it.
 _NO_CONSUMER = (ConsumerNotFoundError, "It was removed, or never registered on this stream.")
 _BY_OPERATION: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
@@ -111,16 +122,19 @@ _CALL_EXCEPTIONS = (
 )
 
 
-def map_error(error: BaseException, *, operation: str, where: str) -> ServiceError:
+def map_error(
+    error: BaseException, *, operation: str, where: str, service: str = "kinesis"
+) -> ServiceError:
     """Return the error of our tree for ``error``; raise it ``from`` the original.
 
     Args:
         error: one of :data:`BOTOCORE_EXCEPTIONS`, or what another HTTP client raises.
         operation: the API operation, as ``GetRecords``.
-        where: what was asked, for the message: a stream or a shard.
+        where: what was asked, for the message: a stream, a shard or a table.
+        service: who was asked, as IAM names it.
     """
     if isinstance(error, botocore_errors.ClientError):
-        return _map_client_error(error, operation, where)
+        return _map_client_error(error, operation, where, service)
     code = type(error).__name__
     if isinstance(error, _CREDENTIAL_EXCEPTIONS):
         return CredentialsError(
@@ -146,7 +160,7 @@ def map_error(error: BaseException, *, operation: str, where: str) -> ServiceErr
 
 
 def _map_client_error(
-    error: botocore_errors.ClientError, operation: str, where: str
+    error: botocore_errors.ClientError, operation: str, where: str, service: str
 ) -> ServiceError:
     details = error.response.get("Error", {})
     metadata = error.response.get("ResponseMetadata", {})
@@ -158,6 +172,7 @@ def _map_client_error(
         where=where,
         request_id=metadata.get("RequestId"),
         fallback=InternalServiceError if status >= 500 else ServiceError,
+        service=service,
     )
 
 
@@ -169,6 +184,7 @@ def service_error(
     where: str,
     request_id: str | None,
     fallback: type[ServiceError],
+    service: str = "kinesis",
 ) -> ServiceError:
     """Return the error for what the service itself says.
 
@@ -179,11 +195,12 @@ def service_error(
         where: what was asked: a stream or a shard.
         request_id: AWS's id of the request.
         fallback: the class for a code that is not in the table.
+        service: who says it, as IAM names it.
     """
-    general = _BY_CODE.get(code, (fallback, ""))
+    general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, (fallback, ""))
     kind, advice = _BY_OPERATION.get((operation, code), general)
     if kind is AccessDeniedError:
-        advice = f"Allow kinesis:{operation} in the IAM policy."
+        advice = f"Allow {service}:{operation} in the IAM policy."
     text = f"{operation} of {where}: {code}: {message}".rstrip(": .")
     return kind(f"{text}. {advice}".rstrip(), operation=operation, code=code, request_id=request_id)
 
