@@ -7,6 +7,11 @@
 from __future__ import annotations
 
 from kinesis_publishers.config.aws import AwsConfig, resolve_region
+from kinesis_publishers.config.checkpoints import (
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    SqliteCheckpointConfig,
+)
 from kinesis_publishers.config.choices import (
     AggregationMode,
     CredentialsProvider,
@@ -59,6 +64,9 @@ __all__ = [
     "DiscoveryConfig",
     "ShardOrder",
     "PendingConfig",
+    "CheckpointConfig",
+    "SqliteCheckpointConfig",
+    "DynamoDbCheckpointConfig",
     "SparkConfig",
     "Planner",
     "RegistrationStrategy",

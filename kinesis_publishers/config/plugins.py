@@ -8,12 +8,27 @@ import inspect
 from importlib.metadata import entry_points
 from typing import Final, TypeVar
 
+from kinesis_publishers.config.options.checkpoints import BUILT_IN_STORES
 from kinesis_publishers.errors import PluginLoadError
 
-__all__ = ["RECORD_PUBLISHERS_GROUP", "load_class", "load_entry_point", "load_plugin"]
+__all__ = [
+    "CHECKPOINT_STORES_GROUP",
+    "RECORD_PUBLISHERS_GROUP",
+    "load_class",
+    "load_entry_point",
+    "load_plugin",
+]
 
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
 """The entry-point group in which a package announces record publisher factories."""
+
+CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
+"""The entry-point group in which a package announces stores of checkpoints."""
+
+_BUILT_IN: Final = {
+    RECORD_PUBLISHERS_GROUP: ("POLLING", "EFO"),
+    CHECKPOINT_STORES_GROUP: BUILT_IN_STORES,
+}
 
 _T = TypeVar("_T")
 
@@ -59,9 +74,9 @@ def load_entry_point(name: str, base: type[_T], *, group: str) -> type[_T]:
     candidates = {point.name: point for point in entry_points(group=group)}
     point = candidates.get(name)
     if point is None:
-        built_in = ("POLLING", "EFO") if group == RECORD_PUBLISHERS_GROUP else ()
-        near = difflib.get_close_matches(name.upper(), built_in, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        built_in = {known.lower(): known for known in _BUILT_IN.get(group, ())}
+        near = difflib.get_close_matches(name.lower(), built_in, n=1)
+        hint = f"; did you mean {built_in[near[0]]}?" if near else ""
         installed = ", ".join(sorted(candidates)) or "none"
         raise PluginLoadError(
             f"{name!r} is no entry point of the group {group!r} (installed: {installed}){hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_publishers.config.checkpoints import checkpoint_problems
 from kinesis_publishers.config.contradictions import contradictions
 from kinesis_publishers.config.credential_rules import credential_problems
 from kinesis_publishers.config.ending import ending_problems
@@ -35,6 +36,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *ending_problems(lookup),
         *fan_out_problems(lookup, _known_streams(lookup)),
         *contradictions(lookup, _known_streams(lookup)),
+        *checkpoint_problems(lookup),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
     ]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ADVICE", "advice_for"]
+__all__ = ["ADVICE", "NO_SIDE_STORE", "advice_for"]
 
-_NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
+NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
 _ENDS_AT_THE_TIP: Final = (
     "a micro-batch ends with what has arrived and waits for nothing: remove it, or limit the size "
     "with maxRecordsPerTrigger or maxBytesPerTrigger"
@@ -35,7 +35,7 @@ _STARTING_OFFSETS: Final = (
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        _NO_SIDE_STORE: (
+        NO_SIDE_STORE: (
             *("metadataCommitterType", "metadataPath", "dynamodb.tableName"),
             *("metadataNumRetries", "metadataRetryIntervalsMs", "metadataMaxRetryIntervalMs"),
             *("minBatchesToRetain", "internal.maintenanceTaskIntervalSec"),

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
 from kinesis_publishers.config.choices import CredentialsProvider
-from kinesis_publishers.config.options import aws
+from kinesis_publishers.config.options import aws, checkpoints
 from kinesis_publishers.config.spark_aliases import ALIASES, REGION_IN_ENDPOINT, assignments_of
-from kinesis_publishers.config.spark_moved import advice_for
+from kinesis_publishers.config.spark_moved import NO_SIDE_STORE, advice_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,8 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     if alias is not None:
         for target, part in assignments_of(alias, value):
             assignments.add(target, key, part)
+    elif option in checkpoints.OPTIONS:
+        assignments.add_moved(key, NO_SIDE_STORE)
     elif option is not None:
         assignments.add(option, key, value)
     elif (advice := advice_for(foreign)) is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.config.options import (
     aws,
+    checkpoints,
     discovery,
     ending,
     fanout,
@@ -35,6 +36,7 @@ ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *watermarks.OPTIONS,
     *spark.OPTIONS,
     *ending.OPTIONS,
+    *checkpoints.OPTIONS,
 )
 ALL_FAMILIES: Final[tuple[OptionFamily[Any], ...]] = (*registration.FAMILIES, *fanout.FAMILIES)
 

@@ -11,7 +11,7 @@ from kinesis_publishers.config.parsers import Choice, Parser, Text
 
 _SECTION = "AWS"
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
-_URL = Text(
+URL = Text(
     accepts="an http or https URL without user name and password",
     pattern=re.compile(r"https?://[^\s/@?#]+(/[^\s@]*)?", re.IGNORECASE),
 )
@@ -44,7 +44,7 @@ REGION: Final[Option[str | None]] = Option(
 )
 ENDPOINT: Final[Option[str | None]] = Option(
     key="aws.endpoint",
-    parser=_URL,
+    parser=URL,
     default=None,
     namespace=Namespace.AWS,
     section=_SECTION,
@@ -90,7 +90,7 @@ ROLE_SESSION_NAME: Final = _text_option(
     ),
 )
 ROLE_EXTERNAL_ID: Final = _text_option("role.externalId", "The external id of the assumed role.")
-ROLE_STS_ENDPOINT: Final = _text_option("role.stsEndpoint", "The URL of the STS endpoint.", _URL)
+ROLE_STS_ENDPOINT: Final = _text_option("role.stsEndpoint", "The URL of the STS endpoint.", URL)
 ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     key=f"{CREDENTIALS_PREFIX}.role.provider",
     parser=Choice(members=CredentialsProvider),

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.option import Namespace, Option
 from kinesis_publishers.config.parsers import DecimalNumber, Duration, WholeNumber
 
 _SECTION = "Retries"
@@ -30,7 +30,11 @@ class RetryOptions:
 
 
 def declare_retries(
-    prefix: str, operation: str, defaults: tuple[int, float, float, float]
+    prefix: str,
+    operation: str,
+    defaults: tuple[int, float, float, float],
+    *,
+    namespace: Namespace = Namespace.SHARED,
 ) -> RetryOptions:
     """Declare the retry options of ``operation`` under ``prefix``.
 
@@ -38,6 +42,7 @@ def declare_retries(
         prefix: the key before ``.maxretries``.
         operation: the API operation, for the reference.
         defaults: number of retries, base and maximum of the delay in ms, growth per attempt.
+        namespace: the prefixes under which the options are accepted.
     """
     max_retries, base, maximum, exponent = defaults
 
@@ -46,6 +51,7 @@ def declare_retries(
             key=f"{prefix}.backoff.{name}",
             parser=Duration(),
             default=default,
+            namespace=namespace,
             section=_SECTION,
             doc=doc,
         )
@@ -55,6 +61,7 @@ def declare_retries(
             key=f"{prefix}.maxretries",
             parser=WholeNumber(),
             default=max_retries,
+            namespace=namespace,
             section=_SECTION,
             doc=f"How often {operation} is repeated before it counts as failed.",
         ),
@@ -64,6 +71,7 @@ def declare_retries(
             key=f"{prefix}.backoff.expconst",
             parser=DecimalNumber(),
             default=exponent,
+            namespace=namespace,
             section=_SECTION,
             doc=f"The growth of the delay between {operation} calls with each attempt.",
         ),

@@ -76,6 +76,18 @@ _OURS = [
     ("spark.maxrecordspertrigger", None, "1000", 1000),
     ("spark.maxbytespertrigger", None, "2MiB", 2_097_152),
     ("spark.includemetadata", False, "true", True),
+    ("checkpoint.application", None, "billing_1.a-b", "billing_1.a-b"),
+    ("checkpoint.store", "sqlite", "DynamoDB", "dynamodb"),
+    ("checkpoint.intervalmillis", 10_000, "1m", 60_000),
+    ("checkpoint.maxrecords", 100_000, "1", 1),
+    ("checkpoint.sqlite.path", None, "~/x", "~/x"),
+    ("checkpoint.dynamodb.table", "kinesis-publishers-checkpoints", "t.1", "t.1"),
+    ("checkpoint.dynamodb.endpoint", None, "http://localhost:8000", "http://localhost:8000"),
+    ("checkpoint.dynamodb.createtable", True, "False", False),
+    ("checkpoint.store.maxretries", 10, "4", 4),
+    ("checkpoint.store.backoff.base", 200, "1s", 1000),
+    ("checkpoint.store.backoff.max", 5000, "2500", 2500),
+    ("checkpoint.store.backoff.expconst", 1.5, "2.5", 2.5),
 ]
 _CREDENTIALS = [
     ("", None, "auto", "AUTO"),

@@ -105,3 +105,8 @@ def test_an_entry_point_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mistyped_built_in_publisher_is_recognised() -> None:
     with pytest.raises(PluginLoadError, match="did you mean POLLING"):
         load_plugin("poling", Base)
+
+
+def test_a_mistyped_built_in_store_is_recognised() -> None:
+    with pytest.raises(PluginLoadError, match="did you mean dynamodb"):
+        load_plugin("DynamDB", Base, group=plugins.CHECKPOINT_STORES_GROUP)

@@ -9,7 +9,9 @@ from attrs.exceptions import FrozenInstanceError
 
 from kinesis_publishers.config import (
     AwsConfig,
+    CheckpointConfig,
     DiscoveryConfig,
+    DynamoDbCheckpointConfig,
     EndingPositionConfig,
     FanOutConfig,
     InitialPositionConfig,
@@ -19,6 +21,7 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     SourceConfig,
     SparkConfig,
+    SqliteCheckpointConfig,
     StreamsConfig,
     StreamSelector,
     SubscriptionHttpConfig,
@@ -43,11 +46,16 @@ _TYPED: tuple[Any, ...] = (
     SubscriptionHttpConfig,
     RegistrationConfig,
     SparkConfig,
+    CheckpointConfig,
+    SqliteCheckpointConfig,
+    DynamoDbCheckpointConfig,
 )
 _ROLE = {
     "aws.credentials.provider": "ASSUME_ROLE",
     "aws.credentials.provider.role.arn": "arn:aws:iam::123456789012:role/r",
 }
+_APPLICATION = {"kinesis.checkpoint.application": "billing"}
+_DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
 _NEEDED = {
     "basic": {
         "aws.credentials.provider.basic.accesskeyid": "A",
@@ -55,6 +63,7 @@ _NEEDED = {
     },
     "profile": {"aws.credentials.provider": "PROFILE"},
     "role": _ROLE,
+    "checkpoint": _APPLICATION,
     "webIdentityToken": {"aws.credentials.provider": "WEB_IDENTITY_TOKEN"},
 }
 
@@ -93,6 +102,10 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "stream.efo.registration": ("EAGER", {}),
     "stream.efo.deregister": ("never", {}),
     "spark.planner": ("ranges", {}),
+    "checkpoint.application": ("billing", {}),
+    "checkpoint.dynamodb.table": ("table", _DYNAMODB),
+    "checkpoint.dynamodb.endpoint": ("http://localhost", _DYNAMODB),
+    "checkpoint.dynamodb.createtable": (False, _DYNAMODB),
     "spark.includemetadata": (True, {}),
     "aws.region": ("eu-west-1", {}),
     "aws.endpoint": ("http://localhost", {}),

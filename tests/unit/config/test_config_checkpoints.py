@@ -1,0 +1,89 @@
+"""The options of checkpoints: what they need, what contradicts, and who may not have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_publishers.config import CheckpointConfig, Properties, SqliteCheckpointConfig
+from kinesis_publishers.errors import ConfigErrors, InvalidOptionError
+
+_ON = {"kinesis.streams": "orders", "kinesis.checkpoint.application": "billing"}
+
+
+def _problems(options: dict[str, Any]) -> list[str]:
+    try:
+        Properties.parse(options)
+    except ConfigErrors as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def test_the_name_of_an_application_is_all_that_checkpoints_need() -> None:
+    config = CheckpointConfig.from_properties(Properties.parse(_ON))
+    assert (config.application, config.store, config.interval_seconds) == ("billing", "sqlite", 10)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("store", "dynamodb"),
+        ("intervalmillis", "500"),
+        ("maxrecords", "5"),
+        ("sqlite.path", "/tmp/x"),
+        ("dynamodb.table", "table"),
+        ("store.maxretries", "5"),
+    ],
+)
+def test_without_an_application_an_option_of_checkpoints_is_an_error(key: str, value: str) -> None:
+    (problem,) = _problems({"kinesis.streams": "orders", f"kinesis.checkpoint.{key}": value})
+    assert problem.startswith(f"kinesis.checkpoint.{key} is set but kinesis.checkpoint.application")
+
+
+def test_the_options_of_another_store_are_an_error() -> None:
+    table = {"kinesis.checkpoint.dynamodb.table": "table"}
+    (problem,) = _problems(_ON | table)
+    assert "is for the store dynamodb, and kinesis.checkpoint.store is sqlite" in problem
+    assert _problems(_ON | table | {"kinesis.checkpoint.store": "dynamodb"}) == []
+    (problem,) = _problems(
+        _ON | {"kinesis.checkpoint.sqlite.path": "/x", "kinesis.checkpoint.store": "my.store:Store"}
+    )
+    assert "is for the store sqlite" in problem
+
+
+def test_a_refused_store_does_not_make_its_options_contradictions() -> None:
+    options = {"kinesis.checkpoint.store": "a b", "kinesis.checkpoint.dynamodb.table": "table"}
+    (problem,) = _problems(_ON | options)
+    assert "expected memory, sqlite, dynamodb" in problem
+
+
+@pytest.mark.parametrize("key", ["kinesis.checkpoint.application", "Checkpoint.Store"])
+def test_spark_has_progress_of_its_own_and_says_so(key: str) -> None:
+    with pytest.raises(ConfigErrors, match="progress is in Spark's own checkpoint") as raised:
+        Properties.from_spark_options({"streamName": "orders", key: "memory"})
+    assert str(raised.value.problems[0]).startswith(key)
+
+
+def test_the_file_is_where_it_is_said_to_be_or_in_the_state_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+
+    def path(**more: str) -> Path:
+        options = {f"kinesis.checkpoint.{key}": value for key, value in more.items()}
+        return SqliteCheckpointConfig.from_properties(Properties.parse(_ON | options)).path
+
+    assert path(**{"sqlite.path": "~/x.db"}) == Path("/home/me/x.db")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert path() == Path("/state/kinesis-publishers/checkpoints.sqlite3")
+    for useless in ("", "relative"):
+        monkeypatch.setenv("XDG_STATE_HOME", useless)
+        assert path() == Path("/home/me/.local/state/kinesis-publishers/checkpoints.sqlite3")
+
+
+def test_a_home_that_nobody_knows_is_a_configuration_error() -> None:
+    options = _ON | {"kinesis.checkpoint.sqlite.path": "~nobody-of-this-name/x.db"}
+    with pytest.raises(InvalidOptionError, match=r"kinesis\.checkpoint\.sqlite\.path"):
+        SqliteCheckpointConfig.from_properties(Properties.parse(options))
