@@ -1,5 +1,11 @@
 """Frozen values: streams, shards, records, positions. No I/O, no clock, no AWS client."""
 
+from kinesis_publishers.model.checkpoints import (
+    Checkpoint,
+    CheckpointVersion,
+    CheckpointWrite,
+    StoredCheckpoint,
+)
 from kinesis_publishers.model.positions import (
     PositionType,
     SequenceNumber,
@@ -8,7 +14,7 @@ from kinesis_publishers.model.positions import (
     continue_from,
     resume_after,
 )
-from kinesis_publishers.model.progress import ShardRange, StreamProgress
+from kinesis_publishers.model.progress import ShardRange, StreamProgress, is_refresh_due
 from kinesis_publishers.model.records import Record, RecordBatch, RecordPage
 from kinesis_publishers.model.results import RunResult
 from kinesis_publishers.model.shards import (
@@ -21,6 +27,9 @@ from kinesis_publishers.model.shards import (
 from kinesis_publishers.model.subscriptions import StreamConsumer, SubscriptionEvent
 
 __all__ = [
+    "Checkpoint",
+    "CheckpointVersion",
+    "CheckpointWrite",
     "ChildShard",
     "PositionType",
     "Record",
@@ -33,11 +42,13 @@ __all__ = [
     "ShardProgress",
     "ShardRange",
     "StartingPosition",
+    "StoredCheckpoint",
     "StreamConsumer",
     "StreamIdentity",
     "StreamProgress",
     "StreamSummary",
     "SubscriptionEvent",
     "continue_from",
+    "is_refresh_due",
     "resume_after",
 ]

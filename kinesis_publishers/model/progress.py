@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from attrs import Factory, field, frozen
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
     from kinesis_publishers.model.positions import SequenceNumber, StartingPosition
     from kinesis_publishers.model.shards import ShardKey, StreamIdentity
 
-__all__ = ["ShardRange", "StreamProgress"]
+__all__ = ["ShardRange", "StreamProgress", "is_refresh_due"]
+
+# A quarter of the shortest retention: an idle shard's progress is renewed well before its age could
+# be taken for lost data.
+_REFRESH_AFTER = timedelta(hours=6)
 
 
 @frozen(kw_only=True)
@@ -50,3 +55,16 @@ class ShardRange:
         eq=False,
         default=Factory(lambda self: ShardProgress(position=self.start).processed, takes_self=True),
     )
+
+
+def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:
+    """Say whether the ``as_of`` of an idle shard should be stored anew.
+
+    Args:
+        written: the ``as_of`` that is stored.
+        current: the one that is known.
+        now: the time.
+    """
+    if current is None:
+        return False
+    return written is None or (now - written > _REFRESH_AFTER and current > written)

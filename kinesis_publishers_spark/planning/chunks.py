@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,10 +9,12 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.model import is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
 __all__ = [
     "BatchLimit",
@@ -32,9 +33,6 @@ _MIN_PARTITION_BYTES = 2 * 1024 * 1024
 _PIECE_BYTES = 2 * 1024 * 1024
 # Below it a batch costs more by being one than by its rows.
 _MIN_BATCH_BYTES = 128 * 1024
-# A quarter of the shortest retention: an idle shard's progress is renewed well before its age could
-# be taken for lost data.
-_REFRESH_AFTER = timedelta(hours=6)
 
 
 @frozen(kw_only=True, eq=False)
@@ -200,10 +198,7 @@ def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
             continue
         if one.progress.is_ended:
             return True
-        written, current = before.progress.as_of, one.progress.as_of
-        if current is None:
-            continue
-        if written is None or (now - written > _REFRESH_AFTER and current > written):
+        if is_refresh_due(before.progress.as_of, one.progress.as_of, now):
             return True
     return False
 
