@@ -12,10 +12,22 @@ import botocore.session
 from attrs import evolve, frozen
 from botocore.exceptions import BotoCoreError
 
-from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory
+from kinesis_publishers.abc import (
+    CheckpointStore,
+    CheckpointStoreContext,
+    PublisherContext,
+    RecordPublisherFactory,
+)
+from kinesis_publishers.checkpointing import Checkpointer
+from kinesis_publishers.checkpoints import (
+    DynamoDbCheckpointStore,
+    MemoryCheckpointStore,
+    SqliteCheckpointStore,
+)
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
+    CheckpointConfig,
     DiscoveryConfig,
     InitialPosition,
     InitialPositionConfig,
@@ -29,7 +41,7 @@ from kinesis_publishers.config import (
     resolve_region,
 )
 from kinesis_publishers.config.options import aws as aws_options
-from kinesis_publishers.config.plugins import load_plugin
+from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.errors import ConfigError
@@ -39,18 +51,31 @@ from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.stored_progress import StoredProgress
 from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["FetcherParts", "open_parts", "publisher_factory_class", "with_region"]
+__all__ = [
+    "FetcherParts",
+    "open_checkpointer",
+    "open_parts",
+    "publisher_factory_class",
+    "with_region",
+]
 
 _LOGGER = logging.getLogger(__name__)
 
 _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
     "POLLING": PollingRecordPublisherFactory,
     "EFO": FanOutRecordPublisherFactory,
+}
+
+_STORES: dict[str, type[CheckpointStore]] = {
+    "memory": MemoryCheckpointStore,
+    "sqlite": SqliteCheckpointStore,
+    "dynamodb": DynamoDbCheckpointStore,
 }
 
 
@@ -134,6 +159,39 @@ async def open_parts(
         finally:
             pool.close()
             await factory.close()
+
+
+@asynccontextmanager
+async def open_checkpointer(
+    properties: Properties, *, clock: Clock | None = None
+) -> AsyncIterator[Checkpointer | None]:
+    """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
+
+    Raises:
+        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+        CheckpointError: the store cannot be used.
+    """
+    config = CheckpointConfig.from_properties(properties)
+    if config.application is None:
+        yield None
+        return
+    clock = clock or SystemClock()
+    context = CheckpointStoreContext(
+        application=config.application, retry=config.retry, clock=clock
+    )
+    store_class = _checkpoint_store_class(config.store)
+    async with store_class.from_properties(with_region(properties), context) as store:
+        yield Checkpointer(StoredProgress(store), config, clock)
+
+
+def _checkpoint_store_class(name: str) -> type[CheckpointStore]:
+    if name in _STORES:
+        return _STORES[name]
+    return load_plugin(
+        name,
+        CheckpointStore,  # type: ignore[type-abstract]
+        group=CHECKPOINT_STORES_GROUP,
+    )
 
 
 def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from kinesis_publishers.assembly import FetcherParts, open_parts
-from kinesis_publishers.config import Properties
+from kinesis_publishers.assembly import FetcherParts, open_checkpointer, open_parts
+from kinesis_publishers.config import CheckpointConfig, Properties
 from kinesis_publishers.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.lineage import blocked_shards
 from kinesis_publishers.model import (
@@ -24,6 +25,7 @@ from kinesis_publishers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
+    from kinesis_publishers.checkpointing import Checkpointer
     from kinesis_publishers.clock import Clock
 
 __all__ = ["KinesisDataFetcher", "OnBatch"]
@@ -55,6 +57,9 @@ class KinesisDataFetcher:
         sink: what records are handed to.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
+        checkpointer: what writes progress to a store, if any; it must have been loaded, and
+            ``resume`` is what it gave. It learns what has been processed from somebody else, as
+            its :meth:`~kinesis_publishers.checkpointing.Checkpointer.sink`.
     """
 
     def __init__(
@@ -63,9 +68,11 @@ class KinesisDataFetcher:
         sink: DeliverySink,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> None:
         self._parts = parts
-        self._shards = ShardTable(parts, resume)
+        self._checkpointer = checkpointer
+        self._shards = ShardTable(parts, resume, leaves_others=checkpointer is not None)
         self._context = ConsumerContext(
             create_publisher=parts.factory.create,
             pool=parts.pool,
@@ -92,26 +99,49 @@ class KinesisDataFetcher:
         on_batch: OnBatch | DeliverySink,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
+        records_deliveries: bool = True,
         events: EventSink = log_event,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
 
+        With ``kinesis.checkpoint.application`` reading goes on where the application of that name
+        has got to, and what has been processed is written to its store.
+
         Args:
             properties: what to read, and how.
             on_batch: what records are handed to.
-            resume: as in the constructor.
+            resume: as in the constructor; not beside checkpoints, which say the same.
+            records_deliveries: whether a delivery counts as processed as soon as ``on_batch`` has
+                taken it; ``False`` leaves it to whoever calls ``checkpointer.record``.
             events: where diagnostic events go.
             clock: the only source of time, this machine's unless it is given.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
+            CheckpointError: the store of checkpoints cannot be used, or what it has.
         """
         sink = on_batch if isinstance(on_batch, DeliverySink) else _CallbackSink(on_batch)
         if not isinstance(properties, Properties):
             properties = Properties.parse(properties)
-        async with open_parts(properties, events=events, clock=clock) as parts:
-            yield cls(parts, sink, resume=resume)
+        if resume is not None and CheckpointConfig.from_properties(properties).application:
+            raise ConfigError(
+                "resume and kinesis.checkpoint.application both say where reading goes on: give "
+                "one of them"
+            )
+        async with (
+            open_parts(properties, events=events, clock=clock) as parts,
+            open_checkpointer(properties, clock=clock) as checkpointer,
+        ):
+            if checkpointer is not None:
+                resume = await checkpointer.load()
+                sink = checkpointer.sink(sink) if records_deliveries else sink
+            yield cls(parts, sink, resume=resume, checkpointer=checkpointer)
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """What writes progress to the store of checkpoints, ``None`` without one."""
+        return self._checkpointer
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
@@ -187,6 +217,7 @@ class KinesisDataFetcher:
             DataLossError: what ``resume`` says cannot be continued.
         """
         await self._shards.prepare()
+        await self._write_first_checkpoints()
         await self._parts.factory.prepare(tuple(self._shards.identities))
         self._is_prepared = True
         self._is_finished = None
@@ -199,7 +230,9 @@ class KinesisDataFetcher:
         """
         if self._is_stopping:
             return
-        async with TaskScope() as scope:
+        # The last checkpoints are written when every shard has stopped: the outer of the two.
+        writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
+        async with writing, TaskScope() as scope:
             self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
 
     async def _coordinate(self, scope: TaskScope) -> None:
@@ -216,10 +249,17 @@ class KinesisDataFetcher:
             self._wake.clear()
             endings = self._endings
             await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
+            await self._write_first_checkpoints()
             self._start_consumers(scope)
             self._settled_endings = endings
             self._is_finished = None
             self._context.sink.observe_discovery()
+
+    async def _write_first_checkpoints(self) -> None:
+        """Write where new shards begin, before they are read."""
+        if self._checkpointer is not None:
+            shards = self._shards
+            await self._checkpointer.follow(shards.identities, shards.listed, shards.progress)
 
     def _start_consumers(self, scope: TaskScope) -> None:
         if self._is_stopping:

@@ -41,6 +41,7 @@ __all__ = [
     "StreamRecreatedError",
     "ReplayMismatchError",
     "CheckpointError",
+    "StaleCheckpointError",
     "AggregationError",
     "ConsumerGuardError",
     "PublisherCancelledError",
@@ -222,6 +223,10 @@ class ReplayMismatchError(DataLossError):
 
 class CheckpointError(KinesisPublishersError):
     """A checkpoint or an offset cannot be read, written or used here."""
+
+
+class StaleCheckpointError(CheckpointError):
+    """Somebody else has written a checkpoint since it was loaded: two readers do the same work."""
 
 
 class AggregationError(KinesisPublishersError):

@@ -23,6 +23,7 @@ __all__ = [
     "ancestors",
     "blocked_shards",
     "descendants",
+    "generations",
     "missing_shards",
     "pinned_progress",
     "resumed_progress",
@@ -152,3 +153,17 @@ def missing_shards(
         (key for key, one in progress.items() if key not in present and not one.is_ended),
         key=str,
     )
+
+
+def generations(shards: Iterable[Shard]) -> list[list[Shard]]:
+    """Return ``shards`` in groups such that whatever a shard descends from is in an earlier one."""
+    pending = {shard.key: shard for shard in shards}
+    found = []
+    while pending:
+        ready = [
+            shard for shard in pending.values() if pending.keys().isdisjoint(shard.parent_keys)
+        ]
+        found.append(ready)
+        for shard in ready:
+            del pending[shard.key]
+    return found

@@ -40,6 +40,8 @@ class ShardTable:
         parts: everything that the properties select.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
+        leaves_others: whether ``resume`` may name streams that are not configured, which are then
+            left alone; otherwise they are missed.
 
     Attributes:
         identities: the streams that are read, by ARN.
@@ -48,10 +50,15 @@ class ShardTable:
     """
 
     def __init__(
-        self, parts: FetcherParts, resume: Mapping[str, StreamProgress] | None = None
+        self,
+        parts: FetcherParts,
+        resume: Mapping[str, StreamProgress] | None = None,
+        *,
+        leaves_others: bool = False,
     ) -> None:
         self._parts = parts
         self._resume = dict(resume or {})
+        self._leaves_others = leaves_others
         self.identities: dict[str, StreamIdentity] = {}
         self.listed: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
@@ -76,7 +83,7 @@ class ShardTable:
 
     def _check_resumed_streams(self) -> None:
         left_out = sorted(self._resume.keys() - self.identities.keys())
-        if not left_out:
+        if not left_out or self._leaves_others:
             return
         names, configured = ", ".join(left_out), ", ".join(sorted(self.identities))
         if len(left_out) == len(self._resume):

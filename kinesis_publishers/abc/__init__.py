@@ -1,5 +1,6 @@
 """The replaceable parts of the framework, one interface per file."""
 
+from kinesis_publishers.abc.checkpoint_store import CheckpointStore, CheckpointStoreContext
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.abc.data_plane import DataPlane, ShardSubscription
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
@@ -10,6 +11,8 @@ from kinesis_publishers.abc.record_publisher_factory import (
 from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
 
 __all__ = [
+    "CheckpointStore",
+    "CheckpointStoreContext",
     "ControlPlane",
     "DataPlane",
     "PublisherContext",

@@ -1,0 +1,123 @@
+"""Where the progress of an application is kept between its runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import (
+        CheckpointVersion,
+        CheckpointWrite,
+        ShardKey,
+        StoredCheckpoint,
+    )
+    from kinesis_publishers.retry import RetryPolicy
+
+__all__ = ["CheckpointStore", "CheckpointStoreContext"]
+
+
+@frozen(kw_only=True)
+class CheckpointStoreContext:
+    """What a store is made with.
+
+    Attributes:
+        application: whose checkpoints they are; those of others are never touched.
+        retry: how a call that failed is repeated: the store does so itself, because it alone knows
+            which part of a batch has failed.
+        clock: the only source of time.
+    """
+
+    application: str
+    retry: RetryPolicy
+    clock: Clock
+
+
+class CheckpointStore(ABC):
+    """Keeps the checkpoints of one application, with conditional writes.
+
+    ``kinesis.checkpoint.store`` names one: memory, sqlite, dynamodb, an entry point, or
+    ``module:Class``. It is used as ``async with store``, by one task at a time; any number of
+    processes may use the same storage. Its ``str`` says where the checkpoints are.
+
+    A write names the version that it replaces, and is refused if there is another one by now:
+    somebody else reads the same shard. Two things are no reason to refuse. A call that is repeated
+    because its answer was lost must succeed, even if its first attempt was carried out; so must a
+    call with the same expected version after one that was cancelled or has failed, whatever became
+    of that. :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
+    """
+
+    @classmethod
+    @abstractmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        """Return a store that is not open yet.
+
+        Raises:
+            ConfigError: the properties cannot work; no call is made to find out.
+        """
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Get ready for the other calls: connect, create what is missing.
+
+        Raises:
+            CheckpointError: what is there is not a storage of checkpoints, or of a newer version.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what :meth:`open` took, even if it has failed; nothing is written after it."""
+
+    @abstractmethod
+    async def load(self) -> Mapping[ShardKey, StoredCheckpoint]:
+        """Return every checkpoint of the application, the newest of each shard.
+
+        Raises:
+            CheckpointError: one of them cannot be understood.
+        """
+
+    @abstractmethod
+    async def save(self, writes: Sequence[CheckpointWrite]) -> Mapping[ShardKey, CheckpointVersion]:
+        """Write checkpoints, each shard at most once, and return their new versions.
+
+        They are durable when it returns. Each write stands for itself: if some are refused, the
+        others are written before the error is raised. After any other error each of them has
+        either happened or not.
+
+        Raises:
+            StaleCheckpointError: a shard has another version than the expected one.
+            RetriesExhaustedError: the storage cannot be reached, or is busy, for too long.
+        """
+
+    @abstractmethod
+    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
+        """Remove checkpoints of these versions; those that are not there any more are no error.
+
+        Each removal stands for itself, as in :meth:`save`.
+
+        Raises:
+            StaleCheckpointError: a shard has another version than the expected one.
+        """
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

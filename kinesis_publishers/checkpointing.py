@@ -1,0 +1,227 @@
+"""Progress on its way to a store: what is recorded now is written after a while, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
+from kinesis_publishers.model import ShardKey, ShardProgress, is_refresh_due
+from kinesis_publishers.tasks import TaskScope, wait_for_event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import CheckpointConfig
+    from kinesis_publishers.model import Shard, StreamIdentity, StreamProgress
+    from kinesis_publishers.stored_progress import StoredProgress
+
+__all__ = ["Checkpointer", "CheckpointingSink"]
+
+# How long whoever stops because of an error, or is cancelled, still tries to write.
+_LAST_WRITE_SECONDS = 10.0
+
+
+@define(eq=False)
+class Checkpointer:
+    """Collects how far shards have been processed, and writes it to a store now and then.
+
+    :meth:`load` comes first, then :meth:`follow` with each listing of the streams, and
+    :meth:`record` inside of :meth:`running`. What is recorded is written after the interval at the
+    latest, or with so many others that the limit of records is reached; the end of a shard at once.
+    One batch is written at a time, and meanwhile progress accumulates.
+
+    A failure of the store, after its own retries, is raised out of :meth:`running`: nobody goes on
+    to process records whose progress cannot be kept.
+
+    Args:
+        stored: what the store holds.
+        config: how often to write.
+        clock: the only source of time.
+    """
+
+    _stored: StoredProgress
+    _config: CheckpointConfig
+    _clock: Clock
+    _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    _records: int = field(default=0, init=False)
+    _is_stopping: bool = field(default=False, init=False)
+    _has_failed: bool = field(default=False, init=False)
+    _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    def sink(self, inner: DeliverySink) -> CheckpointingSink:
+        """Return ``inner`` with each delivery recorded as soon as it has been taken."""
+        return CheckpointingSink(inner, self)
+
+    async def load(self) -> dict[str, StreamProgress]:
+        """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
+        return await self._stored.load()
+
+    async def follow(
+        self,
+        identities: Mapping[str, StreamIdentity],
+        listed: Mapping[ShardKey, Shard],
+        progress: Mapping[ShardKey, ShardProgress],
+    ) -> None:
+        """Write the first checkpoint of each new shard; remove those of shards that are gone.
+
+        It is called before a new shard is read. Only then is a pinned LATEST durable, and a shard
+        that was found but not read yet not taken for one that was read to its end.
+
+        Args:
+            identities: the streams that are read, by ARN; checkpoints of others are left alone.
+            listed: the shards that there are, and those that are still in use.
+            progress: where each of them begins, or how far it has been read.
+        """
+        async with self._turn, self._watching():
+            await self._stored.follow(identities, listed, progress)
+
+    def record(self, key: ShardKey, progress: ShardProgress, *, records: int = 0) -> None:
+        """Note how far a shard has been processed; a sub-record of an aggregate will do.
+
+        Progress of a shard that has left the retention is dropped: nobody can read it again.
+
+        Args:
+            key: which shard, one that :meth:`follow` has seen.
+            progress: everything up to there has been processed.
+            records: how many records more than at the last call for this shard.
+
+        Raises:
+            CheckpointError: the shard is not known, or its progress would move backwards.
+        """
+        stored = self._stored.get(key)
+        if stored is None:
+            return
+        latest = self._pending.get(key, stored)
+        if _is_behind(progress, latest):
+            raise CheckpointError(
+                f"The progress of {key} would move back, from {_shown(latest)} to "
+                f"{_shown(progress)}: record the records of a shard in their order."
+            )
+        self._records += records
+        if not _is_due(stored, progress, self._clock.now()):
+            return
+        self._pending[key] = progress
+        self._has_pending.set()
+        has_just_ended = progress.is_ended and not latest.is_ended
+        if has_just_ended or self._records >= self._config.max_records:
+            self._is_urgent.set()
+
+    async def flush(self) -> None:
+        """Write everything that has been recorded, and return when it is durable.
+
+        Raises:
+            StaleCheckpointError: another reader has written a checkpoint.
+            KinesisPublishersError: the store has failed.
+        """
+        async with self._turn, self._watching():
+            pending, self._pending = self._pending, {}
+            self._records = 0
+            self._has_pending.clear()
+            self._is_urgent.clear()
+            try:
+                await self._stored.write(pending)
+            except BaseException:
+                self._pending = pending | self._pending
+                raise
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except KinesisPublishersError:
+            self._has_failed = True
+            raise
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Write what is recorded while the body runs, and the rest at its end.
+
+        If the body fails or is cancelled, that is what is raised, with a note if writing the rest
+        has failed too. A failure of the store cancels the body.
+
+        Raises:
+            KinesisPublishersError: the store has failed.
+        """
+        self._is_stopping = False
+        try:
+            async with TaskScope() as scope:
+                scope.spawn(self._write_now_and_then(), name="write checkpoints")
+                try:
+                    yield
+                finally:
+                    self._is_stopping = True
+                    self._has_pending.set()
+                    self._is_urgent.set()
+        except BaseException as error:
+            await self._write_despite(error)
+            raise
+        await self.flush()
+
+    async def _write_now_and_then(self) -> None:
+        while not self._is_stopping:
+            await self._has_pending.wait()
+            await wait_for_event(
+                self._is_urgent, timeout_seconds=self._config.interval_seconds, clock=self._clock
+            )
+            if not self._is_stopping:
+                await self.flush()
+
+    async def _write_despite(self, error: BaseException) -> None:
+        """Write the rest if the store has not failed itself; ``error`` is raised in any case."""
+        if self._has_failed:
+            return
+        try:
+            async with self._clock.timeout(_LAST_WRITE_SECONDS):
+                await self.flush()
+        except (KinesisPublishersError, TimeoutError) as failure:
+            error.add_note(
+                "The last checkpoints could not be written, what they stand for will be repeated: "
+                f"{failure!r}"
+            )
+
+
+class CheckpointingSink(DeliverySink):
+    """Hands everything on, and records what has been taken."""
+
+    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
+        self._inner = inner
+        self._checkpointer = checkpointer
+
+    async def deliver(self, delivery: Delivery) -> None:
+        records = len(delivery.batch)
+        await self._inner.deliver(delivery)
+        self._checkpointer.record(delivery.shard.key, delivery.progress, records=records)
+
+    def observe(self, status: ShardStatus) -> None:
+        # The end of the shard, and that an idle one was at its tip; never what was only fetched.
+        self._checkpointer.record(status.shard.key, status.progress)
+        self._inner.observe(status)
+
+    def observe_discovery(self) -> None:
+        self._inner.observe_discovery()
+
+
+def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:
+    if latest.is_ended and not progress.is_ended:
+        return True
+    before, after = latest.processed, progress.processed
+    return before is not None and (after is None or after < before)
+
+
+def _is_due(stored: ShardProgress, progress: ShardProgress, now: datetime) -> bool:
+    if (stored.position, stored.is_ended) != (progress.position, progress.is_ended):
+        return True
+    return is_refresh_due(stored.as_of, progress.as_of, now)
+
+
+def _shown(progress: ShardProgress) -> str:
+    return f"{progress.position}{' (ended)' if progress.is_ended else ''}"

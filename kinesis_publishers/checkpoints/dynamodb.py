@@ -1,0 +1,170 @@
+"""Checkpoints in a table of DynamoDB, for applications that run on more than one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from botocore.exceptions import ClientError
+
+from kinesis_publishers.abc import CheckpointStore
+from kinesis_publishers.checkpoints.dynamodb_client import (
+    CONDITION_FAILED,
+    MAX_IN_FLIGHT,
+    NOT_FOUND,
+    TableClient,
+    error_code,
+)
+from kinesis_publishers.checkpoints.dynamodb_items import condition_of, item_of, key_of, stored_of
+from kinesis_publishers.checkpoints.dynamodb_table import missing_table, provide_table
+from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
+from kinesis_publishers.model import CheckpointVersion
+from kinesis_publishers.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from kinesis_publishers.abc import CheckpointStoreContext
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import CheckpointWrite, ShardKey, StoredCheckpoint
+
+__all__ = ["DynamoDbCheckpointStore"]
+
+_Write: TypeAlias = Callable[[], Awaitable[Refusal | None]]
+_ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+
+class DynamoDbCheckpointStore(CheckpointStore):
+    """Keeps checkpoints as items of a table, one per shard, which applications may share.
+
+    A batch is as many conditional writes, a limited number of them at the same time.
+
+    Args:
+        context: the application, the clock, and how often a refused call is tried again.
+        aws: region, credentials and CA certificates.
+        config: the table.
+    """
+
+    def __init__(
+        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
+    ) -> None:
+        self._application = context.application
+        self._clock = context.clock
+        self._client = TableClient(aws, config, context.retry, context.clock)
+        self._book = WriteBook()
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        return cls(
+            context,
+            AwsConfig.from_properties(properties),
+            DynamoDbCheckpointConfig.from_properties(properties),
+        )
+
+    def __str__(self) -> str:
+        return str(self._client)
+
+    async def open(self) -> None:
+        await self._client.open()
+        if self._client.config.create_table:
+            await provide_table(self._client)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        found: dict[ShardKey, StoredCheckpoint] = {}
+        page: dict[str, Any] = {}
+        while True:
+            answer = await self._query(page)
+            for item in answer.get("Items", ()):
+                stored = stored_of(item, where=self)
+                found[stored.checkpoint.shard] = stored
+            if not answer.get("LastEvaluatedKey"):
+                return found
+            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    async def _query(self, page: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._client.call(
+                "query",
+                "Query",
+                ConsistentRead=True,
+                KeyConditionExpression="application = :application",
+                ExpressionAttributeValues={":application": {"S": self._application}},
+                **page,
+            )
+        except ClientError as error:
+            if error_code(error) == NOT_FOUND:
+                raise missing_table(self._client) from error
+            raise
+
+    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
+        attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
+        await self._write_all(
+            [self._put(attempt, write) for attempt, write in zip(attempts, writes, strict=True)]
+        )
+        return self._book.confirm(attempts)
+
+    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
+        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
+        await self._write_all([self._delete(attempt) for attempt in attempts])
+        self._book.confirm(attempts)
+
+    async def _write_all(self, writes: Sequence[_Write]) -> None:
+        """Make every write, refused or not; only another failure ends it early."""
+        refusals: list[Refusal] = []
+        pending = iter(writes)
+
+        async def work() -> None:
+            for write in pending:
+                refusal = await write()
+                if refusal is not None:
+                    refusals.append(refusal)
+
+        async with TaskScope() as scope:
+            for number in range(min(MAX_IN_FLIGHT, len(writes))):
+                scope.spawn(work(), name=f"write checkpoints {number}")
+        raise_refused(refusals, application=self._application, where=self)
+
+    def _put(self, attempt: Attempt, write: CheckpointWrite) -> _Write:
+        item = item_of(self._application, write.checkpoint, attempt.version, self._clock.now())
+        return lambda: self._write("put_item", "PutItem", attempt, Item=item)
+
+    def _delete(self, attempt: Attempt) -> _Write:
+        key = key_of(self._application, attempt.shard)
+
+        async def delete() -> Refusal | None:
+            refusal = await self._write("delete_item", "DeleteItem", attempt, Key=key)
+            return None if refusal is None or refusal.stored is None else refusal
+
+        return delete
+
+    async def _write(
+        self, method: str, operation: str, attempt: Attempt, **request: Any
+    ) -> Refusal | None:
+        try:
+            await self._client.call(
+                method, operation, **request, **condition_of(attempt), **_ALL_OLD
+            )
+        except ClientError as error:
+            if error_code(error) == NOT_FOUND:
+                raise missing_table(self._client) from error
+            if error_code(error) != CONDITION_FAILED:
+                raise
+            return _refusal(attempt, error)
+        return None
+
+
+def _refusal(attempt: Attempt, error: ClientError) -> Refusal:
+    response: Mapping[str, Any] = error.response
+    item = response.get("Item")
+    if not item:
+        return Refusal(attempt=attempt, stored=None)
+    return Refusal(
+        attempt=attempt,
+        stored=CheckpointVersion(
+            number=int(item.get("version", {}).get("N", 0)),
+            writer=item.get("writer", {}).get("S", "somebody"),
+        ),
+        written_at=item.get("written_at", {}).get("S"),
+    )

@@ -1,0 +1,124 @@
+"""Calls to DynamoDB: a client like the data plane's, one attempt each, errors of our tree."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from attrs import define, field
+from botocore.exceptions import ClientError
+
+from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.config.sessions import build_session
+from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.retry import call_with_retries
+
+if TYPE_CHECKING:
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
+    from kinesis_publishers.retry import RetryPolicy
+
+__all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "NOT_FOUND", "TableClient", "error_code"]
+
+CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+NOT_FOUND: Final = "ResourceNotFoundException"
+# Half a second for the writes of a thousand shards, without a burst that is throttled.
+MAX_IN_FLIGHT: Final = 16
+
+_CONNECT_TIMEOUT_SECONDS: Final = 10.0
+_READ_TIMEOUT_SECONDS: Final = 10.0
+# What the caller decides about; everything else is mapped here.
+_ANSWERS: Final = frozenset({CONDITION_FAILED, NOT_FOUND, "ResourceInUseException"})
+
+
+def error_code(error: ClientError) -> str:
+    """Return the code of AWS's error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@define(eq=False)
+class TableClient:
+    """Calls DynamoDB about one table.
+
+    Args:
+        aws: region, credentials and CA certificates.
+        config: the table and the endpoint.
+        retry: how a call that failed is repeated.
+        clock: what the delays are slept on.
+    """
+
+    aws: AwsConfig
+    config: DynamoDbCheckpointConfig
+    retry: RetryPolicy
+    clock: Clock
+    _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    _client: Any = field(default=None, init=False)
+
+    def __str__(self) -> str:
+        return f"the DynamoDB table {self.config.table}"
+
+    async def open(self) -> None:
+        """Make the client; no call is made."""
+        session = get_session()
+        build_session(session, self.aws)
+        endpoint = self.config.endpoint_url
+        try:
+            self._client = await self._stack.enter_async_context(
+                session.create_client(
+                    "dynamodb",
+                    region_name=self.aws.region,
+                    endpoint_url=endpoint,
+                    # They are for an endpoint that is not AWS's own.
+                    verify=None if endpoint is None else self.aws.ca_bundle,
+                    config=AioConfig(
+                        connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+                        read_timeout=_READ_TIMEOUT_SECONDS,
+                        max_pool_connections=MAX_IN_FLIGHT,
+                        # The one layer that retries is kinesis_publishers.retry.
+                        retries={"total_max_attempts": 1, "mode": "standard"},
+                        user_agent_extra="kinesis-publishers",
+                    ),
+                )
+            )
+        except BOTOCORE_EXCEPTIONS as error:
+            raise map_error(
+                error, operation="CreateClient", where=str(self), service="dynamodb"
+            ) from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._client = None
+        await self._stack.aclose()
+
+    async def call(self, method: str, operation: str, **request: Any) -> dict[str, Any]:
+        """Make a call, again and again while the service says later.
+
+        Args:
+            method: the name of the client's method.
+            operation: the API operation, as ``PutItem``.
+            request: its parameters, without the table's name.
+
+        Raises:
+            ClientError: a condition does not hold, the table is not there, or it is being changed.
+            ServiceError: the service refuses for another reason.
+            RetriesExhaustedError: the policy allows no more attempts.
+        """
+
+        async def attempt() -> dict[str, Any]:
+            if self._client is None:
+                raise ClosedError(f"The store of checkpoints in {self} is not open.")
+            try:
+                answer: dict[str, Any] = await getattr(self._client, method)(
+                    TableName=self.config.table, **request
+                )
+            except BOTOCORE_EXCEPTIONS as error:
+                if isinstance(error, ClientError) and error_code(error) in _ANSWERS:
+                    raise
+                raise map_error(
+                    error, operation=operation, where=str(self), service="dynamodb"
+                ) from error
+            return answer
+
+        return await call_with_retries(attempt, policy=self.retry, clock=self.clock)

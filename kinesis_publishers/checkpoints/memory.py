@@ -1,0 +1,119 @@
+"""Checkpoints in the memory of this process, for tests and for work that may begin anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from threading import Lock
+from typing import TYPE_CHECKING, Self
+
+from attrs import define, field
+
+from kinesis_publishers.abc import CheckpointStore
+from kinesis_publishers.checkpoints.stored_form import instant_text
+from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.model import StoredCheckpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kinesis_publishers.abc import CheckpointStoreContext
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import CheckpointVersion, CheckpointWrite, ShardKey
+
+__all__ = ["CheckpointMemory", "MemoryCheckpointStore"]
+
+
+@define(eq=False)
+class CheckpointMemory:
+    """What stores of one process share: the checkpoints of each application."""
+
+    applications: defaultdict[str, dict[ShardKey, tuple[StoredCheckpoint, str]]] = field(
+        factory=lambda: defaultdict(dict), init=False
+    )
+    # Event loops of several threads may share it.
+    lock: Lock = field(factory=Lock, init=False)
+
+
+_OF_THIS_PROCESS = CheckpointMemory()
+
+
+class MemoryCheckpointStore(CheckpointStore):
+    """Keeps checkpoints until the process ends: a second fetcher of the process resumes from them.
+
+    Args:
+        context: the application and the clock.
+        memory: where the checkpoints are; the one that the process has, unless it is given.
+    """
+
+    def __init__(
+        self, context: CheckpointStoreContext, memory: CheckpointMemory = _OF_THIS_PROCESS
+    ) -> None:
+        self._context = context
+        self._memory = memory
+        self._book = WriteBook()
+        self._is_open = False
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        return cls(context)
+
+    def __str__(self) -> str:
+        return "the memory of this process"
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        with self._memory.lock:
+            return {shard: stored for shard, (stored, _) in self._checkpoints().items()}
+
+    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
+        written_at = instant_text(self._context.clock.now())
+        attempts, refusals = [], []
+        with self._memory.lock:
+            checkpoints = self._checkpoints()
+            for write in writes:
+                attempt = self._book.attempt(write.shard, write.expected)
+                attempts.append(attempt)
+                if (refusal := _refusal(checkpoints, attempt)) is not None:
+                    refusals.append(refusal)
+                    continue
+                stored = StoredCheckpoint(checkpoint=write.checkpoint, version=attempt.version)
+                checkpoints[write.shard] = (stored, written_at)
+        raise_refused(refusals, application=self._context.application, where=self)
+        return self._book.confirm(attempts)
+
+    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
+        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
+        refusals = []
+        with self._memory.lock:
+            checkpoints = self._checkpoints()
+            for attempt in attempts:
+                refusal = _refusal(checkpoints, attempt)
+                if refusal is None:
+                    del checkpoints[attempt.shard]
+                elif refusal.stored is not None:
+                    refusals.append(refusal)
+        raise_refused(refusals, application=self._context.application, where=self)
+        self._book.confirm(attempts)
+
+    def _checkpoints(self) -> dict[ShardKey, tuple[StoredCheckpoint, str]]:
+        if not self._is_open:
+            raise ClosedError(f"The store of checkpoints in {self} is not open.")
+        return self._memory.applications[self._context.application]
+
+
+def _refusal(
+    checkpoints: Mapping[ShardKey, tuple[StoredCheckpoint, str]], attempt: Attempt
+) -> Refusal | None:
+    found = checkpoints.get(attempt.shard)
+    if found is None:
+        return None if attempt.replaces(None) else Refusal(attempt=attempt, stored=None)
+    stored, written_at = found
+    if attempt.replaces(stored.version):
+        return None
+    return Refusal(attempt=attempt, stored=stored.version, written_at=written_at)

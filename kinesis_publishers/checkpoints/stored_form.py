@@ -1,0 +1,119 @@
+"""A checkpoint as named texts and numbers: the columns and attributes of every store. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.model import (
+    Checkpoint,
+    PositionType,
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.model import ShardKey
+
+__all__ = ["FIELDS", "Fields", "checkpoint_from_fields", "fields_of", "instant_text"]
+
+FIELDS: Final = (
+    "stream_created_at",
+    "position",
+    "sequence_number",
+    "sub_sequence_number",
+    "timestamp",
+    "as_of",
+    "is_ended",
+)
+Fields: TypeAlias = dict[str, str | int | None]
+
+
+def instant_text(instant: datetime) -> str:
+    """Return an instant as people and ``datetime.fromisoformat`` read it, in UTC."""
+    return instant.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def fields_of(checkpoint: Checkpoint) -> Fields:
+    """Return a value for each of :data:`FIELDS`; ``None`` where there is none."""
+    progress = checkpoint.progress
+    position, number = progress.position, progress.position.sequence_number
+    return {
+        "stream_created_at": instant_text(checkpoint.stream_created_at),
+        "position": position.type.value,
+        "sequence_number": None if number is None else number.sequence_number,
+        "sub_sequence_number": None if number is None else number.sub_sequence_number,
+        "timestamp": None if position.timestamp is None else instant_text(position.timestamp),
+        "as_of": None if progress.as_of is None else instant_text(progress.as_of),
+        "is_ended": int(progress.is_ended),
+    }
+
+
+def checkpoint_from_fields(
+    shard: ShardKey, fields: Mapping[str, object], *, where: object
+) -> Checkpoint:
+    """Return the checkpoint that :func:`fields_of` wrote.
+
+    Args:
+        shard: whose checkpoint it is.
+        fields: the values; one that is missing is ``None``.
+        where: the storage, for the message.
+
+    Raises:
+        CheckpointError: they were written by hand, or are damaged.
+    """
+    try:
+        return Checkpoint(
+            shard=shard,
+            stream_created_at=_instant(fields["stream_created_at"]),
+            progress=_progress(fields),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        shown = {name: fields.get(name) for name in FIELDS}
+        raise CheckpointError(
+            f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
+            f"({error}): {shown!r:.500}. Restore it from a backup; or remove it, and the shard is "
+            "read again from the beginning of the retention."
+        ) from error
+
+
+def _progress(fields: Mapping[str, object]) -> ShardProgress:
+    number, timestamp, as_of = (
+        fields.get(name) for name in ("sequence_number", "timestamp", "as_of")
+    )
+    sub = fields.get("sub_sequence_number")
+    position = StartingPosition(
+        PositionType(fields["position"]),
+        None
+        if number is None
+        else SequenceNumber(_text(number), None if sub is None else _whole(sub)),
+        None if timestamp is None else _instant(timestamp),
+    )
+    return ShardProgress(
+        position=position,
+        as_of=None if as_of is None else _instant(as_of),
+        is_ended={0: False, 1: True}[_whole(fields["is_ended"])],
+    )
+
+
+def _instant(value: object) -> datetime:
+    instant = datetime.fromisoformat(_text(value))
+    if instant.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone")
+    return instant.astimezone(UTC)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is not a count")
+    return value

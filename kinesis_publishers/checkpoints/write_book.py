@@ -1,0 +1,137 @@
+"""Numbers the writes of one store object and knows which of them may have happened. Pure."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.errors import StaleCheckpointError
+from kinesis_publishers.model import CheckpointVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kinesis_publishers.model import ShardKey
+
+__all__ = ["Attempt", "Refusal", "WriteBook", "raise_refused"]
+
+
+def _new_writer() -> str:
+    """Return a name that no other store object has, and that tells people where it is."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(6)}"
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One write or removal that is about to be tried.
+
+    Attributes:
+        shard: whose checkpoint.
+        expected: the version that the caller knows.
+        version: the version that a write makes.
+        first_unanswered: the number of the earliest own write of which nobody knows whether it
+            happened; this one, if all earlier ones are known.
+    """
+
+    shard: ShardKey
+    expected: CheckpointVersion | None
+    version: CheckpointVersion
+    first_unanswered: int
+
+    def replaces(self, stored: CheckpointVersion | None) -> bool:
+        """Say whether ``stored`` is the expected version, or an own one after it.
+
+        An own write with a *higher* number than this one is neither: this is then an old request
+        that has been under way for long, and must not undo what came after it.
+        """
+        if stored == self.expected:
+            return True
+        return (
+            stored is not None
+            and stored.writer == self.version.writer
+            and self.first_unanswered <= stored.number <= self.version.number
+        )
+
+
+@define
+class WriteBook:
+    """The memory by which a store tells its own writes from those of others.
+
+    A store asks it for an :class:`Attempt` before it writes, replaces what is stored only if the
+    attempt :meth:`~Attempt.replaces` it, and confirms what its caller gets to know.
+
+    Attributes:
+        writer: the name of this store object.
+    """
+
+    writer: str = field(factory=_new_writer)
+    # Numbers are never used twice, not even after a removal: another reader may know the old one.
+    _last: dict[ShardKey, int] = field(factory=dict, init=False)
+    _unanswered: dict[ShardKey, int] = field(factory=dict, init=False)
+
+    def attempt(self, shard: ShardKey, expected: CheckpointVersion | None) -> Attempt:
+        """Note that a write is going to be tried which may happen without an answer."""
+        known = 0 if expected is None else expected.number
+        number = max(known, self._last.get(shard, 0)) + 1
+        self._last[shard] = number
+        return Attempt(
+            shard=shard,
+            expected=expected,
+            version=CheckpointVersion(number=number, writer=self.writer),
+            first_unanswered=self._unanswered.setdefault(shard, number),
+        )
+
+    def confirm(self, attempts: Iterable[Attempt]) -> dict[ShardKey, CheckpointVersion]:
+        """Note that the caller is told about these writes; return their versions."""
+        versions = {}
+        for attempt in attempts:
+            self._unanswered.pop(attempt.shard, None)
+            versions[attempt.shard] = attempt.version
+        return versions
+
+
+@frozen(kw_only=True)
+class Refusal:
+    """A write that was refused.
+
+    Attributes:
+        attempt: what was tried.
+        stored: what is there instead; ``None`` for nothing.
+        written_at: when that was written, if it is known.
+    """
+
+    attempt: Attempt
+    stored: CheckpointVersion | None
+    written_at: str | None = None
+
+
+def raise_refused(refusals: Sequence[Refusal], *, application: str, where: object) -> None:
+    """Raise for the first of ``refusals``, if there are any.
+
+    Raises:
+        StaleCheckpointError: names application, stream and shard, and what to do.
+    """
+    if not refusals:
+        return
+    first = refusals[0]
+    shard = first.attempt.shard
+    others = f", and {len(refusals) - 1} other shards" if len(refusals) > 1 else ""
+    raise StaleCheckpointError(
+        f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
+        f"{application!r}, in {where}: {_describe(first)}. Another reader has the same "
+        "kinesis.checkpoint.application: stop one of them, or give each a name of its own; then "
+        "start again from what is stored."
+    )
+
+
+def _describe(refusal: Refusal) -> str:
+    expected = refusal.attempt.expected
+    known = "this reader found none" if expected is None else f"this reader knows {expected}"
+    if refusal.stored is None:
+        return f"it was removed by somebody else ({known})"
+    when = f" at {refusal.written_at}" if refusal.written_at else ""
+    return f"it has been written by somebody else{when} (version {refusal.stored}; {known})"
