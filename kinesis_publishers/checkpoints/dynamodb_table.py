@@ -49,8 +49,7 @@ async def _is_active(client: TableClient) -> bool:
     except ClientError as error:
         if error_code(error) != NOT_FOUND:
             raise
-        await _create(client)
-        return False
+        return await _create(client)
     except AccessDeniedError as error:
         error.add_note(
             "With kinesis.checkpoint.dynamodb.createtable = false the table is neither described "
@@ -71,9 +70,10 @@ def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
     return table["TableStatus"] in {"ACTIVE", "UPDATING"}
 
 
-async def _create(client: TableClient) -> None:
+async def _create(client: TableClient) -> bool:
+    """Create the table; return whether it is ready."""
     try:
-        await client.call(
+        answer = await client.call(
             "create_table",
             "CreateTable",
             BillingMode="PAY_PER_REQUEST",
@@ -84,6 +84,8 @@ async def _create(client: TableClient) -> None:
         # Another process has just created it.
         if error_code(error) != "ResourceInUseException":
             raise
+        return False
+    return _is_usable(client, answer["TableDescription"])
 
 
 def missing_table(client: TableClient) -> KinesisPublishersError:

@@ -1,0 +1,148 @@
+"""The contract of stores is one: a store that breaks it in one way fails a test that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore, WriteBook
+from kinesis_publishers.errors import StaleCheckpointError
+from kinesis_publishers.model import (
+    CheckpointVersion,
+    CheckpointWrite,
+    SequenceNumber,
+    ShardKey,
+    StartingPosition,
+    StoredCheckpoint,
+)
+from kinesis_publishers.testing.contracts.checkpoint_store import (
+    CheckpointStoreContract,
+    store_context,
+)
+
+Versions = Mapping[ShardKey, CheckpointVersion]
+Writes = Sequence[CheckpointWrite]
+
+
+class _Broken(MemoryCheckpointStore):
+    def __init__(self, application: str, memory: CheckpointMemory) -> None:
+        super().__init__(store_context(application), memory)
+
+
+class OverwritesAll(_Broken):
+    async def save(self, writes: Writes) -> Any:
+        found = await self.load()
+        known = {key: one.version for key, one in found.items()}
+        return await super().save([evolve(one, expected=known.get(one.shard)) for one in writes])
+
+
+class RemovesAll(_Broken):
+    async def remove(self, versions: Versions) -> None:
+        found = await self.load()
+        await super().remove({key: found[key].version for key in versions if key in found})
+
+
+class SharesApplications(_Broken):
+    def __init__(self, application: str, memory: CheckpointMemory) -> None:
+        super().__init__("everybody", memory)
+
+
+class ForgetsSubRecords(_Broken):
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        return {key: _without_sub_record(one) for key, one in (await super().load()).items()}
+
+
+def _without_sub_record(stored: StoredCheckpoint) -> StoredCheckpoint:
+    progress = stored.checkpoint.progress
+    if progress.processed is None or progress.processed.sub_sequence_number is None:
+        return stored
+    number = SequenceNumber(progress.processed.sequence_number)
+    progress = evolve(progress, position=StartingPosition.after(number))
+    return evolve(stored, checkpoint=evolve(stored.checkpoint, progress=progress))
+
+
+class WritesAllOrNothing(_Broken):
+    async def save(self, writes: Writes) -> Any:
+        found = await self.load()
+        for one in writes:
+            stored = found.get(one.shard)
+            if (None if stored is None else stored.version) != one.expected:
+                raise StaleCheckpointError(f"{one.shard.shard_id} is stale")
+        return await super().save(writes)
+
+
+class TakesItselfForSomebodyElse(_Broken):
+    async def save(self, writes: Writes) -> Any:
+        self._book = WriteBook()
+        versions = await super().save(writes)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return versions
+
+
+class CountsFromOneAgain(_Broken):
+    async def save(self, writes: Writes) -> Any:
+        self._book = WriteBook(writer="me")
+        return await super().save(writes)
+
+
+class SwallowsRefusals(_Broken):
+    async def save(self, writes: Writes) -> Any:
+        try:
+            return await super().save(writes)
+        except StaleCheckpointError:
+            return {one.shard: one.expected for one in writes}
+
+
+class NeverCloses(_Broken):
+    async def close(self) -> None:
+        pass
+
+
+class ForgetsTheStreamItself(_Broken):
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        return {key: one for key, one in (await super().load()).items() if key.shard_id != "*"}
+
+
+async def failing_tests(make: Callable[[str, CheckpointMemory], Any]) -> set[str]:
+    """Run the contract against stores that ``make`` makes; return the tests that fail."""
+    failing = set()
+    for name, test in inspect.getmembers(CheckpointStoreContract, inspect.iscoroutinefunction):
+        wants_flag = "is_first" in inspect.signature(test).parameters
+        for more in ({"is_first": True}, {"is_first": False}) if wants_flag else ({},):
+            memory = CheckpointMemory()
+            try:
+                await test(CheckpointStoreContract(), lambda app, m=memory: make(app, m), **more)
+            except (Exception, pytest.fail.Exception):  # noqa: BLE001 - however it fails
+                failing.add(name)
+    return failing
+
+
+async def test_a_store_that_keeps_the_contract_fails_nothing() -> None:
+    assert await failing_tests(_Broken) == set()
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (OverwritesAll, "test_a_stale_writer_is_refused_and_told_what_to_do"),
+        (OverwritesAll, "test_of_writers_that_race_exactly_one_succeeds"),
+        (OverwritesAll, "test_the_same_writer_does_not_fall_back_behind_what_it_knows"),
+        (SwallowsRefusals, "test_a_checkpoint_that_somebody_else_has_begun_is_not_begun_again"),
+        (RemovesAll, "test_a_checkpoint_that_has_moved_on_is_not_removed"),
+        (SharesApplications, "test_applications_do_not_see_each_other"),
+        (ForgetsSubRecords, "test_checkpoints_are_there_for_the_next_store_as_they_were_written"),
+        (WritesAllOrNothing, "test_one_stale_write_of_a_batch_does_not_hold_the_others_back"),
+        (TakesItselfForSomebodyElse, "test_a_write_whose_outcome_is_not_known_may_be_repeated"),
+        (CountsFromOneAgain, "test_a_version_from_before_a_removal_is_never_valid_again"),
+        (NeverCloses, "test_a_closed_store_is_not_used"),
+        (ForgetsTheStreamItself, "test_streams_with_shards_of_the_same_id_are_told_apart"),
+    ],
+)
+async def test_a_broken_store_is_caught(broken: type[_Broken], test: str) -> None:
+    assert test in await failing_tests(broken)

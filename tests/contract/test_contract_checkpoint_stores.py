@@ -1,0 +1,75 @@
+"""Our stores of checkpoints keep the contract of every store."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from kinesis_publishers.checkpoints import (
+    CheckpointMemory,
+    DynamoDbCheckpointStore,
+    MemoryCheckpointStore,
+    SqliteCheckpointStore,
+)
+from kinesis_publishers.config import (
+    AwsConfig,
+    CredentialsConfig,
+    CredentialsProvider,
+    DynamoDbCheckpointConfig,
+)
+from kinesis_publishers.testing.contracts.checkpoint_store import (
+    CheckpointStoreContract,
+    NewStore,
+    store_context,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NUMBERS = itertools.count()
+_AWS = AwsConfig(
+    region="eu-west-1",
+    credentials=CredentialsConfig(
+        provider=CredentialsProvider.BASIC, access_key_id="local", secret_key="local"
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+class TestMemory(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self) -> NewStore:
+        memory = CheckpointMemory()
+        return lambda application: MemoryCheckpointStore(store_context(application), memory)
+
+
+class TestSqlite(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, tmp_path: Path) -> NewStore:
+        path = tmp_path / "state" / "checkpoints.sqlite3"
+        return lambda application: SqliteCheckpointStore(store_context(application), path)
+
+
+class TestDynamoDb(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, dynamodb: str) -> NewStore:
+        config = DynamoDbCheckpointConfig(
+            table="checkpoints", endpoint_url=dynamodb, create_table=True
+        )
+        # One table for all tests: it is created once.
+        suffix = next(_NUMBERS)
+        return lambda application: DynamoDbCheckpointStore(
+            store_context(f"{application}-{suffix}"), _AWS, config
+        )

@@ -1,0 +1,107 @@
+"""Checkpoints as texts and numbers come back as they were; damaged ones are errors."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_publishers.checkpoints.dynamodb_items import item_of, stored_of
+from kinesis_publishers.checkpoints.stored_form import FIELDS, checkpoint_from_fields, fields_of
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    SequenceNumber,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
+
+KEY = ShardKey("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", "shardId-000000000000")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+# hypothesis wants the bounds without a zone.
+_FIRST, _LAST = datetime(1970, 1, 2), datetime(9000, 1, 1)  # noqa: DTZ001
+
+zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
+instants = st.datetimes(_FIRST, _LAST, timezones=zones)
+numbers = st.builds(
+    SequenceNumber,
+    st.integers(0, 2**190).map(str),
+    st.none() | st.integers(0, 2**31),
+)
+positions = st.one_of(
+    st.just(StartingPosition.trim_horizon()),
+    instants.map(StartingPosition.at_timestamp),
+    numbers.map(StartingPosition.at),
+    numbers.map(StartingPosition.after),
+)
+checkpoints = st.builds(
+    Checkpoint,
+    shard=st.builds(
+        ShardKey, st.just(KEY.stream_arn), st.sampled_from(["*", "shardId-000000000003"])
+    ),
+    stream_created_at=instants,
+    progress=st.builds(
+        ShardProgress, position=positions, as_of=st.none() | instants, is_ended=st.booleans()
+    ),
+)
+
+
+@given(checkpoints)
+def test_fields_give_the_checkpoint_back(checkpoint: Checkpoint) -> None:
+    fields = fields_of(checkpoint)
+    assert tuple(fields) == FIELDS
+    assert checkpoint_from_fields(checkpoint.shard, fields, where="there") == checkpoint
+
+
+@given(checkpoints, st.integers(1, 2**60))
+def test_an_item_gives_the_checkpoint_and_its_version_back(
+    checkpoint: Checkpoint, number: int
+) -> None:
+    version = CheckpointVersion(number=number, writer="me")
+    stored = stored_of(item_of("billing", checkpoint, version, NOON), where="there")
+    assert (stored.checkpoint, stored.version) == (checkpoint, version)
+
+
+SOUND = fields_of(
+    Checkpoint(
+        shard=KEY,
+        stream_created_at=NOON,
+        progress=ShardProgress(position=StartingPosition.after(SequenceNumber("7"))),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"position": "SOMEWHERE"},
+        {"position": "TRIM_HORIZON"},
+        {"sequence_number": "seven"},
+        {"sequence_number": 7},
+        {"sub_sequence_number": -1},
+        {"sub_sequence_number": "1"},
+        {"stream_created_at": None},
+        {"as_of": "yesterday"},
+        {"as_of": "2026-01-01T00:00:00"},
+        {"is_ended": 2},
+        {"is_ended": None},
+    ],
+    ids=str,
+)
+def test_a_damaged_checkpoint_is_an_error_that_names_the_shard(damage: dict[str, object]) -> None:
+    with pytest.raises(CheckpointError, match=KEY.shard_id):
+        checkpoint_from_fields(KEY, {**SOUND, **damage}, where="there")
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), st.none() | st.text() | st.integers()))
+def test_whatever_the_fields_are_nothing_but_a_checkpoint_error_comes_of_it(
+    damage: dict[str, object],
+) -> None:
+    with suppress(CheckpointError):
+        checkpoint_from_fields(KEY, {**SOUND, **damage}, where="there")
