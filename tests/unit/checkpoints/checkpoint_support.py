@@ -1,0 +1,114 @@
+"""A checkpointer over a store in memory that a test can hold up or make fail."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from kinesis_publishers import (
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+    StreamIdentity,
+)
+from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.checkpointing import Checkpointer
+from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
+from kinesis_publishers.config import CheckpointConfig
+from kinesis_publishers.model import Checkpoint, CheckpointWrite
+from kinesis_publishers.retry import RetryPolicy
+from kinesis_publishers.stored_progress import StoredProgress
+from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kinesis_publishers.model import CheckpointVersion
+
+POLICY = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
+CREATED_AT = datetime(2025, 12, 1, tzinfo=UTC)
+IDENTITIES = {
+    STREAM_ARN: StreamIdentity(
+        name=STREAM_ARN.rpartition("/")[2], arn=STREAM_ARN, created_at=CREATED_AT
+    )
+}
+KEY = sample_shard(0).key
+BEGINNING = ShardProgress(position=StartingPosition.trim_horizon())
+
+
+def at(number: int, *, as_of: datetime | None = None, ended: bool = False) -> ShardProgress:
+    """Return the progress after the record ``number``."""
+    position = StartingPosition.after(SequenceNumber(str(number)))
+    return ShardProgress(position=position, as_of=as_of, is_ended=ended)
+
+
+class ScriptedStore(MemoryCheckpointStore):
+    """Remembers its batches; waits for ``gate`` and raises ``errors`` before each of them."""
+
+    def __init__(self, clock: ManualClock, memory: CheckpointMemory) -> None:
+        context = CheckpointStoreContext(application="billing", retry=POLICY, clock=clock)
+        super().__init__(context, memory)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.errors: list[Exception] = []
+        self.batches: list[dict[ShardKey, ShardProgress]] = []
+
+    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
+        self.batches.append({one.shard: one.checkpoint.progress for one in writes})
+        await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().save(writes)
+
+
+@define(kw_only=True)
+class Buffer:
+    """A checkpointer and what it is made of."""
+
+    clock: ManualClock = field(factory=ManualClock)
+    memory: CheckpointMemory = field(factory=CheckpointMemory)
+    max_records: int = 1000
+    store: ScriptedStore = field(init=False)
+    checkpointer: Checkpointer = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.store = ScriptedStore(self.clock, self.memory)
+        config = CheckpointConfig(
+            application="billing",
+            store="memory",
+            interval_seconds=10.0,
+            max_records=self.max_records,
+            retry=POLICY,
+        )
+        self.checkpointer = Checkpointer(StoredProgress(self.store), config, self.clock)
+
+    async def begin(self, *shards: Shard) -> None:
+        """Open the store, and see these shards for the first time."""
+        await self.store.open()
+        await self.checkpointer.load()
+        await self.follow({shard.key: BEGINNING for shard in shards or [sample_shard(0)]}, *shards)
+        self.store.batches.clear()
+
+    async def follow(self, progress: Mapping[ShardKey, ShardProgress], *shards: Shard) -> None:
+        listed = {shard.key: shard for shard in shards or [sample_shard(0)]}
+        await self.checkpointer.follow(IDENTITIES, listed, progress)
+
+    @property
+    def stored(self) -> dict[ShardKey, ShardProgress]:
+        """What is in the store, without the marks of whole streams."""
+        found = self.memory.applications["billing"]
+        return {
+            key: one.checkpoint.progress for key, (one, _) in found.items() if key.shard_id != "*"
+        }
+
+    async def write_as_somebody_else(self, key: ShardKey, progress: ShardProgress) -> None:
+        async with ScriptedStore(self.clock, self.memory) as other:
+            version = (await other.load())[key].version
+            checkpoint = Checkpoint(shard=key, stream_created_at=CREATED_AT, progress=progress)
+            await other.save([CheckpointWrite(checkpoint=checkpoint, expected=version)])

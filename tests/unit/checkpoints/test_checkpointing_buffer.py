@@ -1,0 +1,241 @@
+"""When progress is written, and what becomes of it if that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from attrs import evolve
+from checkpoint_support import BEGINNING, KEY, Buffer, at
+
+from kinesis_publishers import SequenceNumber, StartingPosition
+from kinesis_publishers.errors import (
+    CheckpointError,
+    InternalServiceError,
+    StaleCheckpointError,
+)
+from kinesis_publishers.testing.fakes import sample_shard
+
+ONE = sample_shard(1).key
+
+
+async def test_progress_is_written_after_the_interval_and_not_before():
+    buffer = Buffer()
+    await buffer.begin()
+    async with buffer.checkpointer.running():
+        buffer.checkpointer.record(KEY, at(1))
+        await buffer.clock.advance(5)
+        buffer.checkpointer.record(KEY, at(2))
+        await buffer.clock.advance(4.9)
+        assert buffer.store.batches == []
+        await buffer.clock.advance(0.2)
+        assert buffer.store.batches == [{KEY: at(2)}]
+        await buffer.clock.advance(100)
+        assert len(buffer.store.batches) == 1, "nothing has changed since"
+
+
+async def test_enough_records_are_written_at_once():
+    buffer = Buffer(max_records=100)
+    await buffer.begin()
+    async with buffer.checkpointer.running():
+        buffer.checkpointer.record(KEY, at(1), records=99)
+        await buffer.clock.settle()
+        assert buffer.store.batches == []
+        buffer.checkpointer.record(KEY, at(2), records=1)
+        await buffer.clock.settle()
+        assert buffer.store.batches == [{KEY: at(2)}]
+        buffer.checkpointer.record(KEY, at(3), records=99)
+        await buffer.clock.settle()
+        assert len(buffer.store.batches) == 1
+
+
+async def test_the_end_of_a_shard_is_written_at_once():
+    buffer = Buffer()
+    await buffer.begin()
+    async with buffer.checkpointer.running():
+        buffer.checkpointer.record(KEY, at(1, ended=True))
+        await buffer.clock.settle()
+        assert buffer.stored == {KEY: at(1, ended=True)}
+
+
+async def test_the_rest_is_written_at_the_end():
+    buffer = Buffer()
+    await buffer.begin()
+    async with buffer.checkpointer.running():
+        buffer.checkpointer.record(KEY, at(1))
+    assert buffer.stored == {KEY: at(1)}
+
+
+async def test_one_batch_is_written_at_a_time_and_progress_accumulates_meanwhile():
+    buffer = Buffer(max_records=1)
+    await buffer.begin()
+    buffer.store.gate.clear()
+    async with buffer.checkpointer.running():
+        for number in range(1, 6):
+            buffer.checkpointer.record(KEY, at(number), records=1)
+            await buffer.clock.settle()
+        assert buffer.store.batches == [{KEY: at(1)}]
+        buffer.store.gate.set()
+        await buffer.clock.settle()
+        assert buffer.store.batches == [{KEY: at(1)}, {KEY: at(5)}]
+
+
+async def test_a_store_that_fails_ends_what_runs():
+    buffer = Buffer(max_records=1)
+    await buffer.begin()
+    buffer.store.errors.append(InternalServiceError("the table is down"))
+    with pytest.raises(InternalServiceError, match="the table is down") as raised:
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(1), records=1)
+            await asyncio.Event().wait()
+    assert "the memory of this process" in "".join(raised.value.__notes__)
+    assert len(buffer.store.batches) == 1, "it is not asked again after it has failed"
+
+
+async def test_whatever_a_store_of_somebody_else_s_raises_is_a_checkpoint_error():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.errors.append(KeyError("host"))
+    buffer.checkpointer.record(KEY, at(1))
+    with pytest.raises(CheckpointError, match=r"ScriptedStore failed to write.*KeyError: 'host'"):
+        await buffer.checkpointer.flush()
+
+
+async def test_a_second_reader_of_the_application_ends_what_runs():
+    buffer = Buffer(max_records=1)
+    await buffer.begin()
+    await buffer.write_as_somebody_else(KEY, at(5))
+    with pytest.raises(StaleCheckpointError, match=r"billing"):
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(7), records=1)
+            await asyncio.Event().wait()
+    assert buffer.stored == {KEY: at(5)}
+
+
+async def test_after_an_error_what_was_processed_is_written():
+    buffer = Buffer()
+    await buffer.begin()
+    with pytest.raises(ZeroDivisionError):
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(1))
+            raise ZeroDivisionError
+    assert buffer.stored == {KEY: at(1)}
+
+
+async def test_the_error_wins_over_a_store_that_fails_after_it():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.errors.append(InternalServiceError("the table is down"))
+    with pytest.raises(ZeroDivisionError) as raised:
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(1))
+            raise ZeroDivisionError
+    assert "the table is down" in "".join(raised.value.__notes__)
+
+
+async def _run_until_cancelled(buffer: Buffer, *, records: int = 0) -> asyncio.Task[None]:
+    async def run() -> None:
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(1), records=records)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(run())
+    await buffer.clock.settle()
+    task.cancel()
+    return task
+
+
+async def test_who_is_cancelled_still_writes():
+    buffer = Buffer()
+    await buffer.begin()
+    task = await _run_until_cancelled(buffer)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert buffer.stored == {KEY: at(1)}
+
+
+async def test_who_is_cancelled_does_not_wait_for_a_store_for_ever():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.gate.clear()
+    task = await _run_until_cancelled(buffer)
+    await buffer.clock.advance(9.9)
+    assert not task.done()
+    await buffer.clock.advance(0.2)
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    assert "could not be written" in "".join(raised.value.__notes__)
+
+
+async def test_a_write_that_was_cancelled_is_repeated_by_the_last_one():
+    buffer = Buffer(max_records=1)
+    await buffer.begin()
+    buffer.store.gate.clear()
+    task = await _run_until_cancelled(buffer, records=1)
+    await buffer.clock.settle()
+    assert buffer.store.batches == [{KEY: at(1)}] * 2
+    buffer.store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert buffer.stored == {KEY: at(1)}
+
+
+async def test_a_buffer_may_run_again():
+    buffer = Buffer()
+    await buffer.begin()
+    for number in (1, 2):
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(number))
+            await buffer.clock.advance(10)
+            assert buffer.stored == {KEY: at(number)}
+
+
+@pytest.mark.parametrize(
+    "backwards", [at(4), BEGINNING, at(5), evolve(at(9), is_ended=False)], ids=str
+)
+async def test_progress_never_moves_backwards(backwards):
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.checkpointer.record(KEY, at(5, ended=True))
+    with pytest.raises(CheckpointError, match="would move back"):
+        buffer.checkpointer.record(KEY, backwards)
+    await buffer.checkpointer.flush()
+    with pytest.raises(CheckpointError, match="would move back"):
+        buffer.checkpointer.record(KEY, backwards)
+    assert buffer.stored == {KEY: at(5, ended=True)}
+
+
+async def test_progress_inside_of_an_aggregate_is_kept():
+    buffer = Buffer()
+    await buffer.begin()
+    for sub in (0, 3):
+        inside = evolve(
+            at(1), position=StartingPosition.at(SequenceNumber("8", sub_sequence_number=sub))
+        )
+        buffer.checkpointer.record(KEY, inside)
+        await buffer.checkpointer.flush()
+        assert buffer.stored == {KEY: inside}
+    buffer.checkpointer.record(KEY, at(8))
+    await buffer.checkpointer.flush()
+    assert buffer.stored == {KEY: at(8)}
+
+
+async def test_progress_of_a_shard_that_nobody_has_seen_is_an_error():
+    buffer = Buffer()
+    await buffer.begin()
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        buffer.checkpointer.record(ONE, at(1))
+
+
+async def test_an_idle_shard_is_written_again_after_hours_only():
+    buffer = Buffer()
+    await buffer.begin()
+    start = buffer.clock.now()
+    async with buffer.checkpointer.running():
+        for minutes in range(0, 24 * 60, 10):
+            as_of = start + timedelta(minutes=minutes)
+            buffer.checkpointer.record(KEY, evolve(BEGINNING, as_of=as_of))
+            await buffer.clock.advance(600)
+    assert 4 <= len(buffer.store.batches) <= 5
+    assert buffer.stored[KEY].as_of > start + timedelta(hours=17)
