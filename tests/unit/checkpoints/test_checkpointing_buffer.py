@@ -20,6 +20,15 @@ from kinesis_publishers.testing.fakes import sample_shard
 ONE = sample_shard(1).key
 
 
+async def _run(buffer: Buffer, *, records: int = 0, error: Exception | None = None) -> None:
+    """Record one thing, and fail or go on for ever."""
+    async with buffer.checkpointer.running():
+        buffer.checkpointer.record(KEY, at(1), records=records)
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+
 async def test_progress_is_written_after_the_interval_and_not_before():
     buffer = Buffer()
     await buffer.begin()
@@ -86,9 +95,7 @@ async def test_a_store_that_fails_ends_what_runs():
     await buffer.begin()
     buffer.store.errors.append(InternalServiceError("the table is down"))
     with pytest.raises(InternalServiceError, match="the table is down") as raised:
-        async with buffer.checkpointer.running():
-            buffer.checkpointer.record(KEY, at(1), records=1)
-            await asyncio.Event().wait()
+        await _run(buffer, records=1)
     assert "the memory of this process" in "".join(raised.value.__notes__)
     assert len(buffer.store.batches) == 1, "it is not asked again after it has failed"
 
@@ -107,9 +114,7 @@ async def test_a_second_reader_of_the_application_ends_what_runs():
     await buffer.begin()
     await buffer.write_as_somebody_else(KEY, at(5))
     with pytest.raises(StaleCheckpointError, match=r"billing"):
-        async with buffer.checkpointer.running():
-            buffer.checkpointer.record(KEY, at(7), records=1)
-            await asyncio.Event().wait()
+        await _run(buffer, records=1)
     assert buffer.stored == {KEY: at(5)}
 
 
@@ -117,9 +122,7 @@ async def test_after_an_error_what_was_processed_is_written():
     buffer = Buffer()
     await buffer.begin()
     with pytest.raises(ZeroDivisionError):
-        async with buffer.checkpointer.running():
-            buffer.checkpointer.record(KEY, at(1))
-            raise ZeroDivisionError
+        await _run(buffer, error=ZeroDivisionError())
     assert buffer.stored == {KEY: at(1)}
 
 
@@ -128,19 +131,12 @@ async def test_the_error_wins_over_a_store_that_fails_after_it():
     await buffer.begin()
     buffer.store.errors.append(InternalServiceError("the table is down"))
     with pytest.raises(ZeroDivisionError) as raised:
-        async with buffer.checkpointer.running():
-            buffer.checkpointer.record(KEY, at(1))
-            raise ZeroDivisionError
+        await _run(buffer, error=ZeroDivisionError())
     assert "the table is down" in "".join(raised.value.__notes__)
 
 
 async def _run_until_cancelled(buffer: Buffer, *, records: int = 0) -> asyncio.Task[None]:
-    async def run() -> None:
-        async with buffer.checkpointer.running():
-            buffer.checkpointer.record(KEY, at(1), records=records)
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(run())
+    task = asyncio.create_task(_run(buffer, records=records))
     await buffer.clock.settle()
     task.cancel()
     return task
