@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from fetcher_support import POLICY, Blocks, World, records_of
 
 from kinesis_publishers import (
@@ -24,7 +24,14 @@ from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import PositionTrimmedError, StaleCheckpointError
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.stored_progress import StoredProgress
-from kinesis_publishers.testing.fakes import STREAM_ARN, FakeStream, RecordingSink, shard_name
+from kinesis_publishers.testing.fakes import (
+    STREAM_ARN,
+    FakeStream,
+    RecordingSink,
+    StoredShard,
+    sample_shard,
+    shard_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -205,7 +212,8 @@ async def test_streams_of_the_application_that_are_not_configured_are_left_alone
     async with world.reading():
         await world.clock.advance(1)
     other = StoredWorld(memory=world.memory, stream=FakeStream(arn=f"{STREAM_ARN}-2"))
-    other.add(0)
+    other.stream.add(evolve(sample_shard(0), stream_arn=other.stream.arn))
+    other.shards[ZERO] = StoredShard(records_of(0))
     async with other.reading():
         await other.clock.advance(1)
     assert len(world.memory.applications["billing"]) == 4

@@ -1,0 +1,234 @@
+"""Readers with checkpoints that stop, are killed and start again, against a local Kinesis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers import KinesisDataFetcher, Properties, RecordBatch, Shard
+from kinesis_publishers.checkpoints import SqliteCheckpointStore
+from kinesis_publishers.errors import CheckpointError, ConfigError, RetriesExhaustedError
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from kinesis_publishers.testing.local_kinesis import Limits
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import ShardKey, ShardProgress
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+_TOTAL = 600
+_READER = Path(__file__).with_name("checkpointed_reader.py")
+_OFTEN = {
+    "kinesis.shard.getrecords.intervalmillis": "20",
+    "kinesis.shard.discovery.intervalmillis": "200",
+    "kinesis.checkpoint.intervalmillis": "20",
+}
+_FAN_OUT = {
+    "kinesis.stream.recordpublisher": "EFO",
+    "kinesis.stream.efo.consumername": "billing",
+    "kinesis.stream.efo.http-version": "1.1",
+}
+
+
+def properties_of(
+    server: LocalKinesis, directory: Path, position: str = "TRIM_HORIZON"
+) -> dict[str, str]:
+    return {
+        **server.properties("orders"),
+        **_OFTEN,
+        "kinesis.stream.initpos": position,
+        "kinesis.checkpoint.application": "billing",
+        "kinesis.checkpoint.sqlite.path": str(directory / "checkpoints.sqlite3"),
+    }
+
+
+def file_of(properties: dict[str, str]) -> Path:
+    return Path(properties["kinesis.checkpoint.sqlite.path"])
+
+
+async def stored(properties: dict[str, str]) -> dict[ShardKey, ShardProgress]:
+    """Return what the store has."""
+    parsed = Properties.parse(properties)
+    async with SqliteCheckpointStore.from_properties(parsed, store_context("billing")) as store:
+        found = await store.load()
+    return {k: one.checkpoint.progress for k, one in found.items() if k.shard_id != "*"}
+
+
+def numbered(start: int, stop: int) -> list[tuple[str, bytes]]:
+    return [(f"key-{number % 20}", b"%d" % number) for number in range(start, stop)]
+
+
+class Reading:
+    """Collects the numbers that are read, and stops when enough have come."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._fetcher: KinesisDataFetcher | None = None
+        self.numbers: list[int] = []
+        self.by_key: dict[str, list[int]] = defaultdict(list)
+
+    async def on_batch(self, shard: Shard, batch: RecordBatch) -> None:
+        for record in batch:
+            self.numbers.append(int(record.data))
+            self.by_key[record.partition_key].append(int(record.data))
+        if len(self.numbers) >= self._expected and self._fetcher is not None:
+            self._fetcher.stop()
+
+    async def run(self, properties: dict[str, str]) -> None:
+        async with KinesisDataFetcher.from_properties(properties, self.on_batch) as fetcher:
+            self._fetcher = fetcher
+            async with asyncio.timeout(30):
+                await fetcher.run()
+
+
+async def read(properties: dict[str, str], expected: int) -> Reading:
+    reading = Reading(expected)
+    await reading.run(properties)
+    return reading
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({}, {}), ({}, _FAN_OUT), (_FAN_OUT, {})],
+    ids=["polling", "polling to fan-out", "fan-out to polling"],
+)
+async def test_a_restart_repeats_and_loses_nothing_whichever_publisher_reads(
+    local_kinesis: LocalKinesis, tmp_path: Path, first: dict[str, str], second: dict[str, str]
+) -> None:
+    local_kinesis.create_stream("orders", 3)
+    local_kinesis.put_many("orders", numbered(0, 500))
+    properties = properties_of(local_kinesis, tmp_path)
+    assert sorted((await read(properties | first, 500)).numbers) == list(range(500))
+    local_kinesis.put_many("orders", numbered(500, 1000))
+    assert sorted((await read(properties | second, 500)).numbers) == list(range(500, 1000))
+
+
+async def test_resharding_across_a_restart_loses_nothing_and_keeps_the_order(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders", 2)
+    local_kinesis.put_many("orders", numbered(0, 300))
+    properties = properties_of(local_kinesis, tmp_path)
+    await read(properties, 300)
+    for turn in range(1, 4):
+        local_kinesis.put_many("orders", numbered(300 * turn, 300 * turn + 150))
+        local_kinesis.reshard("orders", 2 + turn)
+        local_kinesis.put_many("orders", numbered(300 * turn + 150, 300 * turn + 300))
+        reading = await read(properties, 300)
+        assert sorted(reading.numbers) == list(range(300 * turn, 300 * turn + 300))
+        for numbers in reading.by_key.values():
+            assert numbers == sorted(numbers)
+    ended = [one for one in (await stored(properties)).values() if one.is_ended]
+    assert len(ended) >= 2
+
+
+async def test_latest_is_pinned_across_a_restart_before_any_record(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders", 2)
+    local_kinesis.put_many("orders", numbered(0, 10))
+    properties = properties_of(local_kinesis, tmp_path, "LATEST")
+    reading = Reading(1)
+    async with KinesisDataFetcher.from_properties(properties, reading.on_batch) as fetcher:
+        await fetcher.prepare()
+    assert len(await stored(properties)) == 2
+    local_kinesis.put_many("orders", numbered(10, 20))
+    assert sorted((await read(properties, 10)).numbers) == list(range(10, 20))
+
+
+def test_a_killed_reader_repeats_only_what_came_after_its_last_checkpoint(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders", 2)
+    properties = properties_of(local_kinesis, tmp_path) | {
+        "kinesis.shard.getrecords.maxrecordcount": "7"
+    }
+    local_kinesis.limits = Limits.off()
+    seen: set[int] = set()
+    local_kinesis.put_many("orders", numbered(0, _TOTAL))
+    for kill_after in (40, 150, _TOTAL):
+        before = asyncio.run(stored(properties))
+        processed = {k.shard_id: one.processed for k, one in before.items()}
+        for shard_id, number, data in lines_until_killed(properties, kill_after, seen):
+            last = processed.get(shard_id)
+            assert last is None or int(number) > int(last.sequence_number)
+            seen.add(int(data))
+    assert seen == set(range(_TOTAL))
+    assert all(processed.values()), "the last process had a checkpoint to go on from"
+
+
+def lines_until_killed(
+    properties: dict[str, str], kill_after: int, seen: set[int]
+) -> list[tuple[str, str, str]]:
+    """Start a reader, kill it after so many lines or the last number, return what it processed."""
+    lines: list[str] = []
+    numbers = set(seen)
+    with subprocess.Popen(
+        [sys.executable, str(_READER), json.dumps(properties)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while len(lines) < kill_after and len(numbers) < _TOTAL:
+            lines.append(process.stdout.readline())
+            numbers.add(int(lines[-1].split()[2]))
+        process.kill()
+        # What it had said by then counts; a line that was cut off was not processed.
+        lines += [line for line in process.stdout if line.endswith("\n")]
+    return [tuple(line.split()) for line in lines]  # type: ignore[misc]
+
+
+async def test_a_store_that_cannot_be_opened_is_said_before_anything_is_asked(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders")
+    properties = properties_of(local_kinesis, tmp_path)
+    file_of(properties).write_text("something else")
+    with pytest.raises(CheckpointError, match=r"checkpoints\.sqlite3"):
+        await read(properties, 1)
+    assert local_kinesis.calls() == []
+
+
+async def test_a_table_that_cannot_be_reached_is_an_error_after_the_retries(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    properties = properties_of(local_kinesis, tmp_path) | {
+        "kinesis.checkpoint.store": "dynamodb",
+        "kinesis.checkpoint.dynamodb.endpoint": "http://127.0.0.1:9",
+        "kinesis.checkpoint.store.maxretries": "2",
+        "kinesis.checkpoint.store.backoff.max": "1",
+    }
+    del properties["kinesis.checkpoint.sqlite.path"]
+    with pytest.raises(RetriesExhaustedError, match="DescribeTable"):
+        await read(properties, 1)
+    assert local_kinesis.calls() == []
+
+
+async def test_a_store_that_goes_down_while_reading_stops_the_reader(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders")
+    local_kinesis.put_many("orders", numbered(0, 10))
+    properties = properties_of(local_kinesis, tmp_path)
+
+    async def remove_the_file(shard: Shard, batch: RecordBatch) -> None:
+        file_of(properties).unlink(missing_ok=True)
+
+    async with KinesisDataFetcher.from_properties(properties, remove_the_file) as fetcher:
+        async with asyncio.timeout(30):
+            with pytest.raises(CheckpointError, match="check that the file is there"):
+                await fetcher.run()
+
+
+async def test_resume_beside_a_store_is_refused_before_anything_is_opened(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    properties = properties_of(local_kinesis, tmp_path)
+    opening = KinesisDataFetcher.from_properties(properties, Reading(1).on_batch, resume={})
+    with pytest.raises(ConfigError, match="give one of them"):
+        await opening.__aenter__()
+    assert not file_of(properties).exists()
