@@ -1,0 +1,183 @@
+"""The DynamoDB store over moto, with a server between them that fails calls."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from attrs import evolve
+from checkpoint_support import CREATED_AT, KEY, at
+from dynamodb_proxy import DynamoDbProxy
+from moto.server import ThreadedMotoServer
+
+from kinesis_publishers import ShardKey
+from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb_client import MAX_IN_FLIGHT
+from kinesis_publishers.config import (
+    AwsConfig,
+    CredentialsConfig,
+    CredentialsProvider,
+    DynamoDbCheckpointConfig,
+)
+from kinesis_publishers.errors import AccessDeniedError, CheckpointError, RetriesExhaustedError
+from kinesis_publishers.model import Checkpoint, CheckpointWrite
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+THROTTLE = "ProvisionedThroughputExceededException"
+DENIED = "AccessDeniedException"
+AWS = AwsConfig(
+    region="eu-west-1",
+    credentials=CredentialsConfig(
+        provider=CredentialsProvider.BASIC, access_key_id="local", secret_key="local"
+    ),
+)
+WRITE = CheckpointWrite(
+    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
+)
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def moto_url() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+async def proxy(moto_url: str) -> AsyncIterator[DynamoDbProxy]:
+    async with DynamoDbProxy(moto_url).serving() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def config(proxy: DynamoDbProxy) -> DynamoDbCheckpointConfig:
+    return DynamoDbCheckpointConfig(
+        table=f"table-{next(_NUMBERS)}", endpoint_url=proxy.url, create_table=True
+    )
+
+
+def store_of(config: DynamoDbCheckpointConfig) -> DynamoDbCheckpointStore:
+    return DynamoDbCheckpointStore(store_context("billing"), AWS, config)
+
+
+async def test_a_table_is_created_once_however_many_need_it(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
+) -> None:
+    stores = [store_of(config) for _ in range(3)]
+    try:
+        await asyncio.gather(*(store.open() for store in stores))
+        assert set(await stores[0].save([WRITE])) == {KEY}
+        assert set(await stores[1].load()) == {KEY}
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def test_a_table_is_not_created_if_that_is_not_wanted(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
+) -> None:
+    async with store_of(evolve(config, create_table=False)) as store:
+        with pytest.raises(CheckpointError, match=r"does not exist in eu-west-1: create it"):
+            await store.load()
+        with pytest.raises(CheckpointError, match=r"does not exist in eu-west-1: create it"):
+            await store.save([WRITE])
+    assert set(proxy.calls) == {"Query", "PutItem"}
+
+
+async def test_a_table_of_something_else_is_refused(
+    moto_url: str, config: DynamoDbCheckpointConfig
+) -> None:
+    client = boto3.client(
+        "dynamodb",
+        region_name="eu-west-1",
+        endpoint_url=moto_url,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
+    client.create_table(
+        TableName=config.table,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+    )
+    client.close()
+    with pytest.raises(CheckpointError, match="its keys are leaseKey, not application and shard"):
+        await store_of(config).__aenter__()
+
+
+@pytest.mark.parametrize("fault", [THROTTLE, "ThrottlingException", "InternalServerError", "cut"])
+async def test_what_may_be_repeated_is_repeated(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig, fault: str
+) -> None:
+    operations = ("DescribeTable", "CreateTable", "Query", "PutItem", "DeleteItem")
+    proxy.faults = {operation: [fault] * 2 for operation in operations}
+    async with store_of(config) as store:
+        assert await store.load() == {}
+        versions = await store.save([WRITE])
+        again = await store.save([evolve(WRITE, expected=versions[KEY])])
+        assert (await store.load())[KEY].version == again[KEY]
+        await store.remove(again)
+        assert await store.load() == {}
+    assert not any(proxy.faults.values())
+
+
+async def test_a_throttle_without_end_names_the_table(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
+) -> None:
+    context = store_context("billing")
+    context = evolve(context, retry=evolve(context.retry, max_retries=1))
+    async with DynamoDbCheckpointStore(context, AWS, config) as store:
+        proxy.faults = {"PutItem": [THROTTLE] * 2}
+        with pytest.raises(RetriesExhaustedError, match=rf"{config.table}.*capacity of the table"):
+            await store.save([WRITE])
+
+
+@pytest.mark.parametrize("operation", ["DescribeTable", "CreateTable", "Query", "PutItem"])
+async def test_a_permission_that_is_missing_is_named(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig, operation: str
+) -> None:
+    proxy.faults = {operation: [DENIED]}
+
+    async def use() -> None:
+        async with store_of(config) as store:
+            await store.load()
+            await store.save([WRITE])
+
+    with pytest.raises(AccessDeniedError, match=f"Allow dynamodb:{operation} in the IAM policy"):
+        await use()
+
+
+async def test_a_large_batch_is_written_with_a_bounded_number_of_calls_at_once(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
+) -> None:
+    writes = [
+        evolve(WRITE, checkpoint=evolve(WRITE.checkpoint, shard=ShardKey(KEY.stream_arn, f"s-{n}")))
+        for n in range(60)
+    ]
+    async with store_of(config) as store:
+        assert len(await store.save(writes)) == 60
+    assert 2 <= proxy.most_at_once <= MAX_IN_FLIGHT
+
+
+async def test_all_pages_are_loaded(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A page has 1 MB: as many shards as need several, without writing them all here.
+    keys = [ShardKey(KEY.stream_arn + "x" * 900 + str(n), "shardId-0") for n in range(3)]
+    async with store_of(config) as store:
+        await store.save(
+            [evolve(WRITE, checkpoint=evolve(WRITE.checkpoint, shard=key)) for key in keys]
+        )
+        query = store._query
+        monkeypatch.setattr(store, "_query", lambda page: query({**page, "Limit": 1}))
+        assert set(await store.load()) == set(keys)
+    assert proxy.calls.count("Query") >= 3

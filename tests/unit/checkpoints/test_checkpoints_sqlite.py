@@ -1,0 +1,163 @@
+"""The file of the sqlite store: what it must be, and who else has it."""
+
+# ruff: noqa: ASYNC240 - nothing else runs in these event loops
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from checkpoint_support import CREATED_AT, KEY, at
+
+from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.checkpoints import SqliteCheckpointStore
+from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
+from kinesis_publishers.model import Checkpoint, CheckpointWrite
+from kinesis_publishers.retry import RetryPolicy
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+WRITE = CheckpointWrite(
+    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a directory" / "checkpoints#1.sqlite3"
+
+
+def store_at(path: Path) -> SqliteCheckpointStore:
+    return SqliteCheckpointStore(store_context("billing"), path)
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+async def refusal_of(path: Path) -> str:
+    with pytest.raises(CheckpointError) as raised:
+        await store_at(path).__aenter__()
+    assert str(path) in str(raised.value)
+    return str(raised.value)
+
+
+async def test_the_file_and_its_directory_are_made_for_their_owner(path: Path) -> None:
+    async with store_at(path):
+        assert path.parent.stat().st_mode & 0o077 == 0
+    async with store_at(path) as again:
+        assert await again.load() == {}
+
+
+async def test_a_database_of_another_program_is_refused_and_left_as_it_is(path: Path) -> None:
+    path.parent.mkdir()
+    execute(path, "CREATE TABLE other (x)")
+    before = path.read_bytes()
+    assert "another program" in await refusal_of(path)
+    assert path.read_bytes() == before
+
+
+async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"no database at all" * 100)
+    assert "damaged, or no database" in await refusal_of(path)
+
+
+async def test_a_damaged_file_is_refused(path: Path) -> None:
+    async with store_at(path) as store:
+        await store.save([WRITE])
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    store = store_at(path)
+    async with store:
+        with pytest.raises(CheckpointError, match="restore it from a backup"):
+            await store.load()
+
+
+async def test_the_schema_of_a_newer_version_is_refused(path: Path) -> None:
+    async with store_at(path):
+        execute(path, "PRAGMA user_version = 2")
+    assert "version 2 of the schema" in await refusal_of(path)
+
+
+async def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "below" / "checkpoints.sqlite3"
+    with pytest.raises(CheckpointError, match=r"kinesis\.checkpoint\.sqlite\.path"):
+        await store_at(path).__aenter__()
+
+
+async def test_a_checkpoint_that_was_damaged_by_hand_is_named(path: Path) -> None:
+    async with store_at(path) as store:
+        await store.save([WRITE])
+        execute(path, "UPDATE checkpoint SET position = 'HERE'")
+        with pytest.raises(CheckpointError, match=KEY.shard_id):
+            await store.load()
+
+
+async def test_a_file_that_was_removed_is_not_silently_made_again(path: Path) -> None:
+    async with store_at(path) as store:
+        await store.save([WRITE])
+        path.unlink()
+        with pytest.raises(CheckpointError, match="check that the file is there"):
+            await store.load()
+    assert not path.exists()
+
+
+def locking_store(path: Path, clock: ManualClock, retries: int) -> SqliteCheckpointStore:
+    policy = RetryPolicy(max_retries=retries, base_seconds=1, max_seconds=1, exponent=1)
+    return SqliteCheckpointStore(
+        CheckpointStoreContext(application="billing", retry=policy, clock=clock), path
+    )
+
+
+async def test_a_locked_file_is_tried_again(path: Path, manual_clock: ManualClock) -> None:
+    async with locking_store(path, manual_clock, 3) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            saving = asyncio.create_task(store.save([WRITE]))
+            await manual_clock.wait_for_sleepers()
+            other.execute("COMMIT")
+        await manual_clock.advance(1)
+        assert set(await saving) == {KEY}
+
+
+async def test_a_file_that_stays_locked_is_an_error(path: Path, manual_clock: ManualClock) -> None:
+    async with locking_store(path, manual_clock, 0) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(RetriesExhaustedError, match=r"is locked by another process"):
+                await store.save([WRITE])
+
+
+async def test_a_batch_is_one_transaction(path: Path) -> None:
+    """Each costs several waits for the disk."""
+    async with store_at(path) as store:
+        await store.save([WRITE])
+        before = counter_of(path)
+        batch = [
+            CheckpointWrite(
+                checkpoint=Checkpoint(
+                    shard=type(KEY)(KEY.stream_arn, f"shardId-{number:012}"),
+                    stream_created_at=CREATED_AT,
+                    progress=at(1),
+                )
+            )
+            for number in range(1, 1001)
+        ]
+        assert len(await store.save(batch)) == 1000
+        assert counter_of(path) == before + 1
+
+
+def counter_of(path: Path) -> int:
+    """Return how often the file was changed (offset 24 of the SQLite file format)."""
+    return int.from_bytes(path.read_bytes()[24:28], "big")
