@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
@@ -91,7 +91,7 @@ class Checkpointer:
 
         Args:
             key: which shard, one that :meth:`follow` has seen.
-            progress: everything up to there has been processed.
+            progress: everything up to there has been processed; its ``as_of`` may be missing.
             records: how many records more than at the last call for this shard.
 
         Raises:
@@ -106,6 +106,10 @@ class Checkpointer:
                 f"The progress of {key} would move back, from {_shown(latest)} to "
                 f"{_shown(progress)}: record the records of a shard in their order."
             )
+        # The younger of two instants before which everything has been read is one, too; who records
+        # single records need not know any.
+        as_of = max((one.as_of for one in (latest, progress) if one.as_of), default=None)
+        progress = evolve(progress, as_of=as_of)
         self._records += records
         if not _is_due(stored, progress, self._clock.now()):
             return

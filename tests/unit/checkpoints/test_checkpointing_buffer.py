@@ -235,3 +235,13 @@ async def test_an_idle_shard_is_written_again_after_hours_only():
             await buffer.clock.advance(600)
     assert 4 <= len(buffer.store.batches) <= 5
     assert buffer.stored[KEY].as_of > start + timedelta(hours=17)
+
+
+async def test_what_is_known_of_a_shard_s_age_is_not_lost_by_who_does_not_know_it():
+    buffer = Buffer()
+    await buffer.begin()
+    noon = buffer.clock.now()
+    for as_of in (noon, None, noon - timedelta(seconds=5)):
+        buffer.checkpointer.record(KEY, at(1, as_of=as_of))
+        await buffer.checkpointer.flush()
+        assert buffer.stored == {KEY: at(1, as_of=noon)}
