@@ -1,6 +1,8 @@
 """Read Amazon Kinesis Data Streams: pluggable record publishers, from one properties dict."""
 
 from kinesis_publishers.abc import (
+    CheckpointStore,
+    CheckpointStoreContext,
     ControlPlane,
     DataPlane,
     PublisherContext,
@@ -8,12 +10,16 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
+from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.data_fetcher import KinesisDataFetcher, OnBatch
 from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.events import Event, EventSink, log_event
 from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    CheckpointWrite,
     Record,
     RecordBatch,
     RecordPage,
@@ -24,6 +30,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     ShardRange,
     StartingPosition,
+    StoredCheckpoint,
     StreamIdentity,
     StreamProgress,
 )
@@ -53,6 +60,13 @@ __all__ = [
     "RecordBatchConsumer",
     "PublisherContext",
     "RunResult",
+    "Checkpointer",
+    "CheckpointStore",
+    "CheckpointStoreContext",
+    "Checkpoint",
+    "CheckpointVersion",
+    "CheckpointWrite",
+    "StoredCheckpoint",
     "DataPlane",
     "ControlPlane",
     "Clock",

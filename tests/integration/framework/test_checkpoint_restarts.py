@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import KinesisDataFetcher, Properties, RecordBatch, Shard
 from kinesis_publishers.checkpoints import SqliteCheckpointStore
@@ -232,3 +233,24 @@ async def test_resume_beside_a_store_is_refused_before_anything_is_opened(
     with pytest.raises(ConfigError, match="give one of them"):
         await opening.__aenter__()
     assert not file_of(properties).exists()
+
+
+async def test_a_table_keeps_progress_across_a_restart(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders", 2)
+    local_kinesis.put_many("orders", numbered(0, 100))
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        properties = properties_of(local_kinesis, tmp_path) | {
+            "kinesis.checkpoint.store": "dynamodb",
+            "kinesis.checkpoint.dynamodb.endpoint": f"http://{host}:{port}",
+        }
+        del properties["kinesis.checkpoint.sqlite.path"]
+        assert sorted((await read(properties, 100)).numbers) == list(range(100))
+        local_kinesis.put_many("orders", numbered(100, 200))
+        assert sorted((await read(properties, 100)).numbers) == list(range(100, 200))
+    finally:
+        server.stop()

@@ -1,0 +1,89 @@
+"""Which store the properties open, and what is said about one that does not fit."""
+
+from __future__ import annotations
+
+import sys
+import types
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_publishers import CheckpointStore, Properties
+from kinesis_publishers.assembly import open_checkpointer
+from kinesis_publishers.checkpoints import MemoryCheckpointStore
+from kinesis_publishers.config import plugins
+from kinesis_publishers.errors import PluginLoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class OwnStore(MemoryCheckpointStore):
+    """Remembers which of them were opened, and whether they were closed."""
+
+    opened: list[OwnStore]
+
+    async def open(self) -> None:
+        await super().open()
+        self.opened.append(self)
+        self.is_closed = False
+
+    async def close(self) -> None:
+        await super().close()
+        self.is_closed = True
+
+
+class HalfDone(CheckpointStore):
+    async def open(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _module(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    module: Any = types.ModuleType("store_plugin")
+    module.OwnStore, module.HalfDone = OwnStore, HalfDone
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    OwnStore.opened = []
+    yield
+    OwnStore.opened = []
+
+
+def properties_with(store: str | None) -> Properties:
+    values = {"kinesis.streams": "orders", "aws.region": "eu-west-1"}
+    if store is not None:
+        values |= {
+            "kinesis.checkpoint.application": "test-opening",
+            "kinesis.checkpoint.store": store,
+        }
+    return Properties.parse(values)
+
+
+async def test_nothing_is_opened_without_an_application() -> None:
+    async with open_checkpointer(properties_with(None)) as checkpointer:
+        assert checkpointer is None
+
+
+@pytest.mark.parametrize("name", ["store_plugin:OwnStore", "own"])
+async def test_a_store_of_somebody_else_s_is_opened_and_closed(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    point = EntryPoint("own", "store_plugin:OwnStore", plugins.CHECKPOINT_STORES_GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    async with open_checkpointer(properties_with(name)) as checkpointer:
+        assert checkpointer is not None
+        assert await checkpointer.load() == {}
+    (store,) = OwnStore.opened
+    assert store.is_closed
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("store_plugin:HalfDone", "is abstract: it lacks close, from_properties, load"),
+        ("store_plugin:Other", "store_plugin has no 'Other'"),
+        ("redis", "no entry point of the group 'kinesis_publishers.checkpoint_stores'"),
+    ],
+)
+async def test_a_store_that_does_not_fit_is_said(name: str, message: str) -> None:
+    with pytest.raises(PluginLoadError, match=message):
+        await open_checkpointer(properties_with(name)).__aenter__()
