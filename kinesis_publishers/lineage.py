@@ -163,6 +163,8 @@ def generations(shards: Iterable[Shard]) -> list[list[Shard]]:
         ready = [
             shard for shard in pending.values() if pending.keys().isdisjoint(shard.parent_keys)
         ]
+        # A listing in which shards descend from each other in a circle must not hang the reader.
+        ready = ready or list(pending.values())
         found.append(ready)
         for shard in ready:
             del pending[shard.key]

@@ -13,6 +13,7 @@ from kinesis_publishers.lineage import (
     ancestors,
     blocked_shards,
     descendants,
+    generations,
     missing_shards,
     pinned_progress,
     resumed_progress,
@@ -233,3 +234,20 @@ def test_shards_of_the_same_name_in_two_streams_are_not_mixed_up():
     there = sample_shard(0, stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/payments")
     progress = {here.key: HALFWAY, there.key: HALFWAY.ended()}
     assert startable([here, there], progress) == [here]
+
+
+@given(reshard_histories(), st.randoms())
+def test_generations_have_every_shard_once_and_whatever_it_descends_from_before_it(shards, chance):
+    listed = list(shards)
+    chance.shuffle(listed)
+    found = generations(listed)
+    position = {shard.key: n for n, group in enumerate(found) for shard in group}
+    assert sorted(position, key=str) == sorted((one.key for one in shards), key=str)
+    assert sum(map(len, found)) == len(shards)
+    for shard in shards:
+        assert all(position[parent] < position[shard.key] for parent in shard.parent_keys)
+
+
+def test_shards_that_descend_from_each_other_are_one_generation():
+    circle = [sample_shard(0, parent=1), sample_shard(1, parent=0)]
+    assert generations(circle) == [circle]
