@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from kinesis_publishers.aggregation import Expansion, expand, has_aggregates
+from kinesis_publishers.aggregation import Expansion, decode_aggregate, expand, has_aggregates
 from kinesis_publishers.config import AggregationMode
-from kinesis_publishers.errors import ShardNotFoundError
+from kinesis_publishers.errors import AggregationError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded
 from kinesis_publishers.model import HashRange, Shard, ShardKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import RecordBatch
@@ -65,6 +65,13 @@ class Deaggregator:
         expansion = expand(batch, await self._range_of(shard, batch.shard.key))
         self._report(batch.shard, expansion)
         return expansion.batch
+
+    def counts(self, batch: RecordBatch) -> Sequence[int]:
+        """Return for each record of ``batch`` as how many records it is delivered, at most."""
+        payloads = batch.payloads
+        if self._mode is AggregationMode.OFF or not has_aggregates(payloads):
+            return [1] * len(payloads)
+        return [_count(payload) for payload in payloads]
 
     async def _range_of(self, shard: Shard | None, key: ShardKey) -> HashRange | None:
         if self._mode is AggregationMode.UNFILTERED:
@@ -119,3 +126,12 @@ class Deaggregator:
         if (shard.key, kind) not in self._warned:
             self._warned.add((shard.key, kind))
             _LOGGER.warning("%s: %s. This is said once per shard.", shard, message)
+
+
+def _count(payload: bytes) -> int:
+    try:
+        inside = decode_aggregate(payload)
+    except AggregationError:
+        # Whoever delivers it reports that.
+        return 1
+    return 1 if inside is None else len(inside)

@@ -227,8 +227,9 @@ class RecordBatch:
         """Return the batch as Arrow columns.
 
         The columns are ``data`` binary, ``stream_name`` string, ``shard_id`` string,
-        ``sequence_number`` string, ``partition_key`` string and ``approximate_arrival_timestamp``
-        timestamp in microseconds, UTC.
+        ``sequence_number`` string, ``partition_key`` string, ``approximate_arrival_timestamp``
+        timestamp in microseconds, UTC, and ``sub_sequence_number`` 64-bit integer, null where the
+        record was not inside an aggregate.
         """
         from kinesis_publishers.model.arrow import to_arrow
 
