@@ -73,10 +73,12 @@ class RecordAggregator:
             What was collected before, if there was no room for the record beside it; it is put
             before anything that is collected from now on.
         """
-        full = None
-        if self._records and not self._has_room_for(record):
+        full, added = None, self._bytes_for(record)
+        if self._records and not self._has_room_for(added):
             full = self.flush()
-        self._message_bytes += self._bytes_for(record)
+            # The tables have begun anew as well.
+            added = self._bytes_for(record)
+        self._message_bytes += added
         self._keys.setdefault(record.partition_key, len(self._keys))
         if record.explicit_hash_key is not None:
             self._hash_keys.setdefault(record.explicit_hash_key, len(self._hash_keys))
@@ -92,10 +94,8 @@ class RecordAggregator:
         self._message_bytes = 0
         return packed
 
-    def _has_room_for(self, record: UserRecord) -> bool:
-        if len(self._records) >= self._max_records:
-            return False
-        return self.size + self._bytes_for(record) <= self._max_bytes
+    def _has_room_for(self, added: int) -> bool:
+        return len(self._records) < self._max_records and self.size + added <= self._max_bytes
 
     def _bytes_for(self, record: UserRecord) -> int:
         """Return by how many bytes ``record`` makes the message longer."""
@@ -118,21 +118,24 @@ class RecordAggregator:
                 explicit_hash_key=first.explicit_hash_key,
                 user_records=1,
             )
-        message = new_message()
-        message.partition_key_table.extend(self._keys)
-        message.explicit_hash_key_table.extend(self._hash_keys)
-        for record in self._records:
-            packed = message.records.add(
-                partition_key_index=self._keys[record.partition_key], data=record.data
-            )
-            if record.explicit_hash_key is not None:
-                packed.explicit_hash_key_index = self._hash_keys[record.explicit_hash_key]
         return AggregatedRecord(
-            data=pack(message),
+            data=self._packed_message(),
             partition_key=_OUTER_PARTITION_KEY,
             explicit_hash_key=str(hash_key_of(first.partition_key, first.explicit_hash_key)),
             user_records=len(self._records),
         )
+
+    def _packed_message(self) -> bytes:
+        message = new_message()
+        message.partition_key_table.extend(self._keys)
+        message.explicit_hash_key_table.extend(self._hash_keys)
+        for record in self._records:
+            packed = message.records.add()
+            packed.partition_key_index = self._keys[record.partition_key]
+            packed.data = record.data
+            if record.explicit_hash_key is not None:
+                packed.explicit_hash_key_index = self._hash_keys[record.explicit_hash_key]
+        return pack(message)
 
 
 def _field_bytes(length: int) -> int:
@@ -140,4 +143,5 @@ def _field_bytes(length: int) -> int:
 
 
 def _varint_bytes(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))
+    # Most numbers are that small.
+    return 1 if number < 128 else -(-number.bit_length() // 7)

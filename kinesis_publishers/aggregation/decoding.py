@@ -44,12 +44,12 @@ def is_aggregate(data: bytes) -> bool:
 def has_aggregates(payloads: Sequence[bytes]) -> bool:
     """Say whether any of ``payloads`` begins as an aggregate does.
 
-    Asked for each page that is read, most of which have none: bytes are compared at C speed, first
-    only the greatest ones, which answers for all that is text.
+    Asked for each page that is read, most of which have none. A comparison of bytes ends with the
+    first one that differs and takes half the time of ``startswith``; text is less than the magic
+    bytes, and of random payloads all but a twentieth is.
     """
-    if not payloads or max(payloads) < MAGIC:
-        return False
-    return bool([True for one in payloads if MAGIC <= one < _BEHIND_MAGIC])
+    candidates = [one for one in payloads if one >= MAGIC]
+    return any(one < _BEHIND_MAGIC for one in candidates)
 
 
 def decode_aggregate(data: bytes) -> UserRecordColumns | None:
