@@ -33,6 +33,7 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
     StreamIdentity,
     StreamProgress,
+    UserRecord,
 )
 from kinesis_publishers.pending_pool import Reservation
 
@@ -43,6 +44,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordPage",
+    "UserRecord",
     "Shard",
     "ShardKey",
     "ShardProgress",

@@ -6,6 +6,7 @@ from kinesis_publishers.model.checkpoints import (
     CheckpointWrite,
     StoredCheckpoint,
 )
+from kinesis_publishers.model.hash_keys import HashRange, hash_key_of
 from kinesis_publishers.model.positions import (
     PositionType,
     SequenceNumber,
@@ -25,12 +26,14 @@ from kinesis_publishers.model.shards import (
     StreamSummary,
 )
 from kinesis_publishers.model.subscriptions import StreamConsumer, SubscriptionEvent
+from kinesis_publishers.model.user_records import UserRecord
 
 __all__ = [
     "Checkpoint",
     "CheckpointVersion",
     "CheckpointWrite",
     "ChildShard",
+    "HashRange",
     "PositionType",
     "Record",
     "RecordBatch",
@@ -48,7 +51,9 @@ __all__ = [
     "StreamProgress",
     "StreamSummary",
     "SubscriptionEvent",
+    "UserRecord",
     "continue_from",
+    "hash_key_of",
     "is_refresh_due",
     "resume_after",
 ]
