@@ -246,6 +246,8 @@ async def test_a_table_keeps_progress_across_a_restart(
         host, port = server.get_host_and_port()
         properties = properties_of(local_kinesis, tmp_path) | {
             "kinesis.checkpoint.store": "dynamodb",
+            # All servers of moto in one process have the same tables.
+            "kinesis.checkpoint.dynamodb.table": "restarts",
             "kinesis.checkpoint.dynamodb.endpoint": f"http://{host}:{port}",
         }
         del properties["kinesis.checkpoint.sqlite.path"]
