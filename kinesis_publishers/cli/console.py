@@ -1,0 +1,44 @@
+"""Where commands write: results to standard output, messages to standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import orjson
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+__all__ = ["output_console", "print_json_lines", "print_rich", "say"]
+
+# Nothing is wrapped or cut where no terminal says how wide it is.
+_ENDLESS: Final = 100_000
+
+
+def output_console() -> Console:
+    """Return a console on standard output; colours only on a terminal, and not with NO_COLOR."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_ENDLESS)
+
+
+def print_rich(renderable: RenderableType) -> None:
+    """Write a table or a tree to standard output."""
+    output_console().print(renderable)
+
+
+def print_json_lines(objects: Iterable[Any]) -> None:
+    """Write each object as JSON on a line of its own."""
+    stream = sys.stdout.buffer
+    for one in objects:
+        stream.write(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE))
+    stream.flush()
+
+
+def say(text: str) -> None:
+    """Write a message to standard error."""
+    click.echo(text, err=True)
