@@ -44,6 +44,7 @@ __all__ = [
     "AggregationError",
     "ConsumerGuardError",
     "PublisherCancelledError",
+    "RecordsNotWrittenError",
     "ClosedError",
 ]
 
@@ -234,6 +235,10 @@ class ConsumerGuardError(KinesisPublishersError):
 
 class PublisherCancelledError(KinesisPublishersError):
     """A publisher reported CANCELLED although nobody asked it to stop."""
+
+
+class RecordsNotWrittenError(KinesisPublishersError):
+    """Records that were to be written were not, or it is not known whether they were."""
 
 
 class ClosedError(KinesisPublishersError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 import click
 from attrs import frozen
 
-from kinesis_publishers.config import Properties
+from kinesis_publishers.config import Properties, StreamsConfig
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.options import aws, publisher, retries
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.config.parsers import Scalar
 
-__all__ = ["Connection", "connection_options"]
+__all__ = ["Connection", "connection_options", "only_stream"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -83,6 +83,19 @@ class Connection:
             return Properties.from_file(self.config, complete=False).to_dict()
         except OSError as error:
             raise click.UsageError(f"{self.config} cannot be read: {error.strerror}.") from error
+
+
+def only_stream(properties: Properties) -> str:
+    """Return the name or the ARN of the stream, of which there must be one.
+
+    Raises:
+        UsageError: there are several.
+    """
+    streams = StreamsConfig.from_properties(properties).streams
+    if len(streams) > 1:
+        names = ", ".join(stream.name for stream in streams)
+        raise click.UsageError(f"This needs one stream, and there are {names}: use --stream.")
+    return streams[0].arn or streams[0].name
 
 
 def _with_patience(properties: Properties) -> Properties:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 import orjson
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-__all__ = ["output_console", "print_json_lines", "print_rich", "say"]
+__all__ = [
+    "discard_output",
+    "output_bytes",
+    "output_console",
+    "print_json_lines",
+    "print_rich",
+    "say",
+]
 
 # Nothing is wrapped or cut where no terminal says how wide it is.
 _ENDLESS: Final = 100_000
@@ -26,6 +34,21 @@ def output_console() -> Console:
     return console if console.is_terminal else Console(width=_ENDLESS)
 
 
+def output_bytes() -> BinaryIO:
+    """Return standard output for bytes."""
+    return sys.stdout.buffer
+
+
+def discard_output() -> None:
+    """Let what standard output still gets go nowhere, after its reader has gone.
+
+    What is buffered would otherwise be an error when the interpreter ends.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def print_rich(renderable: RenderableType) -> None:
     """Write a table or a tree to standard output."""
     output_console().print(renderable)
@@ -33,7 +56,7 @@ def print_rich(renderable: RenderableType) -> None:
 
 def print_json_lines(objects: Iterable[Any]) -> None:
     """Write each object as JSON on a line of its own."""
-    stream = sys.stdout.buffer
+    stream = output_bytes()
     for one in objects:
         stream.write(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE))
     stream.flush()

@@ -50,9 +50,9 @@ def format_behind(millis: int | None) -> str:
     parts: list[str] = []
     for name, seconds in _SPANS:
         count, rest = divmod(rest, seconds)
-        if count or parts:
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2])
+        parts.append(f"{count} {name}" if count else "")
+    first = next(index for index, part in enumerate(parts) if part)
+    return " ".join(part for part in parts[first : first + 2] if part)
 
 
 def hash_key_share(starting_hash_key: str, ending_hash_key: str) -> float:

@@ -8,6 +8,8 @@ from typing import Final, NoReturn
 import click
 
 from kinesis_publishers.cli.local import local
+from kinesis_publishers.cli.put.command import put
+from kinesis_publishers.cli.tail.command import tail
 
 __all__ = ["COMMANDS_GROUP", "PluginGroup", "main"]
 
@@ -80,6 +82,8 @@ def main() -> None:
 
 
 main.add_command(local)
+main.add_command(tail)
+main.add_command(put)
 
 if __name__ == "__main__":
     main()
