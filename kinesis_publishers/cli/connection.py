@@ -32,6 +32,7 @@ _PATIENCE: Final = {
         retries.LIST_SHARDS,
         retries.DESCRIBE_CONSUMER,
         retries.LIST_CONSUMERS,
+        retries.REGISTER_CONSUMER,
     )
 }
 

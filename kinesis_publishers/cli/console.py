@@ -50,8 +50,15 @@ def discard_output() -> None:
 
 
 def print_rich(renderable: RenderableType) -> None:
-    """Write a table or a tree to standard output."""
-    output_console().print(renderable)
+    """Write a table or a tree to standard output; not on a terminal without what only fills it."""
+    console = output_console()
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as capture:
+        console.print(renderable)
+    lines = [line.rstrip() for line in capture.get().strip("\n").split("\n")]
+    click.echo("\n".join(lines).strip("\n"))
 
 
 def print_json_lines(objects: Iterable[Any]) -> None:

@@ -17,6 +17,7 @@ from kinesis_publishers.cli.connection import Connection, connection_options, on
 from kinesis_publishers.cli.console import discard_output, print_json_lines, say
 from kinesis_publishers.cli.formats import printable
 from kinesis_publishers.cli.interruptions import run_until_signal
+from kinesis_publishers.cli.parameters import Checked
 from kinesis_publishers.cli.put.entries import (
     LineSplitter,
     batches,
@@ -31,7 +32,7 @@ from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.transport import Boto3RecordWriter, PutEntry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from kinesis_publishers.cli.put.writing import OnWritten
     from kinesis_publishers.transport import PutResult
@@ -89,16 +90,6 @@ class _Input:
             raise click.UsageError(f"{self.file} cannot be read: {error.strerror}.") from error
 
 
-def _checked_with(check: Callable[[str], str]) -> Callable[..., str | None]:
-    def callback(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-        try:
-            return None if text is None else check(text)
-        except ValueError as error:
-            raise click.BadParameter(f"{error}.") from error
-
-    return callback
-
-
 @click.command(cls=CleanCommand)
 @click.argument("data", nargs=-1)
 @click.option(
@@ -113,13 +104,13 @@ def _checked_with(check: Callable[[str], str]) -> Callable[..., str | None]:
 @click.option(
     "-k",
     "--partition-key",
-    callback=_checked_with(check_partition_key),
+    type=Checked("key", check_partition_key, "1 to 256 characters"),
     metavar="KEY",
     help="The partition key of all records; each has a random one unless it is given.",
 )
 @click.option(
     "--explicit-hash-key",
-    callback=_checked_with(check_hash_key),
+    type=Checked("number", check_hash_key, "a decimal number from 0 to 2^128 - 1"),
     metavar="NUMBER",
     help="Chooses the shard in place of the partition key: 0 to 2^128 - 1.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ from kinesis_publishers.cli.connection import Connection, connection_options
 from kinesis_publishers.cli.console import output_bytes, output_console
 from kinesis_publishers.cli.formats import iso_utc
 from kinesis_publishers.cli.interruptions import run_until_signal
+from kinesis_publishers.cli.parameters import DurationType
 from kinesis_publishers.cli.records import DataEncoding, json_line, plain_line
 from kinesis_publishers.cli.streams import OutputPipe
 from kinesis_publishers.cli.tail.live import LiveTable
@@ -20,11 +21,10 @@ from kinesis_publishers.cli.tail.session import RecordLines, TailSession
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config.choices import InitialPosition
 from kinesis_publishers.config.options import publisher
-from kinesis_publishers.config.units import DURATION_UNITS, parse_quantity
 from kinesis_publishers.data_fetcher import KinesisDataFetcher
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
@@ -45,20 +45,6 @@ class _Appearance:
         return f"{plain_line(record)}\n".encode()
 
 
-def _parse_duration(
-    _context: click.Context, _option: click.Parameter, text: str | None
-) -> timedelta | None:
-    if text is None:
-        return None
-    try:
-        seconds = parse_quantity(text, DURATION_UNITS, default_unit="s")
-        if seconds >= 0:
-            return timedelta(seconds=seconds)
-    except (ValueError, OverflowError):
-        pass
-    raise click.BadParameter(f"{text!r} is not a duration, as 90s, 10m or 2h.")
-
-
 @click.command(cls=CleanCommand)
 @click.option(
     "--from",
@@ -69,7 +55,7 @@ def _parse_duration(
 @click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
 @click.option(
     "--since",
-    callback=_parse_duration,
+    type=DurationType(),
     metavar="DURATION",
     help="Begin so long ago, as 90s, 10m or 2h.",
 )
@@ -124,7 +110,7 @@ def tail(
     clock = SystemClock()
     properties = connection.properties(_starting_position(position, instant, since, clock))
     appearance = _Appearance(
-        is_table=not (as_json or lines) and output_console().is_terminal,
+        is_table=not (as_json or lines) and sys.stdout.isatty(),
         encoding=DataEncoding(encoding or "base64") if as_json else None,
         newest=newest,
     )

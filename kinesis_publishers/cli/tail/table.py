@@ -63,9 +63,13 @@ def render_tail(rows: Sequence[ShardRow], newest: Sequence[str]) -> RenderableTy
     return Group(_table(rows), *lines)
 
 
+def _order(row: ShardRow) -> tuple[bool, str, str]:
+    return row.state == "ended", row.key.stream_name, row.key.shard_id
+
+
 def _table(rows: Sequence[ShardRow]) -> Table:
     # What still moves stands first: a terminal that is too small cuts the end.
-    ordered = sorted(rows, key=lambda row: (row.state == "ended", str(row.key)))
+    ordered = sorted(rows, key=_order)
     table = Table(
         box=box.SIMPLE_HEAD, show_footer=len(rows) > 1, pad_edge=False, padding=(0, 1, 0, 0)
     )
