@@ -36,7 +36,7 @@ class OutputPipe:
         Otherwise that would show with the next write, which may be hours away.
         """
         fd = self._fd
-        if fd is None or not _is_pipe(fd):
+        if fd is None or not stat.S_ISFIFO(os.fstat(fd).st_mode):
             return
         loop = asyncio.get_running_loop()
 
@@ -107,11 +107,6 @@ async def _until_ready(fd: int, mode: str) -> None:
         await ready
     finally:
         (loop.remove_writer if is_writing else loop.remove_reader)(fd)
-
-
-def _is_pipe(fd: int) -> bool:
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _ignore() -> None:

@@ -83,11 +83,11 @@ def test_what_is_given_stands_first(tmp_path: Path) -> None:
 
 
 def test_all_errors_are_reported_at_once() -> None:
-    text = "kinesis.strems=a\naws.region=x y\nkinesis.stream.initpos=NOW\naws.endpoint=ftp://x"
+    text = "kinesis.stream=a\naws.region=x y\nkinesis.stream.initpos=NOW\naws.endpoint=ftp://x"
     result = run_command("config", "check", "-", stdin=text)
     assert (result.exit_code, result.stdout) == (1, "")
     for expected in (
-        "kinesis.strems: unknown option; did you mean kinesis.streams?",
+        "kinesis.stream: unknown option; did you mean kinesis.streams?",
         "aws.region: got 'x y'",
         "kinesis.stream.initpos: got 'NOW'",
         "aws.endpoint: got 'ftp://x'",

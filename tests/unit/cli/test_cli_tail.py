@@ -132,10 +132,10 @@ def test_with_debug_an_error_has_its_traceback(run: RunCommand) -> None:
 
 
 def test_all_that_is_wrong_with_the_properties_is_said_before_any_call(run: RunCommand) -> None:
-    result = run("tail", "-P", "kinesis.stream.initpos=NOW", "-P", "aws.regoin=x")
+    result = run("tail", "-P", "kinesis.stream.initpos=NOW", "-P", "aws.regions=x")
     assert result.exit_code == 1
     assert "kinesis.stream.initpos: got 'NOW'" in result.stderr
-    assert "aws.regoin: unknown option; did you mean aws.region?" in result.stderr
+    assert "aws.regions: unknown option; did you mean aws.region?" in result.stderr
     assert run.server.calls() == []
 
 
