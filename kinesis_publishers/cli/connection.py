@@ -70,18 +70,27 @@ class Connection:
             aws.ENDPOINT.full_key: self.endpoint,
         }
         given = {key: value for key, value in own.items() if value}
-        merged = self._of_file()
+        overrides: dict[str, Scalar] = {}
         for key, value in (*self.pairs, *given.items(), *(more or {}).items()):
             # The same option may have been written in another way before.
             option = find_option(key)
-            merged[option.full_key if option else key] = value
-        return _with_patience(Properties.parse(merged))
+            overrides[option.full_key if option else key] = value
+        properties = Properties.from_text(
+            self._content(), name=str(self.config), overrides=overrides
+        )
+        return _with_patience(properties)
 
-    def _of_file(self) -> dict[str, Scalar]:
-        if self.config is None:
-            return {}
+    def properties_without_reading(self, more: Mapping[str, str] | None = None) -> Properties:
+        """Return :meth:`properties` for a command that reads no records.
+
+        What only reading needs may be missing, as the ARN of a consumer that is yet to be
+        registered.
+        """
+        return self.properties({publisher.RECORD_PUBLISHER.full_key: "POLLING", **(more or {})})
+
+    def _content(self) -> bytes:
         try:
-            return Properties.from_file(self.config, complete=False).to_dict()
+            return b"" if self.config is None else self.config.read_bytes()
         except OSError as error:
             raise click.UsageError(f"{self.config} cannot be read: {error.strerror}.") from error
 
@@ -101,8 +110,8 @@ def only_stream(properties: Properties) -> str:
 
 def _with_patience(properties: Properties) -> Properties:
     missing = {
-        option.full_key: retries
-        for option, retries in _PATIENCE.items()
+        option.full_key: count
+        for option, count in _PATIENCE.items()
         if not properties.is_given(option)
     }
     return Properties.parse({**properties.to_dict(), **missing})

@@ -33,7 +33,7 @@ def shards(as_json: bool, connection: Connection) -> None:
       kinesis-publishers shards --stream orders --region eu-west-1
       kinesis-publishers shards --config my.properties --json | jq 'select(.is_open)'
     """
-    properties = connection.properties()
+    properties = connection.properties_without_reading()
     found = run_until_signal(lambda: _list_shards(properties))
     for stream_name, listed in found.items():
         if as_json:

@@ -80,13 +80,21 @@ class Properties:
         return cls.from_text(Path(path).read_bytes(), name=str(path), complete=complete)
 
     @classmethod
-    def from_text(cls, content: str | bytes, *, name: str, complete: bool = True) -> Properties:
+    def from_text(
+        cls,
+        content: str | bytes,
+        *,
+        name: str,
+        complete: bool = True,
+        overrides: Mapping[str, Scalar] | None = None,
+    ) -> Properties:
         """Parse what a Java ``.properties`` file has; see :meth:`parse`.
 
         Args:
             content: the text, or its bytes in Latin-1, as the format has it.
             name: where it comes from, for messages.
             complete: as of :meth:`parse`.
+            overrides: properties that go before those of the text, however a key is written.
 
         Raises:
             ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
@@ -101,6 +109,11 @@ class Properties:
             one = assign_properties({key: value})
             assignments.found += one.found
             assignments.problems += one.problems
+        more = assign_properties(overrides or {})
+        overridden = {one.option.key for one in more.found}
+        assignments.found = [one for one in assignments.found if one.option.key not in overridden]
+        assignments.found += more.found
+        assignments.problems += more.problems
         return cls._build(assignments, complete=complete)
 
     @classmethod

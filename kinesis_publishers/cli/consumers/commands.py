@@ -67,7 +67,7 @@ def list_command(as_json: bool, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers list --stream orders --region eu-west-1
     """
-    properties = connection.properties()
+    properties = connection.properties_without_reading()
     found = run_until_signal(lambda: _list(properties))
     if as_json:
         print_json_lines(
@@ -99,7 +99,7 @@ def register(name: str, wait: bool, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers register reports --stream orders >> my.properties
     """
-    properties = connection.properties()
+    properties = connection.properties_without_reading()
     run_until_signal(lambda: _register(properties, name, is_waiting=wait))
 
 
@@ -120,7 +120,7 @@ def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers wait reports --stream orders --timeout 2m
     """
-    properties = connection.properties()
+    properties = connection.properties_without_reading()
     run_until_signal(lambda: _wait(properties, name, patience=timeout))
 
 
@@ -138,7 +138,7 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     # The ARN of a consumer has that of its stream.
     is_arn = ":" in consumer
     streams = {publisher.STREAMS.full_key: stream_arn_of(consumer)} if is_arn else {}
-    properties = connection.properties(streams)
+    properties = connection.properties_without_reading(streams)
     found = run_until_signal(lambda: find_consumers(properties, consumer))
     if not found:
         say(f"There is no stream consumer {consumer}: nothing to do.")

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import uuid
 from contextlib import ExitStack
+from itertools import takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -21,9 +22,10 @@ from kinesis_publishers.cli.parameters import Checked
 from kinesis_publishers.cli.put.entries import (
     LineSplitter,
     batches,
-    check_entry,
     check_hash_key,
     check_partition_key,
+    is_acceptable,
+    too_large_error,
 )
 from kinesis_publishers.cli.put.writing import PutSession, put_policy
 from kinesis_publishers.cli.streams import read_blocks
@@ -73,12 +75,11 @@ class _Input:
             return
         with ExitStack() as opened:
             stream = self._open(opened)
-            if self.is_whole:
-                yield [b"".join([block async for block in read_blocks(stream)])]
-                return
-            splitter = LineSplitter()
+            splitter = LineSplitter(is_whole=self.is_whole)
             async for block in read_blocks(stream):
                 yield splitter.split(block)
+                if splitter.is_too_long:
+                    break  # It is going to be refused, however much of it is still to come.
             yield splitter.end()
 
     def _open(self, opened: ExitStack) -> BinaryIO:
@@ -152,7 +153,7 @@ def put(
         raise click.UsageError("DATA are records themselves: leave out --file and --whole.")
     if as_json and quiet:
         raise click.UsageError("--json and --quiet exclude each other.")
-    properties = with_region(connection.properties())
+    properties = with_region(connection.properties_without_reading())
     stream = only_stream(properties)
     records = _Input(
         texts=data,
@@ -184,11 +185,12 @@ async def _write_all(records: _Input, session: PutSession) -> None:
     count = 0
     async for payloads in records.groups():
         entries = [records.entry(data) for data in payloads]
-        for number, entry in enumerate(entries, start=count + 1):
-            check_entry(entry, number)
-        count += len(entries)
-        for batch in batches(entries):
+        accepted = list(takewhile(is_acceptable, entries))
+        count += len(accepted)
+        for batch in batches(accepted):
             await session.write(batch)
+        if len(accepted) < len(entries):
+            raise too_large_error(count + 1)
 
 
 def _until_output_closes(report: OnWritten) -> OnWritten:

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.transport import PutEntry
 
-__all__ = ["LineSplitter", "batches", "check_entry", "check_hash_key", "check_partition_key"]
+__all__ = [
+    "LineSplitter",
+    "batches",
+    "check_hash_key",
+    "check_partition_key",
+    "is_acceptable",
+    "too_large_error",
+]
 
 # PutRecords takes 500 records and 10 MiB; less is repeated sooner where a shard throttles.
 _MAX_RECORDS: Final = 500
@@ -25,24 +32,40 @@ _HASH_KEYS: Final = 2**128
 
 @define
 class LineSplitter:
-    """Splits bytes into lines as they come; what stands between two line feeds is a record."""
+    """Splits bytes into records as they come: what stands between two line feeds.
 
+    Args:
+        is_whole: everything is one record, line feeds included.
+    """
+
+    _is_whole: bool = field(default=False, kw_only=True)
     _rest: list[bytes] = field(factory=list, init=False)
+    _rest_bytes: int = field(default=0, init=False)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether what has no end yet is more than a stream takes."""
+        return self._rest_bytes > _MAX_RECORD_BYTES
 
     def split(self, block: bytes) -> list[bytes]:
-        """Return the lines that end in ``block``, without their line feeds."""
-        *complete, rest = block.split(b"\n")
+        """Return the records that end in ``block``."""
+        *complete, rest = [block] if self._is_whole else block.split(b"\n")
         if complete:
             complete[0] = b"".join((*self._rest, complete[0]))
-            self._rest.clear()
+            self._clear()
         self._rest.append(rest)
+        self._rest_bytes += len(rest)
         return complete
 
     def end(self) -> list[bytes]:
-        """Return the last line, if there is one that no line feed has ended."""
+        """Return the last record: all of a whole, or a line that no line feed has ended."""
         rest = b"".join(self._rest)
+        self._clear()
+        return [rest] if rest or self._is_whole else []
+
+    def _clear(self) -> None:
         self._rest.clear()
-        return [rest] if rest else []
+        self._rest_bytes = 0
 
 
 def batches(entries: Iterable[PutEntry]) -> Iterator[list[PutEntry]]:
@@ -60,22 +83,22 @@ def batches(entries: Iterable[PutEntry]) -> Iterator[list[PutEntry]]:
         yield batch
 
 
-def check_entry(entry: PutEntry, number: int) -> None:
-    """Check what no stream accepts, before the call that it would be part of.
+def is_acceptable(entry: PutEntry) -> bool:
+    """Return whether there can be a stream that takes a record of this size."""
+    return _size(entry) <= _MAX_RECORD_BYTES
+
+
+def too_large_error(number: int) -> RecordsNotWrittenError:
+    """Return the error for a record that no stream takes.
 
     Args:
-        entry: the record.
         number: which one it is, counted from 1.
-
-    Raises:
-        RecordsNotWrittenError: the record is too large.
     """
-    size = _size(entry)
-    if size > _MAX_RECORD_BYTES:
-        raise RecordsNotWrittenError(
-            f"Record {number:,} has {size:,} bytes with its partition key, and no stream takes "
-            f"more than {_MAX_RECORD_BYTES:,}: split it. It was not sent, nor what comes after it."
-        )
+    return RecordsNotWrittenError(
+        f"Record {number:,} has more than {_MAX_RECORD_BYTES:,} bytes with its partition key, "
+        "which no stream takes: split it. What stands before it was written; neither it nor what "
+        "comes after it was sent."
+    )
 
 
 def check_partition_key(text: str) -> str:

@@ -132,6 +132,8 @@ def _starting_position(
     given = {
         publisher.INITIAL_POSITION.full_key: position,
         publisher.INITIAL_TIMESTAMP.full_key: instant,
+        # Positions of single shards would go before what the command line says.
+        publisher.INITIAL_SHARD_POSITIONS.full_key: None if position is None else "{}",
     }
     return {key: value for key, value in given.items() if value is not None}
 

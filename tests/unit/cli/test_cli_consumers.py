@@ -44,6 +44,19 @@ def test_registering_prints_the_property_with_which_records_are_read(run: RunCom
     assert run.server.consumers(ORDERS) == {"reports": "ACTIVE"}
 
 
+def test_properties_that_still_lack_the_consumer_are_enough_to_register_it(
+    run: RunCommand,
+) -> None:
+    with run.path.open("a") as file:
+        file.write("kinesis.stream.recordpublisher=EFO\nkinesis.stream.efo.registration=NONE\n")
+    result = run("consumers register", "reports")
+    assert result.exit_code == 0, result.stderr
+    with run.path.open("a") as file:
+        file.write(result.stdout)
+    run.server.put_many(ORDERS, [("k", b"pushed")])
+    assert "pushed" in run("tail", "--from", "TRIM_HORIZON", "-n", "1").stdout
+
+
 def test_a_consumer_that_is_there_is_used(run: RunCommand) -> None:
     first, second = run("consumers register", "reports"), run("consumers register", "reports")
     assert first.stdout == second.stdout

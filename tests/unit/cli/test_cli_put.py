@@ -106,11 +106,13 @@ def test_a_record_that_is_too_large_for_any_stream_is_not_sent(
     run: RunCommand, tmp_path: Path
 ) -> None:
     file = tmp_path / "large"
-    file.write_bytes(bytes(10 * 1024 * 1024 + 1))
-    result = run("put", "--file", str(file), "--whole")
+    file.write_bytes(b"before\n" + bytes(10 * 1024 * 1024 + 1) + b"\nafter\n")
+    result = run("put", "--file", str(file))
     assert result.exit_code == 1
-    assert "no stream takes more than 10,485,760" in result.stderr
-    assert run.server.calls() == []
+    assert "Record 2 has more than 10,485,760 bytes" in result.stderr
+    assert stored(run) == [b"before"]
+    assert run("put", "--file", str(file), "--whole").exit_code == 1
+    assert stored(run) == [b"before"]
 
 
 def test_what_tail_prints_is_what_was_put(run: RunCommand) -> None:

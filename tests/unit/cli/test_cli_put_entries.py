@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.cli.put.entries import LineSplitter, batches, check_entry
-from kinesis_publishers.errors import RecordsNotWrittenError
+from kinesis_publishers.cli.put.entries import LineSplitter, batches, is_acceptable
 from kinesis_publishers.transport import PutEntry
 
 _MIB = 1024 * 1024
@@ -43,7 +42,22 @@ def test_a_call_takes_five_mebibytes_and_a_larger_record_goes_alone() -> None:
     assert found == [[2 * _MIB, 2 * _MIB], [2 * _MIB], [8 * _MIB], [1]]
 
 
-def test_a_record_that_no_stream_takes_is_named_by_its_number() -> None:
-    check_entry(entry(bytes(10 * _MIB - 1)), 1)
-    with pytest.raises(RecordsNotWrittenError, match=r"Record 2 has 10,485,761 bytes"):
-        check_entry(entry(bytes(10 * _MIB)), 2)
+def test_no_stream_takes_more_than_ten_mebibytes_with_the_partition_key() -> None:
+    assert is_acceptable(entry(bytes(10 * _MIB - 1)))
+    assert not is_acceptable(entry(bytes(10 * _MIB)))
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_record_without_an_end_is_noticed_before_it_fills_the_memory(is_whole: bool) -> None:
+    splitter = LineSplitter(is_whole=is_whole)
+    splitter.split(b"\n" + bytes(10 * _MIB - 1))
+    assert not splitter.is_too_long
+    splitter.split(bytes(2))
+    assert splitter.is_too_long
+
+
+def test_a_whole_keeps_its_line_feeds_and_may_be_empty() -> None:
+    splitter = LineSplitter(is_whole=True)
+    assert (splitter.split(b"a\n"), splitter.split(b"\nb")) == ([], [])
+    assert splitter.end() == [b"a\n\nb"]
+    assert splitter.end() == [b""]

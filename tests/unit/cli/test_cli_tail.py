@@ -83,6 +83,17 @@ def test_what_the_command_line_says_goes_before_the_file_however_it_is_written(
     assert "old" in run("tail", "-P", "KINESIS.stream.initpos=TRIM_HORIZON", "--until-tip").stdout
 
 
+def test_a_position_on_the_command_line_goes_before_those_of_single_shards(
+    run: RunCommand,
+) -> None:
+    put(run, b"old")
+    with run.path.open("a") as file:
+        positions = {shard: {"iteratorType": "LATEST"} for shard in run.server.records(ORDERS)}
+        file.write(f"kinesis.stream.initpos.shards={json.dumps(positions)}\n")
+    assert run("tail", "--until-tip").stdout == ""
+    assert "old" in run("tail", *_TO_THE_TIP).stdout
+
+
 def test_several_streams_are_read_together(run: RunCommand) -> None:
     run.server.create_stream("returns")
     run.server.put_many("returns", [("k", b"r")])
