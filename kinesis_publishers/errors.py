@@ -45,6 +45,7 @@ __all__ = [
     "AggregationError",
     "ConsumerGuardError",
     "PublisherCancelledError",
+    "RecordsNotWrittenError",
     "ClosedError",
 ]
 
@@ -239,6 +240,10 @@ class ConsumerGuardError(KinesisPublishersError):
 
 class PublisherCancelledError(KinesisPublishersError):
     """A publisher reported CANCELLED although nobody asked it to stop."""
+
+
+class RecordsNotWrittenError(KinesisPublishersError):
+    """Records that were to be written were not, or it is not known whether they were."""
 
 
 class ClosedError(KinesisPublishersError):

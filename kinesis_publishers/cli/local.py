@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -61,21 +63,32 @@ __all__ = ["local"]
 def local(
     port: int, host: str, limits: str, stream: str, shards: int, tls: bool, ca_file: str | None
 ) -> None:
-    """Serve a local Kinesis with one stream, in memory, until Ctrl-C."""
+    """Serve a local Kinesis with one stream, in memory, until Ctrl-C.
+
+    Prints the properties that read the stream; what it says beside them are comments, so that the
+    output is a .properties file for --config of the other commands.
+
+    \b
+    Example:
+      kinesis-publishers local --port 4567 > local.properties &
+      kinesis-publishers put --config local.properties 'a record'
+      kinesis-publishers tail --config local.properties
+    """
     if ca_file is not None and not tls:
         raise click.UsageError("--ca-file is the certificate of an https server: add --tls.")
     try:
         # With --tls, starting the server needs modules that importing it does not.
         from kinesis_publishers.testing.local_kinesis import Limits, run_server
 
-        run_server(
-            host,
-            port,
-            Limits.aws() if limits == "aws" else Limits.off(),
-            _announce(stream, shards),
-            tls=tls,
-            ca_file=ca_file,
-        )
+        with _ended_by_sigterm_too():
+            run_server(
+                host,
+                port,
+                Limits.aws() if limits == "aws" else Limits.off(),
+                _announce(stream, shards),
+                tls=tls,
+                ca_file=ca_file,
+            )
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f"'local' needs {error.name!r}, which is not installed.\n"
@@ -83,6 +96,20 @@ def local(
         ) from error
     except OSError as error:
         raise click.ClickException(_describe(error, host, port)) from error
+
+
+@contextmanager
+def _ended_by_sigterm_too() -> Iterator[None]:
+    """Let a request to terminate end the server as Ctrl-C does, its CA file included."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _checked_name(name: str) -> str:
@@ -98,10 +125,10 @@ def _announce(stream: str, shards: int) -> Callable[[LocalKinesis], None]:
     def announce(server: LocalKinesis) -> None:
         server.create_stream(stream, shards)
         # To the letter, not through rich, which would wrap lines that are meant to be pasted.
-        click.echo(f"Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
+        click.echo(f"# Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
         if server.ca_bundle is not None:
-            click.echo(f"Clients must trust the CA certificate in {server.ca_bundle}")
-        click.echo("Ctrl-C stops it. Properties that read the stream from its beginning:\n")
+            click.echo(f"# Clients must trust the CA certificate in {server.ca_bundle}")
+        click.echo("# Ctrl-C stops it. Properties that read the stream from its beginning:\n")
         properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
         for key, value in properties.items():
             click.echo(f"{key}={value}")

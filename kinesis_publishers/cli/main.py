@@ -7,7 +7,12 @@ from typing import Final, NoReturn
 
 import click
 
+from kinesis_publishers.cli.config.commands import config
+from kinesis_publishers.cli.consumers.commands import consumers
 from kinesis_publishers.cli.local import local
+from kinesis_publishers.cli.put.command import put
+from kinesis_publishers.cli.shards import shards
+from kinesis_publishers.cli.tail.command import tail
 
 __all__ = ["COMMANDS_GROUP", "PluginGroup", "main"]
 
@@ -79,7 +84,8 @@ def main() -> None:
     """Read Amazon Kinesis Data Streams from Python and from Spark."""
 
 
-main.add_command(local)
+for _command in (local, tail, put, shards, consumers, config):
+    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

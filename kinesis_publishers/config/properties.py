@@ -46,8 +46,9 @@ class _Entry:
 class Properties:
     """What the user configured, checked as a whole and ready to be read.
 
-    Made by :meth:`parse`, :meth:`from_file` or :meth:`from_spark_options`. Equal if it means the
-    same; can be pickled, so that it travels to other processes. Its ``repr`` masks secrets.
+    Made by :meth:`parse`, :meth:`from_file`, :meth:`from_text` or :meth:`from_spark_options`. Equal
+    if it means the same; can be pickled, so that it travels to other processes. Its ``repr`` masks
+    secrets.
     """
 
     _entries: dict[str, _Entry]
@@ -73,19 +74,46 @@ class Properties:
         """Read a Java ``.properties`` file; see :meth:`parse`.
 
         Raises:
-            ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
+            ConfigErrors: as of :meth:`from_text`.
             OSError: the file cannot be read.
         """
+        return cls.from_text(Path(path).read_bytes(), name=str(path), complete=complete)
+
+    @classmethod
+    def from_text(
+        cls,
+        content: str | bytes,
+        *,
+        name: str,
+        complete: bool = True,
+        overrides: Mapping[str, Scalar] | None = None,
+    ) -> Properties:
+        """Parse what a Java ``.properties`` file has; see :meth:`parse`.
+
+        Args:
+            content: the text, or its bytes in Latin-1, as the format has it.
+            name: where it comes from, for messages.
+            complete: as of :meth:`parse`.
+            overrides: properties that go before those of the text, however a key is written.
+
+        Raises:
+            ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
+        """
         try:
-            pairs = javaproperties.loads(Path(path).read_bytes(), object_pairs_hook=list)
+            pairs = javaproperties.loads(content, object_pairs_hook=list)
         except javaproperties.InvalidUEscapeError as error:
-            problem = InvalidOptionError(f"{path}: {error}")
+            problem = InvalidOptionError(f"{name}: {error}")
             raise ConfigErrors([problem]) from None
         assignments = Assignments()
         for key, value in pairs:
             one = assign_properties({key: value})
             assignments.found += one.found
             assignments.problems += one.problems
+        more = assign_properties(overrides or {})
+        overridden = {one.option.key for one in more.found}
+        assignments.found = [one for one in assignments.found if one.option.key not in overridden]
+        assignments.found += more.found
+        assignments.problems += more.problems
         return cls._build(assignments, complete=complete)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Renders the declarations of all options as a page of the documentation."""
+"""Renders the declarations of options: as a page of the documentation, and as plain texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from kinesis_publishers.config.option import Namespace, Option
 from kinesis_publishers.config.options import all_declarations
 
-__all__ = ["render_reference"]
+__all__ = ["accepted_text", "render_reference", "value_text"]
 
 _HEADER = "| Key | Accepted | Default | Meaning |\n|---|---|---|---|"
 
@@ -34,7 +34,7 @@ def _render_row(option: Option[Any]) -> str:
         notes += " Secret: masked in every message."
     if not option.implemented:
         notes += " Not read yet."
-    accepted = ", ".join(f"`{choice}`" for choice in option.choices) or option.parser.accepts
+    accepted = ", ".join(f"`{choice}`" for choice in option.choices) or accepted_text(option)
     cells = (key, _escape(accepted), _render_default(option), _escape(notes))
     return f"| {' | '.join(cells)} |"
 
@@ -42,16 +42,29 @@ def _render_row(option: Option[Any]) -> str:
 def _render_default(option: Option[Any]) -> str:
     if option.required:
         return "required"
-    default = option.default
-    if default is None or default == ():
+    text = value_text(option.default)
+    if text is None:
         return "none"
-    if isinstance(default, Enum):
-        return f"`{default.value}`"
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    if isinstance(default, int | float):
-        return f"`{default:.15g}`" + (f" {option.unit}" if option.unit else "")
-    return f"`{default}`"
+    is_quantity = option.unit and isinstance(option.default, int | float)
+    return f"`{text}` {option.unit}" if is_quantity else f"`{text}`"
+
+
+def accepted_text(option: Option[Any]) -> str:
+    """Return what an option may be: its choices, or a description."""
+    return ", ".join(option.choices) or option.parser.accepts
+
+
+def value_text(value: object) -> str | None:
+    """Return a parsed value as text, without its unit; ``None`` where there is nothing."""
+    if value is None or value == ():
+        return None
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{value:.15g}"
+    return str(value)
 
 
 def _escape(text: str) -> str:

@@ -1,38 +1,22 @@
-"""The control plane over boto3, in threads of its own."""
+"""The control plane over boto3."""
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-import boto3
-from botocore.config import Config
-from botocore.session import get_session
+from typing import TYPE_CHECKING, Any, Self
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.aws_errors import (
-    BOTOCORE_EXCEPTIONS,
-    complete_answer,
-    map_error,
-)
-from kinesis_publishers.config.sessions import build_session
-from kinesis_publishers.errors import ClosedError, InvalidArgumentError
+from kinesis_publishers.aws_errors import complete_answer
+from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
+from kinesis_publishers.transport.boto3_client import Boto3Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
     from types import TracebackType
 
     from kinesis_publishers.config.aws import AwsConfig
 
 __all__ = ["Boto3ControlPlane"]
-
-_T = TypeVar("_T")
-_CONNECT_TIMEOUT_SECONDS = 10.0
-_READ_TIMEOUT_SECONDS = 30.0
-_THREADS = 4
 
 
 class Boto3ControlPlane(ControlPlane):
@@ -42,18 +26,10 @@ class Boto3ControlPlane(ControlPlane):
     """
 
     def __init__(self, config: AwsConfig) -> None:
-        self._config = config
-        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="kinesis-control-plane")
-        self._client: Any = None
+        self._client = Boto3Client(config, "control plane")
 
     async def __aenter__(self) -> Self:
-        # Building a client reads files and parses the service model: not on the event loop.
-        try:
-            self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
-        except BaseException:
-            # Cancelled, or without credentials: __aexit__ does not run then.
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            raise
+        await self._client.__aenter__()
         return self
 
     async def __aexit__(
@@ -62,15 +38,11 @@ class Boto3ControlPlane(ControlPlane):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A call in flight is bounded by its read timeout; nobody waits for its answer any more.
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        await self._client.__aexit__(kind, error, traceback)
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         request = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
-        answer = await self._call(
+        answer = await self._client.call(
             "DescribeStreamSummary",
             stream,
             lambda client: client.describe_stream_summary(**request),
@@ -100,11 +72,11 @@ class Boto3ControlPlane(ControlPlane):
             with complete_answer("ListShards", stream_arn):
                 return tuple(_shard(stream_arn, one) for page in answers for one in page["Shards"])
 
-        return await self._call("ListShards", stream_arn, all_pages)
+        return await self._client.call("ListShards", stream_arn, all_pages)
 
     async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         operation, where = "DescribeStreamConsumer", f"{consumer_name} on {stream_arn}"
-        answer = await self._call(
+        answer = await self._client.call(
             operation,
             where,
             lambda client: client.describe_stream_consumer(
@@ -122,11 +94,11 @@ class Boto3ControlPlane(ControlPlane):
             with complete_answer("ListStreamConsumers", stream_arn):
                 return tuple(_consumer(one) for page in answers for one in page["Consumers"])
 
-        return await self._call("ListStreamConsumers", stream_arn, all_pages)
+        return await self._client.call("ListStreamConsumers", stream_arn, all_pages)
 
     async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         operation, where = "RegisterStreamConsumer", f"{consumer_name} on {stream_arn}"
-        answer = await self._call(
+        answer = await self._client.call(
             operation,
             where,
             lambda client: client.register_stream_consumer(
@@ -137,39 +109,10 @@ class Boto3ControlPlane(ControlPlane):
             return _consumer(answer["Consumer"])
 
     async def deregister_stream_consumer(self, consumer_arn: str) -> None:
-        await self._call(
+        await self._client.call(
             "DeregisterStreamConsumer",
             consumer_arn,
             lambda client: client.deregister_stream_consumer(ConsumerARN=consumer_arn),
-        )
-
-    async def _call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
-        client = self._client
-        if client is None:
-            raise ClosedError(f"{operation} of {where}: the control plane is closed")
-        return await self._in_thread(operation, where, lambda: call(client))
-
-    async def _in_thread(self, operation: str, where: str, call: Callable[[], _T]) -> _T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-        except BOTOCORE_EXCEPTIONS as error:
-            raise map_error(error, operation=operation, where=where) from error
-
-    def _create_client(self) -> Any:
-        session = get_session()
-        build_session(session, self._config)
-        return boto3.Session(botocore_session=session, region_name=self._config.region).client(
-            "kinesis",
-            endpoint_url=self._config.endpoint_url,
-            verify=self._config.ca_bundle,
-            config=Config(
-                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-                read_timeout=_READ_TIMEOUT_SECONDS,
-                max_pool_connections=_THREADS,
-                # The one layer that retries is kinesis_publishers.retry.
-                retries={"total_max_attempts": 1, "mode": "standard"},
-                user_agent_extra="kinesis-publishers",
-            ),
         )
 
 

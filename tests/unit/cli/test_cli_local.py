@@ -120,6 +120,32 @@ def test_an_interrupt_ends_it_without_an_error(server: subprocess.Popen[str]) ->
     assert (server.returncode, errors) == (0, "")
 
 
+def test_a_request_to_terminate_leaves_no_temporary_ca_file() -> None:
+    with _running("--tls") as process:
+        ca_file = Path(_read_properties(process)["aws.cabundle"])
+        assert ca_file.exists()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors, ca_file.exists()) == (0, "", False)
+
+
+def test_its_output_is_a_configuration_for_the_other_commands(
+    server: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert server.stdout is not None
+    file = tmp_path / "local.properties"
+    with file.open("w") as output:
+        for line in server.stdout:
+            output.write(line)
+            if line.startswith("kinesis.stream.initpos="):
+                break
+    assert file.read_text().startswith("# Kinesis at http://127.0.0.1:")
+    put = CliRunner().invoke(main, ["put", "--config", str(file), "a record"])
+    assert put.exit_code == 0, put.output
+    tail = CliRunner().invoke(main, ["tail", "--config", str(file), "-n", "1"])
+    assert tail.output.endswith("a record\n")
+
+
 def test_a_port_in_use_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -224,6 +224,20 @@ def test_a_properties_file_that_contradicts_itself_is_an_error(tmp_path: Path) -
         Properties.from_file(path)
 
 
+def test_overrides_of_a_text_count_however_both_are_written() -> None:
+    text = "flink.stream.initpos=NOW\nkinesis.streams=a\nkinesis.streams=b\n"
+    overrides = {"kinesis.STREAM.initpos": "TRIM_HORIZON", "kinesis.streams": "c"}
+    properties = Properties.from_text(text, name="a text", overrides=overrides)
+    assert properties.get(publisher.INITIAL_POSITION) is InitialPosition.TRIM_HORIZON
+    assert properties.get(publisher.STREAMS) == "c"
+
+
+def test_what_is_wrong_with_a_text_and_its_overrides_is_reported_together() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        Properties.from_text("aws.regions=x", name="a text", overrides={"aws.endpoint": "y"})
+    assert len(caught.value.problems) == 3
+
+
 def test_a_broken_escape_in_a_properties_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "job.properties"
     path.write_text("kinesis.streams=\\uXYZW\n")

@@ -1,0 +1,1 @@
+"""``kinesis-publishers config``: what can be configured, and whether a file is right."""

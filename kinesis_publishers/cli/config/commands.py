@@ -1,0 +1,164 @@
+"""The commands ``config check`` and ``config list``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from attrs import asdict, frozen
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from kinesis_publishers.assembly import publisher_factory_class
+from kinesis_publishers.cli.commands import CleanGroup
+from kinesis_publishers.cli.config.rows import option_rows, value_rows
+from kinesis_publishers.cli.console import print_json_lines, print_rich, say
+from kinesis_publishers.config import FanOutConfig, Properties, SourceConfig
+from kinesis_publishers.config.ineffective import ineffective_keys
+from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers.cli.config.rows import OptionRow, ValueRow
+    from kinesis_publishers.config.ineffective import IneffectiveKey
+
+__all__ = ["config"]
+
+
+@frozen(kw_only=True)
+class _Findings:
+    errors: tuple[str, ...] = ()
+    warnings: tuple[IneffectiveKey, ...] = ()
+    values: tuple[ValueRow, ...] = ()
+
+
+@click.group(cls=CleanGroup)
+def config() -> None:
+    """Show what can be configured, and check configurations; neither calls AWS."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--partial", is_flag=True, help="Streams may be missing: --stream says them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all findings.")
+def check(file: str, partial: bool, as_json: bool) -> None:
+    """Check a .properties FILE (- for standard input): all errors at once, and what is in effect.
+
+    Prints every option with its value, in its unit, whether it is given or a default; secrets are
+    masked. Warns of keys without effect. Exits with 1 if there are errors.
+
+    \b
+    Examples:
+      kinesis-publishers config check my.properties
+      kinesis-publishers config check - --json < my.properties
+    """
+    findings = _check(_content(file), name=file, partial=partial)
+    if as_json:
+        print_json_lines([_as_json(findings)])
+    else:
+        _print(findings)
+    if findings.errors:
+        click.get_current_context().exit(1)
+
+
+@config.command("list")
+@click.argument("text", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per option.")
+def list_command(text: str, as_json: bool) -> None:
+    """List all options, or those whose key or description has TEXT.
+
+    \b
+    Examples:
+      kinesis-publishers config list
+      kinesis-publishers config list initpos
+    """
+    rows = option_rows(text)
+    if as_json:
+        print_json_lines(map(asdict, rows))
+    elif rows:
+        print_rich(_option_table(rows))
+    else:
+        raise click.ClickException(f"No option has {text!r} in its key or its description.")
+
+
+def _content(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
+    try:
+        properties = Properties.from_text(content, name=name, complete=not partial)
+    except ConfigErrors as error:
+        return _Findings(errors=tuple(map(str, error.problems)))
+    errors = []
+    # What is loaded is checked here as well: it would fail where reading begins.
+    for load in (_load_publisher, FanOutConfig.from_properties):
+        try:
+            load(properties)
+        except KinesisPublishersError as error:
+            errors.append(str(error))
+    return _Findings(
+        errors=tuple(errors),
+        warnings=ineffective_keys(properties),
+        values=() if errors else tuple(value_rows(properties)),
+    )
+
+
+def _load_publisher(properties: Properties) -> object:
+    return publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
+
+
+def _as_json(findings: _Findings) -> dict[str, object]:
+    return {
+        "is_valid": not findings.errors,
+        "errors": findings.errors,
+        "warnings": [asdict(one) for one in findings.warnings],
+        "values": [asdict(one) for one in findings.values],
+    }
+
+
+def _print(findings: _Findings) -> None:
+    if findings.values:
+        print_rich(_value_table(findings.values))
+    for warning in findings.warnings:
+        say(f"Warning: {warning}.")
+    for error in findings.errors:
+        say(f"Error: {error}")
+    count = len(findings.errors)
+    say("No errors." if not count else f"{count} error{'' if count == 1 else 's'}.")
+
+
+def _value_table(rows: Sequence[ValueRow]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("Key", "Value", "Source"):
+        table.add_column(heading, overflow="fold")
+    for row in sorted(rows, key=lambda row: row.source, reverse=True):
+        style = "bold" if row.source == "given" else ""
+        table.add_row(row.key, Text(_with_unit(row.value, row.unit)), row.source, style=style)
+    return table
+
+
+def _option_table(rows: Sequence[OptionRow]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("Key", "Accepted", "Default", "Meaning"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        default = "required" if row.required else _with_unit(row.default, row.unit)
+        doc = row.doc if row.implemented else f"{row.doc} Not read yet."
+        table.add_row(Text(row.key), Text(row.accepted), Text(default), Text(doc))
+    return table
+
+
+def _with_unit(value: str | None, unit: str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value} {unit}" if unit else value

@@ -1,0 +1,185 @@
+"""The options with which every command finds its streams, and the properties that they make."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import click
+from attrs import frozen
+
+from kinesis_publishers.config import Properties, StreamsConfig
+from kinesis_publishers.config.catalogue import find_option
+from kinesis_publishers.config.options import aws, publisher, retries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kinesis_publishers.config.parsers import Scalar
+
+__all__ = ["Connection", "connection_options", "only_stream"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+# A person waits: a service that cannot be reached is reported within seconds, unless the properties
+# say how long to try. An application waits minutes for it.
+_PATIENCE: Final = {
+    options.max_retries: 3
+    for options in (
+        retries.DESCRIBE_STREAM,
+        retries.LIST_SHARDS,
+        retries.DESCRIBE_CONSUMER,
+        retries.LIST_CONSUMERS,
+        retries.REGISTER_CONSUMER,
+    )
+}
+
+
+@frozen(kw_only=True)
+class Connection:
+    """What the command line says about where to connect and what to read.
+
+    Attributes:
+        config: a ``.properties`` file.
+        pairs: single properties, which go before those of the file.
+        streams: names or ARNs.
+        region: the region.
+        endpoint: the URL of the endpoint.
+    """
+
+    config: Path | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
+    streams: tuple[str, ...] = ()
+    region: str | None = None
+    endpoint: str | None = None
+
+    def properties(self, more: Mapping[str, str] | None = None) -> Properties:
+        """Return everything as checked properties; what is said last counts.
+
+        The order is: the file, the single properties, the options of their own, ``more``.
+
+        Raises:
+            ConfigErrors: lists everything that is wrong.
+            UsageError: the file cannot be read.
+        """
+        own = {
+            publisher.STREAMS.full_key: ",".join(self.streams),
+            aws.REGION.full_key: self.region,
+            aws.ENDPOINT.full_key: self.endpoint,
+        }
+        given = {key: value for key, value in own.items() if value}
+        overrides: dict[str, Scalar] = {}
+        for key, value in (*self.pairs, *given.items(), *(more or {}).items()):
+            # The same option may have been written in another way before.
+            option = find_option(key)
+            overrides[option.full_key if option else key] = value
+        properties = Properties.from_text(
+            self._content(), name=str(self.config), overrides=overrides
+        )
+        return _with_patience(properties)
+
+    def properties_without_reading(self, more: Mapping[str, str] | None = None) -> Properties:
+        """Return :meth:`properties` for a command that reads no records.
+
+        What only reading needs may be missing, as the ARN of a consumer that is yet to be
+        registered.
+        """
+        return self.properties({publisher.RECORD_PUBLISHER.full_key: "POLLING", **(more or {})})
+
+    def _content(self) -> bytes:
+        try:
+            return b"" if self.config is None else self.config.read_bytes()
+        except OSError as error:
+            raise click.UsageError(f"{self.config} cannot be read: {error.strerror}.") from error
+
+
+def only_stream(properties: Properties) -> str:
+    """Return the name or the ARN of the stream, of which there must be one.
+
+    Raises:
+        UsageError: there are several.
+    """
+    streams = StreamsConfig.from_properties(properties).streams
+    if len(streams) > 1:
+        names = ", ".join(stream.name for stream in streams)
+        raise click.UsageError(f"This needs one stream, and there are {names}: use --stream.")
+    return streams[0].arn or streams[0].name
+
+
+def _with_patience(properties: Properties) -> Properties:
+    missing = {
+        option.full_key: count
+        for option, count in _PATIENCE.items()
+        if not properties.is_given(option)
+    }
+    return Properties.parse({**properties.to_dict(), **missing})
+
+
+def _parse_pairs(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not (separator and key.strip()):
+            # The text is not repeated: it may be a secret.
+            raise click.BadParameter("expected KEY=VALUE, as kinesis.stream.initpos=TRIM_HORIZON.")
+        pairs.append((key.strip(), value.strip()))
+    return tuple(pairs)
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="A .properties file that says where to connect and what to read, and how.",
+    ),
+    click.option(
+        "-P",
+        "--property",
+        "pairs",
+        multiple=True,
+        callback=_parse_pairs,
+        metavar="KEY=VALUE",
+        help="One property; goes before the file. May be repeated.",
+    ),
+    click.option(
+        "--stream",
+        "streams",
+        multiple=True,
+        metavar="STREAM",
+        help="The name or the ARN of a stream. May be repeated where several can be read.",
+    ),
+    click.option("--region", metavar="REGION", help="The region, as eu-west-1."),
+    click.option("--endpoint", metavar="URL", help="An endpoint that is not AWS's own."),
+)
+
+
+def connection_options(command: Callable[_P, _T]) -> Callable[..., _T]:
+    """Give ``command`` the common options, which it takes as one value named ``connection``.
+
+    The lowest of the decorators, so that the help shows them after the command's own.
+    """
+
+    @functools.wraps(command)
+    def with_connection(
+        *args: Any,
+        config: Path | None,
+        pairs: tuple[tuple[str, str], ...],
+        streams: tuple[str, ...],
+        region: str | None,
+        endpoint: str | None,
+        **options: Any,
+    ) -> _T:
+        options["connection"] = Connection(
+            config=config, pairs=pairs, streams=streams, region=region, endpoint=endpoint
+        )
+        return command(*args, **options)
+
+    decorated: Callable[..., _T] = with_connection
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated

@@ -1,0 +1,74 @@
+"""Where commands write: results to standard output, messages to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+import orjson
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+__all__ = [
+    "discard_output",
+    "output_bytes",
+    "output_console",
+    "print_json_lines",
+    "print_rich",
+    "say",
+]
+
+# Nothing is wrapped or cut where no terminal says how wide it is.
+_ENDLESS: Final = 100_000
+
+
+def output_console() -> Console:
+    """Return a console on standard output; colours only on a terminal, and not with NO_COLOR."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_ENDLESS)
+
+
+def output_bytes() -> BinaryIO:
+    """Return standard output for bytes."""
+    return sys.stdout.buffer
+
+
+def discard_output() -> None:
+    """Let what standard output still gets go nowhere, after its reader has gone.
+
+    What is buffered would otherwise be an error when the interpreter ends.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def print_rich(renderable: RenderableType) -> None:
+    """Write a table or a tree to standard output; not on a terminal without what only fills it."""
+    console = output_console()
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as capture:
+        console.print(renderable)
+    lines = [line.rstrip() for line in capture.get().strip("\n").split("\n")]
+    click.echo("\n".join(lines).strip("\n"))
+
+
+def print_json_lines(objects: Iterable[Any]) -> None:
+    """Write each object as JSON on a line of its own."""
+    stream = output_bytes()
+    for one in objects:
+        stream.write(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE))
+    stream.flush()
+
+
+def say(text: str) -> None:
+    """Write a message to standard error."""
+    click.echo(text, err=True)

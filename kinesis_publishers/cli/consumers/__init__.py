@@ -1,0 +1,1 @@
+"""``kinesis-publishers consumers``: stream consumers, for those who register them by hand."""

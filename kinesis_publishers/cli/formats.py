@@ -1,0 +1,91 @@
+"""Numbers, times and texts as a person reads them. Pure functions."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = [
+    "format_behind",
+    "format_bytes",
+    "format_rate",
+    "format_share",
+    "hash_key_share",
+    "iso_utc",
+    "printable",
+]
+
+_HASH_KEYS: Final = 2**128
+_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def format_rate(per_second: float) -> str:
+    """Return a number per second: with one decimal below ten, with thousands apart above."""
+    return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in the largest binary unit of which there is one."""
+    size, unit = float(count), 0
+    # As it is shown: 1023.96 KiB is 1.0 MiB.
+    while round(size, 1) >= 1024 and unit < len(_SIZES) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} B" if unit == 0 else f"{size:.1f} {_SIZES[unit]}"
+
+
+def format_behind(millis: int | None) -> str:
+    """Return how far a reader is behind the tip, in at most two units; ``-`` if it is not known."""
+    if millis is None:
+        return "-"
+    if millis < 1000:
+        return f"{millis} ms"
+    if millis < 60_000:
+        return f"{millis // 100 / 10:.1f} s"
+    rest = millis // 1000
+    parts: list[str] = []
+    for name, seconds in _SPANS:
+        count, rest = divmod(rest, seconds)
+        parts.append(f"{count} {name}" if count else "")
+    first = next(index for index, part in enumerate(parts) if part)
+    return " ".join(part for part in parts[first : first + 2] if part)
+
+
+def hash_key_share(starting_hash_key: str, ending_hash_key: str) -> float:
+    """Return which part of all hash keys lies between two, both included, from 0 to 1."""
+    return (int(ending_hash_key) - int(starting_hash_key) + 1) / _HASH_KEYS
+
+
+def format_share(share: float) -> str:
+    """Return a part as a percentage, with up to two decimals."""
+    return f"{share * 100:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def iso_utc(instant: datetime) -> str:
+    """Return an aware time in UTC, to the microsecond, as ``2026-11-22T01:02:03.004000Z``."""
+    text = instant.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")
+
+
+def printable(text: str) -> str:
+    r"""Return ``text`` on one line, without anything that a terminal would obey.
+
+    Control and format characters are written as Python does (``\n``, ``\x1b``, ``\u202e``), and so
+    are a backslash and what ``surrogateescape`` has made of a byte: nothing is lost.
+    """
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(_printable_character(one) for one in text)
+
+
+def _printable_character(character: str) -> str:
+    is_plain = character.isprintable() or unicodedata.category(character) == "Zs"
+    if is_plain and character != "\\":
+        return character
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,1 @@
+"""``kinesis-publishers put``: writes a few records, for trying things out."""

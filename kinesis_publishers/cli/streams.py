@@ -1,0 +1,113 @@
+"""Standard input and output within an event loop: a pipe that stands still stops nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import stat
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+__all__ = ["OutputPipe", "read_blocks"]
+
+# What a pipe that is ready takes without blocking (POSIX: at least 512).
+_PIPE_BUFFER: Final = 4096
+_BLOCK_BYTES: Final = 65_536
+
+
+class OutputPipe:
+    """Writes bytes, and waits in the event loop while whoever reads them is slow.
+
+    Args:
+        stream: a file, a terminal or a pipe; anything that has no descriptor is written to as is.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._fd = _pollable_descriptor(stream)
+        self._lock = asyncio.Lock()
+
+    def on_reader_gone(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once nobody reads the pipe any more, as after ``| head -1``.
+
+        Otherwise that would show with the next write, which may be hours away.
+        """
+        fd = self._fd
+        if fd is None or not stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return
+        loop = asyncio.get_running_loop()
+
+        def report() -> None:
+            loop.remove_reader(fd)
+            callback()
+
+        # The writing end is never readable: the event is that of an error.
+        loop.add_reader(fd, report)
+
+    async def write(self, data: bytes) -> None:
+        """Write all of ``data``, and nothing of another call in between.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+        async with self._lock:
+            if self._fd is None:
+                self._stream.write(data)
+                self._stream.flush()
+                return
+            left = memoryview(data)
+            while left:
+                await _until_ready(self._fd, "w")
+                left = left[os.write(self._fd, left[:_PIPE_BUFFER]) :]
+
+
+async def read_blocks(stream: IO[bytes]) -> AsyncIterator[bytes]:
+    """Yield what can be read as it comes, until the end of ``stream``."""
+    fd = _pollable_descriptor(stream)
+    while True:
+        if fd is not None:
+            await _until_ready(fd, "r")
+            block = os.read(fd, _BLOCK_BYTES)
+        else:
+            block = stream.read(_BLOCK_BYTES)
+        if not block:
+            return
+        yield block
+
+
+def _pollable_descriptor(stream: IO[bytes]) -> int | None:
+    """Return the descriptor; ``None`` if there is none, or if it is a file: that never blocks."""
+    try:
+        fd = stream.fileno()
+    except io.UnsupportedOperation:
+        return None
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_writer(fd, _ignore)
+    except PermissionError:
+        return None
+    loop.remove_writer(fd)
+    return fd
+
+
+async def _until_ready(fd: int, mode: str) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def note() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    is_writing = mode == "w"
+    (loop.add_writer if is_writing else loop.add_reader)(fd, note)
+    try:
+        await ready
+    finally:
+        (loop.remove_writer if is_writing else loop.remove_reader)(fd)
+
+
+def _ignore() -> None:
+    pass

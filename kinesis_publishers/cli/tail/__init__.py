@@ -1,0 +1,1 @@
+"""``kinesis-publishers tail``: shows what is being read from streams."""

@@ -1,0 +1,161 @@
+"""The command ``tail``: its options, and how it reads."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from attrs import frozen
+
+from kinesis_publishers.cli.commands import CleanCommand
+from kinesis_publishers.cli.connection import Connection, connection_options
+from kinesis_publishers.cli.console import output_bytes, output_console
+from kinesis_publishers.cli.formats import iso_utc
+from kinesis_publishers.cli.interruptions import run_until_signal
+from kinesis_publishers.cli.parameters import DurationType
+from kinesis_publishers.cli.records import DataEncoding, json_line, plain_line
+from kinesis_publishers.cli.streams import OutputPipe
+from kinesis_publishers.cli.tail.live import LiveTable
+from kinesis_publishers.cli.tail.session import RecordLines, TailSession
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config.choices import InitialPosition
+from kinesis_publishers.config.options import publisher
+from kinesis_publishers.data_fetcher import KinesisDataFetcher
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import Record
+
+__all__ = ["tail"]
+
+
+@frozen(kw_only=True)
+class _Appearance:
+    is_table: bool
+    encoding: DataEncoding | None
+    newest: int
+
+    def line(self, record: Record) -> bytes:
+        if self.encoding is not None:
+            return json_line(record, self.encoding)
+        return f"{plain_line(record)}\n".encode()
+
+
+@click.command(cls=CleanCommand)
+@click.option(
+    "--from",
+    "position",
+    type=click.Choice([one.value for one in InitialPosition], case_sensitive=False),
+    help="Where to begin; LATEST unless the properties say otherwise.",
+)
+@click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
+@click.option(
+    "--since",
+    type=DurationType(),
+    metavar="DURATION",
+    help="Begin so long ago, as 90s, 10m or 2h.",
+)
+@click.option("--until-tip", is_flag=True, help="End when everything that was there is read.")
+@click.option(
+    "-n", "--max-records", type=click.IntRange(min=1), metavar="N", help="End after N records."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per record.")
+@click.option(
+    "--data",
+    "encoding",
+    type=click.Choice([one.value for one in DataEncoding]),
+    help="With --json: how payloads are written.  [default: base64]",
+)
+@click.option("--lines", is_flag=True, help="Print a line per record, on a terminal too.")
+@click.option(
+    "--newest",
+    type=click.IntRange(0, 100),
+    default=0,
+    metavar="N",
+    help="With the table: show the N newest records below it.",
+)
+@connection_options
+def tail(
+    position: str | None,
+    instant: str | None,
+    since: timedelta | None,
+    until_tip: bool,
+    max_records: int | None,
+    as_json: bool,
+    encoding: str | None,
+    lines: bool,
+    newest: int,
+    connection: Connection,
+) -> None:
+    """Read streams and show what arrives, until Ctrl-C.
+
+    On a terminal a live table shows how fast each shard is read, how far it is behind the tip, and
+    where it stands. In a pipe or a file each record is a line.
+
+    \b
+    Examples:
+      kinesis-publishers tail --stream orders --region eu-west-1
+      kinesis-publishers tail --config my.properties --newest 5
+      kinesis-publishers tail --stream orders --since 10m --until-tip --json
+      kinesis-publishers tail --stream orders --json --data json | jq .data
+    """
+    if sum((as_json, lines, bool(newest))) > 1:
+        raise click.UsageError("--json, --lines and --newest (of the table) exclude each other.")
+    if encoding is not None and not as_json:
+        raise click.UsageError("--data says how payloads stand in JSON: add --json.")
+    clock = SystemClock()
+    properties = connection.properties(_starting_position(position, instant, since, clock))
+    appearance = _Appearance(
+        is_table=not (as_json or lines) and sys.stdout.isatty(),
+        encoding=DataEncoding(encoding or "base64") if as_json else None,
+        newest=newest,
+    )
+    until = clock.now() if until_tip else None
+    run_until_signal(lambda: _tail(properties, appearance, clock, max_records, until))
+
+
+def _starting_position(
+    position: str | None, instant: str | None, since: timedelta | None, clock: Clock
+) -> dict[str, str]:
+    if since is not None and instant is not None:
+        raise click.UsageError("--at and --since both say when to begin: keep one.")
+    if since is not None:
+        instant = iso_utc(clock.now() - since)
+    if instant is not None:
+        if position not in (None, InitialPosition.AT_TIMESTAMP.value):
+            raise click.UsageError(f"--from {position} is not an instant: leave it out.")
+        position = InitialPosition.AT_TIMESTAMP.value
+    given = {
+        publisher.INITIAL_POSITION.full_key: position,
+        publisher.INITIAL_TIMESTAMP.full_key: instant,
+        # Positions of single shards would go before what the command line says.
+        publisher.INITIAL_SHARD_POSITIONS.full_key: None if position is None else "{}",
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+async def _tail(
+    properties: Properties,
+    appearance: _Appearance,
+    clock: Clock,
+    max_records: int | None,
+    until: datetime | None,
+) -> None:
+    if appearance.is_table:
+        table = LiveTable(output_console(), clock, newest=appearance.newest)
+        session = TailSession(table, max_records=max_records, until=until)
+        async with KinesisDataFetcher.from_properties(properties, session) as fetcher:
+            session.begin(fetcher)
+            await table.run(fetcher)
+        return
+    output = OutputPipe(output_bytes())
+    lines = RecordLines(output, appearance.line)
+    session = TailSession(lines, max_records=max_records, until=until)
+    async with KinesisDataFetcher.from_properties(properties, session) as fetcher:
+        session.begin(fetcher)
+        output.on_reader_gone(session.stop)
+        await fetcher.run()

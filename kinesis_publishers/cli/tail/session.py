@@ -1,0 +1,110 @@
+"""What becomes of the records that a tail reads, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.delivery import DeliverySink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from kinesis_publishers.cli.streams import OutputPipe
+    from kinesis_publishers.data_fetcher import KinesisDataFetcher
+    from kinesis_publishers.delivery import Delivery, ShardStatus
+    from kinesis_publishers.model import Record, RecordBatch
+
+__all__ = ["RecordLines", "RecordView", "TailSession"]
+
+
+class RecordView(ABC):
+    """Shows records."""
+
+    @abstractmethod
+    async def show(self, batch: RecordBatch) -> None:
+        """Show the records of one shard; raises ``BrokenPipeError`` if nobody looks any more."""
+
+
+class RecordLines(RecordView):
+    """Writes a line per record.
+
+    Args:
+        output: where to.
+        render: returns the line of a record, with its line break.
+    """
+
+    def __init__(self, output: OutputPipe, render: Callable[[Record], bytes]) -> None:
+        self._output = output
+        self._render = render
+
+    async def show(self, batch: RecordBatch) -> None:
+        await self._output.write(b"".join(map(self._render, batch)))
+
+
+class TailSession(DeliverySink):
+    """Shows what is delivered, and stops the fetcher when there is nothing more to show.
+
+    Args:
+        view: shows the records.
+        max_records: after how many it ends; ``None`` for no limit.
+        until: ends once everything that arrived before this instant has been read; ``None`` goes
+            on for ever.
+    """
+
+    def __init__(
+        self, view: RecordView, *, max_records: int | None = None, until: datetime | None = None
+    ) -> None:
+        self._view = view
+        self._left = max_records
+        self._until = until
+        self._fetcher: KinesisDataFetcher | None = None
+
+    def begin(self, fetcher: KinesisDataFetcher) -> None:
+        """Say which fetcher delivers; call it before that runs."""
+        self._fetcher = fetcher
+
+    def stop(self) -> None:
+        """Make the fetcher return; what it is showing is shown to its end."""
+        if self._fetcher is not None:
+            # Not from within the call of a shard's own task, which stopping may cancel.
+            asyncio.get_running_loop().call_soon(self._fetcher.stop)
+
+    async def deliver(self, delivery: Delivery) -> None:
+        try:
+            batch = self._take(delivery.batch)
+            if len(batch):
+                await self._view.show(batch)
+        except BrokenPipeError:
+            # Whoever read the output has what they wanted, as in "| head -1".
+            self._left = 0
+        finally:
+            delivery.release()
+        if self._left == 0:
+            self.stop()
+
+    def _take(self, batch: RecordBatch) -> RecordBatch:
+        if self._left is None:
+            return batch
+        batch = batch.slice(0, self._left)
+        self._left -= len(batch)
+        return batch
+
+    def observe(self, status: ShardStatus) -> None:
+        until, fetcher, seen = self._until, self._fetcher, status.read_until
+        if until is None or fetcher is None:
+            return
+        # A shard that was closed when it was listed has an end, and children that come after it.
+        if seen is not None and seen >= until and not status.shard.is_closed:
+            fetcher.finish_shard(status.shard.key)
+        self._stop_if_finished()
+
+    def observe_discovery(self) -> None:
+        if self._until is not None:
+            self._stop_if_finished()
+
+    def _stop_if_finished(self) -> None:
+        if self._fetcher is not None and self._fetcher.is_finished:
+            self.stop()

@@ -1,0 +1,113 @@
+"""Writes records with PutRecords; what is put together, and what is repeated, others decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import field, frozen
+
+from kinesis_publishers.errors import ServiceError
+from kinesis_publishers.transport.boto3_client import Boto3Client
+from kinesis_publishers.aws_errors import complete_answer, service_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from kinesis_publishers.config.aws import AwsConfig
+
+__all__ = ["Boto3RecordWriter", "PutEntry", "PutResult"]
+
+_OPERATION = "PutRecords"
+
+
+@frozen(kw_only=True)
+class PutEntry:
+    """A record to be written (``PutRecordsRequestEntry``).
+
+    Attributes:
+        data: the payload.
+        partition_key: 1 to 256 characters.
+        explicit_hash_key: decimal; chooses the shard in place of the partition key's hash.
+    """
+
+    data: bytes = field(repr=False)
+    partition_key: str
+    explicit_hash_key: str | None = None
+
+
+@frozen(kw_only=True)
+class PutResult:
+    """Where a record was written (``PutRecordsResultEntry``).
+
+    Attributes:
+        shard_id: the shard.
+        sequence_number: its place there.
+    """
+
+    shard_id: str
+    sequence_number: str
+
+
+class Boto3RecordWriter:
+    """Makes each call once: retrying is the caller's.
+
+    Use it as ``async with Boto3RecordWriter(config) as writer``.
+    """
+
+    def __init__(self, config: AwsConfig) -> None:
+        self._client = Boto3Client(config, "record writer")
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._client.__aexit__(kind, error, traceback)
+
+    async def put_records(
+        self, stream: str, entries: Sequence[PutEntry]
+    ) -> list[PutResult | ServiceError]:
+        """Write 1 to 500 records; return for each where it is, or why it was not written.
+
+        Args:
+            stream: a name or an ARN.
+            entries: the records, 10 MiB with their keys at most.
+
+        Raises:
+            ServiceError: the call failed as a whole. After ``ConnectionFailedError`` it is not
+                known whether the records were written.
+        """
+        target = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
+        records = [_request_entry(one) for one in entries]
+        answer = await self._client.call(
+            _OPERATION, stream, lambda client: client.put_records(Records=records, **target)
+        )
+        with complete_answer(_OPERATION, stream):
+            return [_result(one, stream) for one in answer["Records"]]
+
+
+def _request_entry(entry: PutEntry) -> dict[str, Any]:
+    request: dict[str, Any] = {"Data": entry.data, "PartitionKey": entry.partition_key}
+    if entry.explicit_hash_key is not None:
+        request["ExplicitHashKey"] = entry.explicit_hash_key
+    return request
+
+
+def _result(answer: dict[str, str], stream: str) -> PutResult | ServiceError:
+    code = answer.get("ErrorCode")
+    if code:
+        return service_error(
+            code,
+            answer.get("ErrorMessage", ""),
+            operation=_OPERATION,
+            where=stream,
+            request_id=None,
+            fallback=ServiceError,
+        )
+    return PutResult(shard_id=answer["ShardId"], sequence_number=answer["SequenceNumber"])

@@ -1,0 +1,175 @@
+"""``config``: what can be configured, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from cli_support import run_command
+
+from kinesis_publishers.config.options import all_declarations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_GOOD = """\
+kinesis.streams = orders
+aws.region = eu-west-1
+aws.credentials.provider.basic.accesskeyid = AKIASECRET
+aws.credentials.provider.basic.secretkey = hunter2
+flink.shard.getrecords.intervalmillis = 1s
+kinesis.stream.initpos.shards = {"shardId-000000000000": {"iteratorType": "TRIM_HORIZON"}}
+"""
+
+
+def values(text: str, *options: str) -> dict[str, tuple[str | None, str | None, str]]:
+    result = run_command("config", "check", "-", "--json", *options, stdin=text)
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["values"]
+    return {row["key"]: (row["value"], row["unit"], row["source"]) for row in rows}
+
+
+def warnings(text: str) -> list[str]:
+    result = run_command("config", "check", "-", stdin=text)
+    assert result.exit_code == 0, result.output
+    return [line for line in result.stderr.splitlines() if line.startswith("Warning")]
+
+
+def test_every_option_is_shown_with_its_value_and_unit() -> None:
+    found = values(_GOOD)
+    assert found["kinesis.shard.getrecords.intervalmillis"] == ("1000", "ms", "given")
+    assert found["kinesis.stream.initpos"] == ("LATEST", None, "default")
+    assert found["kinesis.stream.initpos.timestamp"] == (None, None, "default")
+    assert found["kinesis.failondataloss"] == ("true", None, "default")
+    assert found["kinesis.stream.initpos.shards"][0] == _GOOD.splitlines()[-1].partition(" = ")[2]
+    single = {
+        one.full_key for one in all_declarations() if "<" not in one.key and "[" not in one.key
+    }
+    assert single == set(found)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_secrets_are_masked(options: tuple[str, ...]) -> None:
+    result = run_command("config", "check", "-", *options, stdin=_GOOD)
+    assert "***" in result.stdout
+    assert "AKIASECRET" not in result.output
+    assert "hunter2" not in result.output
+
+
+def test_members_of_families_and_nested_credentials_are_shown() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/reports:1700000000"
+    nested = "aws.credentials.provider.role.provider.role.arn"
+    role = "arn:aws:iam::123456789012:role/reader"
+    found = values(
+        "kinesis.streams=orders\nkinesis.stream.recordpublisher=EFO\n"
+        f"kinesis.stream.efo.registration=NONE\nkinesis.stream.efo.consumerarn.orders={arn}\n"
+        "aws.credentials.provider=ASSUME_ROLE\n"
+        f"aws.credentials.provider.role.arn={role}\n"
+        f"aws.credentials.provider.role.provider=ASSUME_ROLE\n{nested}={role}\n"
+    )
+    assert found["kinesis.stream.efo.consumerarn.orders"] == (arn, None, "given")
+    assert found[nested] == (role, None, "given")
+
+
+def test_what_is_given_stands_first(tmp_path: Path) -> None:
+    file = tmp_path / "my.properties"
+    file.write_text(_GOOD)
+    result = run_command("config", "check", str(file))
+    assert result.exit_code == 0
+    sources = [line.split()[-1] for line in result.stdout.splitlines()[2:]]
+    assert sources == sorted(sources, reverse=True)
+    assert result.stderr == "No errors.\n"
+
+
+def test_all_errors_are_reported_at_once() -> None:
+    text = "kinesis.stream=a\naws.region=x y\nkinesis.stream.initpos=NOW\naws.endpoint=ftp://x"
+    result = run_command("config", "check", "-", stdin=text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    for expected in (
+        "kinesis.stream: unknown option; did you mean kinesis.streams?",
+        "aws.region: got 'x y'",
+        "kinesis.stream.initpos: got 'NOW'",
+        "aws.endpoint: got 'ftp://x'",
+        "kinesis.streams is required",
+        "5 errors.",
+    ):
+        assert expected in result.stderr
+
+
+def test_a_publisher_that_cannot_be_loaded_is_an_error() -> None:
+    text = f"{_GOOD}kinesis.stream.recordpublisher=nowhere.at.all:Factory"
+    result = run_command("config", "check", "-", "--json", stdin=text)
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["is_valid"] is False
+    assert "there is no module 'nowhere'" in found["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a=\\u12", "Invalid \\u escape"),
+        ("kinesis.streams=a\nkinesis.streams=b", "mean the same option and differ"),
+    ],
+)
+def test_a_file_that_contradicts_its_format_is_an_error(text: str, message: str) -> None:
+    result = run_command("config", "check", "-", stdin=text)
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_streams_may_be_missing_in_a_part_of_a_configuration() -> None:
+    assert run_command("config", "check", "-", stdin="aws.region=eu-west-1").exit_code == 1
+    assert values("aws.region=eu-west-1", "--partial")["kinesis.streams"][0] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "warning"),
+    [
+        ("kinesis.shard.idle.interval=1s", "this version does not read it"),
+        ("flink.stream.efo.consumername=x", "kinesis.stream.recordpublisher is POLLING"),
+        ("kinesis.shard.subscribetoshard.maxretries=1", "is POLLING"),
+        ("kinesis.shard.consumer.error.recoverable[0].exception=X", "is POLLING"),
+        (
+            "kinesis.stream.initpos=LATEST\nkinesis.stream.initpos.timestamp=1700000000",
+            "kinesis.stream.initpos is LATEST",
+        ),
+    ],
+)
+def test_a_key_without_effect_is_a_warning(line: str, warning: str) -> None:
+    (found,) = warnings(_GOOD + line)
+    key = line.splitlines()[-1].partition("=")[0]
+    assert found.startswith(f"Warning: {key} has no effect: ")
+    assert warning in found
+
+
+def test_keys_that_have_an_effect_are_no_warning() -> None:
+    fan_out = "kinesis.stream.recordpublisher=EFO\nkinesis.stream.efo.consumername=x\n"
+    assert warnings(_GOOD) == []
+    assert warnings(_GOOD + fan_out + "kinesis.stream.efo.http-version=1.1") == []
+    assert warnings(_GOOD + "kinesis.stream.efo.http-client.max-concurrency=3") == []
+
+
+def test_the_list_has_every_option() -> None:
+    rows = [
+        json.loads(line) for line in run_command("config", "list", "--json").stdout.splitlines()
+    ]
+    assert [row["key"] for row in rows] == [one.full_key for one in all_declarations()]
+    plain = run_command("config", "list").stdout
+    assert all(one.full_key in plain for one in all_declarations())
+
+
+def test_the_list_is_filtered_by_a_part_of_the_key_or_the_description() -> None:
+    lines = run_command("config", "list", "InitPos.timestamp").stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == [
+        "kinesis.stream.initpos.timestamp",
+        "kinesis.stream.initpos.timestamp.format",
+    ]
+    assert "kinesis.stream.recordpublisher" in run_command("config", "list", "SubscribeTo").stdout
+
+
+def test_a_filter_that_nothing_passes_is_an_error() -> None:
+    result = run_command("config", "list", "xyzzy")
+    assert result.exit_code == 1
+    assert "No option has 'xyzzy'" in result.stderr

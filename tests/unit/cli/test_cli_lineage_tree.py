@@ -1,0 +1,67 @@
+"""The tree of shards."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from kinesis_publishers import Shard
+from kinesis_publishers.cli.lineage_tree import lineage_tree, shard_fields
+
+_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+_HALF = 2**127
+
+
+def shard(number: int, *parents: int, is_closed: bool = False, upper: bool = False) -> Shard:
+    ids = [f"shardId-{parent:012}" for parent in parents] + [None, None]
+    return Shard(
+        stream_arn=_ARN,
+        shard_id=f"shardId-{number:012}",
+        parent_shard_id=ids[0],
+        adjacent_parent_shard_id=ids[1],
+        starting_hash_key=str(_HALF if upper else 0),
+        ending_hash_key=str(2 * _HALF - 1 if upper else _HALF - 1),
+        ending_sequence_number="9" if is_closed else None,
+    )
+
+
+def drawn(*shards: Shard) -> list[str]:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(lineage_tree("orders", shards))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_child_stands_below_its_parent() -> None:
+    assert drawn(shard(2, 0), shard(0, is_closed=True), shard(1, upper=True)) == [
+        "orders: 2 open, 1 closed",
+        "├── shardId-000000000000  closed  50 %",
+        "│   └── shardId-000000000002  open  50 %",
+        "└── shardId-000000000001  open  50 %",
+    ]
+
+
+def test_a_merged_shard_stands_below_one_parent_and_names_the_other() -> None:
+    lines = drawn(shard(0, is_closed=True), shard(1, is_closed=True, upper=True), shard(2, 0, 1))
+    assert lines[2] == "│   └── shardId-000000000002  open  50 %  and shardId-000000000001"
+    assert len(lines) == 4
+
+
+def test_a_parent_that_has_left_the_retention_is_named() -> None:
+    assert drawn(shard(2, 0), shard(3, 1, 2)) == [
+        "orders: 2 open, 0 closed",
+        "└── shardId-000000000002  open  50 %  from shardId-000000000000, no longer listed",
+        "    └── shardId-000000000003  open  50 %  and shardId-000000000001, no longer listed",
+    ]
+
+
+def test_hundreds_of_generations_are_no_error() -> None:
+    chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 1200)]
+    assert lineage_tree("orders", chain).children[0].label is not None
+
+
+def test_the_fields_of_a_shard_say_whether_it_is_open() -> None:
+    fields = shard_fields(shard(2, 0, is_closed=True))
+    assert fields["is_open"] is False
+    assert fields["hash_key_share"] == 0.5
+    assert fields["parent_shard_id"] == "shardId-000000000000"
+    assert fields["adjacent_parent_shard_id"] is None

@@ -1,0 +1,168 @@
+"""Commands as processes: signals, pipes and terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+from cli_support import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli_support import RunCommand
+
+_MAIN = [sys.executable, "-m", "kinesis_publishers.cli.main"]
+_FAN_OUT = (
+    *("-P", "kinesis.stream.recordpublisher=EFO"),
+    *("-P", "kinesis.stream.efo.consumername=tail"),
+)
+_ENDS_WITHIN_SECONDS = 30
+
+
+@contextmanager
+def process(
+    run: RunCommand, command: str, *options: str, **streams: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [*_MAIN, *command.split(), "--config", str(run.path), *options],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0, **streams},
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def ending(child: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+    """Wait until a process has ended by itself; return its exit code and its messages."""
+    assert child.stderr is not None
+    errors = child.stderr.read()
+    return child.wait(_ENDS_WITHIN_SECONDS), errors
+
+
+def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_tail_without_a_traceback(
+    run: RunCommand, number: signal.Signals, code: int
+) -> None:
+    run.server.put_many(ORDERS, [("k", b"first")])
+    with process(run, "tail", "--from", "TRIM_HORIZON") as child:
+        assert pipe(child.stdout).readline().endswith(b"first\n")
+        child.send_signal(number)
+        assert ending(child) == (code, b"")
+
+
+def test_a_signal_removes_the_consumer_that_tail_registered(run: RunCommand) -> None:
+    run.server.put_many(ORDERS, [("k", b"pushed")])
+    with process(run, "tail", *_FAN_OUT, "--from", "TRIM_HORIZON") as child:
+        assert pipe(child.stdout).readline().endswith(b"pushed\n")
+        assert list(run.server.consumers(ORDERS)) == ["tail"]
+        child.send_signal(signal.SIGTERM)
+        assert ending(child) == (143, b"")
+    assert run.server.consumers(ORDERS) == {}
+
+
+def test_a_reader_that_goes_ends_tail_although_nothing_more_comes(run: RunCommand) -> None:
+    run.server.put_many(ORDERS, [("k", b"only")])
+    with process(run, "tail", "--from", "TRIM_HORIZON", "--json") as child:
+        assert pipe(child.stdout).readline().startswith(b'{"stream_name":"orders"')
+        pipe(child.stdout).close()
+        assert ending(child) == (0, b"")
+
+
+def test_a_reader_that_stands_still_does_not_keep_a_signal_from_ending_it(run: RunCommand) -> None:
+    run.server.put_many(ORDERS, [("k", bytes(100_000)) for _ in range(20)])
+    with process(run, "tail", "--from", "TRIM_HORIZON", "--json") as child:
+        assert pipe(child.stdout).read(1) == b"{"
+        child.send_signal(signal.SIGTERM)
+        assert ending(child) == (143, b"")
+
+
+def test_put_writes_lines_as_they_come_and_says_where_it_was_interrupted(run: RunCommand) -> None:
+    with process(run, "put", "-k", "k", stdin=subprocess.PIPE) as child:
+        pipe(child.stdin).write(b"one\ntwo\nunfinished")
+        assert [pipe(child.stdout).readline().split()[2] for _ in range(2)] == [b"k", b"k"]
+        child.send_signal(signal.SIGINT)
+        code, errors = ending(child)
+    assert code == 130
+    assert errors == b"Interrupted: 2 records were written, and perhaps a few more.\n"
+    written = [one.data for shard in run.server.records(ORDERS).values() for one in shard]
+    assert written == [b"one", b"two"]
+
+
+def test_put_writes_everything_although_nobody_reads_what_it_prints(run: RunCommand) -> None:
+    with process(run, "put", stdin=subprocess.PIPE) as child:
+        pipe(child.stdout).close()
+        pipe(child.stdin).write(b"".join(b"%d\n" % number for number in range(2000)))
+        pipe(child.stdin).close()
+        assert ending(child) == (0, b"Wrote 2,000 records to orders.\n")
+    assert sum(map(len, run.server.records(ORDERS).values())) == 2000
+
+
+def read_until(fd: int, text: bytes) -> bytes:
+    """Read from a terminal until ``text`` is there."""
+    found = b""
+    while text not in found:
+        found += os.read(fd, 65536)
+    return found
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_on_a_terminal_tail_shows_a_table_and_gives_the_cursor_back(run: RunCommand) -> None:
+    run.server.put_many(ORDERS, [("k", b"shown below")])
+    options = ("--from", "TRIM_HORIZON", "--newest", "2")
+    with (
+        terminal() as (ours, theirs),
+        process(run, "tail", *options, stdout=theirs) as child,
+    ):
+        shown = read_until(ours, b"shown below")
+        assert b"Records/s" in shown
+        assert b"reading" in shown
+        child.send_signal(signal.SIGINT)
+        assert ending(child) == (130, b"")
+        assert b"\x1b[?25h" in read_until(ours, b"\x1b[?25h")
+
+
+def test_no_color_leaves_the_table_without_colours(run: RunCommand) -> None:
+    environ = {**os.environ, "NO_COLOR": "1", "TERM": "xterm-256color"}
+    with (
+        terminal() as (ours, theirs),
+        process(run, "shards", stdout=theirs, env=environ) as child,
+    ):
+        shown = read_until(ours, b"shardId-000000000001")
+        assert child.wait(_ENDS_WITHIN_SECONDS) == 0
+    assert b"\x1b[32m" not in shown
+
+
+def test_an_interrupt_of_the_question_removes_nothing(run: RunCommand) -> None:
+    run.server.register_consumer(ORDERS, "reports")
+    with process(run, "consumers deregister", "reports", stdin=subprocess.PIPE) as child:
+        question = b""
+        while b"[y/N]" not in question:
+            question += pipe(child.stderr).read(100)
+        child.send_signal(signal.SIGINT)
+        code, rest = ending(child)
+    assert (code, rest.strip()) == (130, b"")
+    assert list(run.server.consumers(ORDERS)) == ["reports"]

@@ -1,0 +1,92 @@
+"""A record as one line of output."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pybase64
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_publishers import Record
+from kinesis_publishers.cli.records import DataEncoding, json_line, plain_line
+
+
+def record(data: bytes, key: str = "k") -> Record:
+    return Record(
+        data=data,
+        partition_key=key,
+        sequence_number="4968",
+        arrival_epoch_seconds=1_700_000_000.25,
+        encryption_type=None,
+        shard_id="shardId-000000000000",
+        stream_name="orders",
+    )
+
+
+def parsed(data: bytes, encoding: DataEncoding) -> dict[str, Any]:
+    line = json_line(record(data), encoding)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    return dict(json.loads(line))
+
+
+def test_a_record_has_its_place_key_and_arrival() -> None:
+    assert parsed(b"a", DataEncoding.BASE64) == {
+        "stream_name": "orders",
+        "shard_id": "shardId-000000000000",
+        "sequence_number": "4968",
+        "partition_key": "k",
+        "sub_sequence_number": None,
+        "approximate_arrival_timestamp": "2023-11-14T22:13:20.250000Z",
+        "encryption_type": None,
+        "data_encoding": "base64",
+        "data": "YQ==",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "used", "shown"),
+    [
+        (b"", DataEncoding.TEXT, "text", ""),
+        ("grüße".encode(), DataEncoding.TEXT, "text", "grüße"),
+        (b"\xff", DataEncoding.TEXT, "base64", "/w=="),
+        (b'{"a": [1]}', DataEncoding.JSON, "json", {"a": [1]}),
+        (b"{", DataEncoding.JSON, "text", "{"),
+        (b"", DataEncoding.JSON, "text", ""),
+        (b"\xff", DataEncoding.JSON, "base64", "/w=="),
+        (b"NaN", DataEncoding.JSON, "text", "NaN"),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_encoded_otherwise_and_says_so(
+    data: bytes, asked: DataEncoding, used: str, shown: object
+) -> None:
+    found = parsed(data, asked)
+    assert (found["data_encoding"], found["data"]) == (used, shown)
+
+
+def test_numbers_of_a_json_payload_are_not_rounded() -> None:
+    data = b'{\n "id": 123456789012345678901234567890, "price": 1.10\r\n}'
+    line = json_line(record(data), DataEncoding.JSON)
+    assert b'"id": 123456789012345678901234567890, "price": 1.10' in line
+    assert b"\n" not in line[:-1]
+
+
+@given(st.binary(), st.sampled_from(DataEncoding))
+def test_no_payload_is_lost(data: bytes, encoding: DataEncoding) -> None:
+    found = parsed(data, encoding)
+    match found["data_encoding"]:
+        case "base64":
+            assert pybase64.b64decode(found["data"]) == data
+        case "text":
+            assert found["data"].encode() == data
+        case _:
+            assert found["data"] == json.loads(data)
+
+
+def test_a_line_for_people_shows_what_is_not_text_as_escapes() -> None:
+    assert plain_line(record(b"a\n\xff\\", key="k\t")) == (
+        "2023-11-14T22:13:20.250000Z  orders/shardId-000000000000  k\\t  a\\n\\xff\\\\"
+    )

@@ -1,0 +1,181 @@
+"""``tail``: what it reads, how it prints it, when it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from cli_support import ORDERS, run_command
+
+from kinesis_publishers.cli.streams import OutputPipe
+from kinesis_publishers.testing.local_kinesis import Fault
+
+if TYPE_CHECKING:
+    from cli_support import RunCommand
+    from click.testing import Result
+
+_TO_THE_TIP = ("--from", "trim_horizon", "--until-tip")
+
+
+def records(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def put(run: RunCommand, *payloads: bytes) -> None:
+    run.server.put_many(ORDERS, [(f"key-{index}", one) for index, one in enumerate(payloads)])
+
+
+def test_everything_up_to_the_tip_is_printed_as_json(run: RunCommand) -> None:
+    payloads = [b"%d" % number for number in range(20)]
+    put(run, *payloads)
+    found = records(run("tail", *_TO_THE_TIP, "--json", "--data", "text"))
+    assert sorted(str(one["data"]) for one in found) == sorted(map(bytes.decode, payloads))
+    assert {one["shard_id"] for one in found} == set(run.server.records(ORDERS))
+
+
+def test_children_of_closed_shards_are_read_up_to_the_tip(run: RunCommand) -> None:
+    put(run, b"before")
+    run.server.reshard(ORDERS, 3)
+    put(run, b"after")
+    found = records(run("tail", *_TO_THE_TIP, "--json", "--data", "text"))
+    assert [one["data"] for one in found] == ["before", "after"]
+
+
+def test_an_empty_stream_has_its_tip_at_once(run: RunCommand) -> None:
+    result = run("tail", *_TO_THE_TIP)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_where_there_is_no_terminal_a_record_is_a_line(run: RunCommand) -> None:
+    put(run, b"a\tb")
+    (line,) = run("tail", *_TO_THE_TIP).stdout.splitlines()
+    shard_id = next(key for key, stored in run.server.records(ORDERS).items() if stored)
+    assert line.split("  ", 1)[1] == rf"orders/{shard_id}  key-0  a\tb"
+
+
+def test_it_ends_after_exactly_the_records_that_were_asked_for(run: RunCommand) -> None:
+    put(run, *[b"x"] * 50)
+    result = run("tail", "--from", "TRIM_HORIZON", "--json", "-n", "7")
+    assert len(records(result)) == 7
+
+
+def test_an_instant_in_the_future_or_latest_shows_nothing_of_before(run: RunCommand) -> None:
+    put(run, b"old")
+    assert run("tail", "--until-tip").stdout == ""
+    assert run("tail", "--since", "0s", "--until-tip").stdout == ""
+
+
+@pytest.mark.parametrize("begin", [("--since", "10m"), ("--at", "2020-01-01T00:00:00Z")])
+def test_it_begins_at_an_instant(run: RunCommand, begin: tuple[str, str]) -> None:
+    put(run, b"recent")
+    assert "recent" in run("tail", *begin, "--until-tip").stdout
+
+
+def test_what_the_command_line_says_goes_before_the_file_however_it_is_written(
+    run: RunCommand,
+) -> None:
+    put(run, b"old")
+    with run.path.open("a") as file:
+        file.write("flink.stream.initpos=LATEST\n")
+    assert "old" in run("tail", *_TO_THE_TIP).stdout
+    assert "old" in run("tail", "-P", "KINESIS.stream.initpos=TRIM_HORIZON", "--until-tip").stdout
+
+
+def test_a_position_on_the_command_line_goes_before_those_of_single_shards(
+    run: RunCommand,
+) -> None:
+    put(run, b"old")
+    with run.path.open("a") as file:
+        positions = {shard: {"iteratorType": "LATEST"} for shard in run.server.records(ORDERS)}
+        file.write(f"kinesis.stream.initpos.shards={json.dumps(positions)}\n")
+    assert run("tail", "--until-tip").stdout == ""
+    assert "old" in run("tail", *_TO_THE_TIP).stdout
+
+
+def test_several_streams_are_read_together(run: RunCommand) -> None:
+    run.server.create_stream("returns")
+    run.server.put_many("returns", [("k", b"r")])
+    put(run, b"o")
+    result = run("tail", "--stream", ORDERS, "--stream", "returns", *_TO_THE_TIP, "--json")
+    assert sorted(str(one["stream_name"]) for one in records(result)) == [ORDERS, "returns"]
+
+
+def test_enhanced_fan_out_leaves_no_consumer_behind(run: RunCommand) -> None:
+    put(run, b"pushed")
+    fan_out = ("kinesis.stream.recordpublisher=EFO", "kinesis.stream.efo.consumername=tail")
+    options = ("-P", fan_out[0], "-P", fan_out[1], "-n", "1", "--from", "TRIM_HORIZON")
+    result = run("tail", *options)
+    assert "pushed" in result.stdout
+    assert len(run.server.calls("RegisterStreamConsumer")) == 1
+    assert run.server.consumers(ORDERS) == {}
+
+
+def test_output_that_nobody_reads_any_more_is_an_end_like_any_other(
+    run: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: OutputPipe, data: bytes) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(OutputPipe, "write", broken)
+    put(run, b"a", b"b")
+    result = run("tail", "--from", "TRIM_HORIZON")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_an_error_of_the_service_is_one_message(run: RunCommand) -> None:
+    run.server.add_fault(
+        Fault("GetRecords", "error", code="AccessDeniedException", message="not allowed")
+    )
+    result = run("tail", *_TO_THE_TIP)
+    assert result.exit_code == 1
+    assert "Error: GetRecords of" in result.stderr
+    assert "Allow kinesis:GetRecords in the IAM policy." in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_with_debug_an_error_has_its_traceback(run: RunCommand) -> None:
+    result = run("tail", "--stream", "nothing", "--debug")
+    assert result.exit_code == 1
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: DescribeStreamSummary of nothing")
+
+
+def test_all_that_is_wrong_with_the_properties_is_said_before_any_call(run: RunCommand) -> None:
+    result = run("tail", "-P", "kinesis.stream.initpos=NOW", "-P", "aws.regions=x")
+    assert result.exit_code == 1
+    assert "kinesis.stream.initpos: got 'NOW'" in result.stderr
+    assert "aws.regions: unknown option; did you mean aws.region?" in result.stderr
+    assert run.server.calls() == []
+
+
+def test_without_a_stream_it_says_which_option_is_missing() -> None:
+    result = run_command("tail", "--region", "eu-west-1")
+    assert result.exit_code == 1
+    assert "kinesis.streams is required" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--json", "--lines"), "exclude each other"),
+        (("--data", "text"), "add --json"),
+        (("--at", "0", "--since", "1s"), "keep one"),
+        (("--at", "0", "--from", "LATEST"), "is not an instant"),
+        (("--since", "soon"), "'soon' is not a duration"),
+        (("--since=-1s",), "is not a duration"),
+        (("--max-records", "0"), "0 is not in the range"),
+        (("--from", "NOW"), "'NOW' is not one of"),
+        (("-P", "novalue"), "expected KEY=VALUE"),
+        (("--config", "/nowhere.properties"), "does not exist"),
+    ],
+)
+def test_wrong_usage_is_exit_code_two(options: tuple[str, ...], message: str) -> None:
+    result = run_command("tail", "--stream", ORDERS, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_property_without_a_key_is_not_repeated() -> None:
+    assert "s3cret" not in run_command("tail", "-P", "s3cret").output
