@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
 from kinesis_publishers.config import Properties
 from kinesis_publishers.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.lineage import blocked_shards
 from kinesis_publishers.model import (
     RecordBatch,
@@ -92,7 +92,7 @@ class KinesisDataFetcher:
         on_batch: OnBatch | DeliverySink,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
-        events: EventSink = log_event,
+        events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
@@ -101,7 +101,7 @@ class KinesisDataFetcher:
             properties: what to read, and how.
             on_batch: what records are handed to.
             resume: as in the constructor.
-            events: where diagnostic events go.
+            events: takes diagnostic events, beside the sinks that the properties name.
             clock: the only source of time, this machine's unless it is given.
 
         Raises:
@@ -199,8 +199,23 @@ class KinesisDataFetcher:
         """
         if self._is_stopping:
             return
-        async with TaskScope() as scope:
-            self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+        with self._reported_run():
+            async with TaskScope() as scope:
+                self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+
+    @contextmanager
+    def _reported_run(self) -> Iterator[None]:
+        parts = self._parts
+        parts.events(FetcherStarted(streams=parts.streams))
+        began_at, error = parts.clock.monotonic(), None
+        try:
+            yield
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"
+            raise
+        finally:
+            seconds = parts.clock.monotonic() - began_at
+            parts.events(FetcherStopped(streams=parts.streams, seconds=seconds, error=error))
 
     async def _coordinate(self, scope: TaskScope) -> None:
         """Start shards as they are found and may be read; :meth:`stop` cancels it."""
