@@ -33,7 +33,7 @@ from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.metrics.selection import open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -44,6 +44,8 @@ from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from kinesis_publishers.events import EventSink
+
 __all__ = ["FetcherParts", "open_parts", "publisher_factory_class", "with_region"]
 
 _LOGGER = logging.getLogger(__name__)
@@ -51,6 +53,14 @@ _LOGGER = logging.getLogger(__name__)
 _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
     "POLLING": PollingRecordPublisherFactory,
     "EFO": FanOutRecordPublisherFactory,
+}
+
+# By name: OpenTelemetry is an extra, and nobody who does not select it needs it.
+_REPORTERS = {
+    "log": "kinesis_publishers.metrics.log:EventLog",
+    "summary": "kinesis_publishers.metrics.summary:SummaryLog",
+    "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
+    "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
 }
 
 
@@ -85,9 +95,14 @@ class FetcherParts:
 
 @asynccontextmanager
 async def open_parts(
-    properties: Properties, *, events: EventSink = log_event, clock: Clock | None = None
+    properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
 ) -> AsyncIterator[FetcherParts]:
     """Open the clients that ``properties`` describe, yield the parts, and close them.
+
+    Args:
+        properties: the configuration.
+        events: takes diagnostic events, beside the sinks that the properties name.
+        clock: the only source of time, this machine's unless it is given.
 
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
@@ -101,19 +116,23 @@ async def open_parts(
     aws = evolve(AwsConfig.from_properties(properties), region=_region(properties))
     http = SubscriptionHttpConfig.from_properties(properties)
     async with (
+        # The first to be opened and the last to be closed: closing the others is reported too.
+        open_event_sink(with_region(properties), _REPORTERS, clock, further=events) as sink,
         Boto3ControlPlane(aws) as control_plane,
         AioDataPlane(aws, http=http, clock=clock) as data_plane,
     ):
         discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock
+            control_plane, DiscoveryConfig.from_properties(properties), clock, events=sink
         )
         context = PublisherContext(
-            data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
+            data_plane=data_plane, control_plane=control_plane, clock=clock, events=sink
         )
         factory = factory_class.from_properties(properties, context)
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
-        pool = PendingPool(max_records=pending.max_records, max_bytes=pending.max_bytes)
+        pool = PendingPool(
+            max_records=pending.max_records, max_bytes=pending.max_bytes, events=sink
+        )
         try:
             yield FetcherParts(
                 streams=tuple(stream.arn or stream.name for stream in streams.streams),
@@ -125,11 +144,11 @@ async def open_parts(
                 pool=pool,
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss,
-                    events=events,
+                    events=sink,
                     retention_seconds=discovery.retention_seconds,
                 ),
                 clock=clock,
-                events=events,
+                events=sink,
             )
         finally:
             pool.close()

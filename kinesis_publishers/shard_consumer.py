@@ -65,9 +65,7 @@ class ShardConsumer(RecordBatchConsumer):
     _delivery_error: BaseException | None = field(default=None, init=False)
     _room: DeliveryRoom = field(
         init=False,
-        default=Factory(
-            lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True
-        ),
+        default=Factory(lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True),
     )
 
     @property

@@ -2,6 +2,7 @@
 
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.abc.data_plane import DataPlane, ShardSubscription
+from kinesis_publishers.abc.event_reporter import EventReporter
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.abc.record_publisher_factory import (
     PublisherContext,
@@ -12,6 +13,7 @@ from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegis
 __all__ = [
     "ControlPlane",
     "DataPlane",
+    "EventReporter",
     "PublisherContext",
     "RecordBatchConsumer",
     "RecordPublisher",

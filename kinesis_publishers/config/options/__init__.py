@@ -9,6 +9,7 @@ from kinesis_publishers.config.options import (
     discovery,
     ending,
     fanout,
+    metrics,
     pending,
     polling,
     publisher,
@@ -33,6 +34,7 @@ ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *retries.OPTIONS,
     *pending.OPTIONS,
     *watermarks.OPTIONS,
+    *metrics.OPTIONS,
     *spark.OPTIONS,
     *ending.OPTIONS,
 )

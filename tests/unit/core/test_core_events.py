@@ -108,9 +108,7 @@ async def test_a_delivery_is_reported_with_the_time_that_the_application_took() 
 
     reader = reader_of(run_of((0, 4)), sink=RecordingSink(takes_three_seconds))
     await reader.read()
-    processed = RecordsProcessed(
-        shard=sample_shard().key, records=4, payload_bytes=40, seconds=3.0
-    )
+    processed = RecordsProcessed(shard=sample_shard().key, records=4, payload_bytes=40, seconds=3.0)
     assert [one for one in reader.events if isinstance(one, RecordsProcessed)] == [processed]
 
 
