@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["LabelSet", "LastValues", "is_end_of_reading"]
 
 LabelSet: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values of attributes, sorted."""
+"""Names and values of attributes."""
 
 
 def is_end_of_reading(event: Event) -> TypeGuard[ShardEnded | ShardStopped | RangeRead]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
@@ -11,6 +11,7 @@ from kinesis_publishers.metrics.metric import stream_of
 if TYPE_CHECKING:
     from kinesis_publishers.events import Event
     from kinesis_publishers.metrics.metric import Metric, MetricTable
+    from kinesis_publishers.model import ShardKey
 
 __all__ = ["IntervalStatistics", "Series", "Statistics"]
 
@@ -42,12 +43,11 @@ class Statistics:
     def add(self, value: float) -> None:
         self.count += 1
         self.total += value
-        self.minimum = min(self.minimum, value)
-        self.maximum = max(self.maximum, value)
-
-
-# Hashing a metric would hash its table of functions: its name says as much.
-_Key: TypeAlias = tuple[str, str | None, str | None]
+        # Not min() and max(): this runs a dozen times for each answer.
+        if value < self.minimum:
+            self.minimum = value
+        elif value > self.maximum:
+            self.maximum = value
 
 
 class IntervalStatistics:
@@ -63,25 +63,36 @@ class IntervalStatistics:
     def __init__(self, table: MetricTable, *, is_per_shard: bool) -> None:
         self._table = table
         self._is_per_shard = is_per_shard
-        self._found: dict[_Key, tuple[Series, Statistics]] = {}
+        # By shard or stream, and then by the metric's name.
+        self._found: dict[ShardKey | str | None, dict[str, tuple[Series, Statistics]]] = {}
 
     def add(self, event: Event) -> None:
         """Take an event into account."""
-        values = self._table.measure(event)
-        if not values:
+        sources = self._table.sources_of(type(event))
+        if not sources:
             return
-        stream, shard = stream_of(event), getattr(event, "shard", None)
-        shard_id = shard.shard_id if shard is not None and self._is_per_shard else None
-        for metric, value in values:
-            key = (metric.name, stream, shard_id)
-            known = self._found.get(key)
-            if known is None:
-                statistics = Statistics(1, value, value, value)
-                self._found[key] = (Series(metric, stream, shard_id), statistics)
+        shard: ShardKey | None = getattr(event, "shard", None)
+        owner = shard if shard is not None and self._is_per_shard else stream_of(event)
+        found = self._found.get(owner)
+        if found is None:
+            found = self._found[owner] = {}
+        for metric, value_of in sources:
+            value = value_of(event)
+            if value is None:
+                continue
+            if metric.name in found:
+                found[metric.name][1].add(value)
             else:
-                known[1].add(value)
+                series = _series(metric, owner)
+                found[metric.name] = (series, Statistics(1, value, value, value))
 
     def take(self) -> list[tuple[Series, Statistics]]:
         """Return everything since the last time, and begin anew."""
         found, self._found = self._found, {}
-        return list(found.values())
+        return [one for of_owner in found.values() for one in of_owner.values()]
+
+
+def _series(metric: Metric, owner: ShardKey | str | None) -> Series:
+    if owner is None or isinstance(owner, str):
+        return Series(metric, owner, None)
+    return Series(metric, owner.stream_name, owner.shard_id)

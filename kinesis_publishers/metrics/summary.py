@@ -63,7 +63,7 @@ class _Interval:
         rate, megabytes = self.records / seconds, self.payload_bytes / seconds / 1e6
         return (
             f"{rate:,.1f} records/s, {megabytes:,.2f} MB/s, {self.retries} retries, "
-            f"{self.resubscribes} resubscribes, {self.waited_seconds:.1f} s of waiting for room"
+            f"{self.resubscribes} resubscribes, {self.waited_seconds:.1f} s waiting for room"
         )
 
 

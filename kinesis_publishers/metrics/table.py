@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.events import (
@@ -38,12 +39,7 @@ _Sources: TypeAlias = Mapping[type, ValueOf]
 
 _NANOS = 1e9
 _MILLIS = 1e3
-_COUNTS = (0, 1, 10, 100, 500, 1_000, 2_500, 5_000, 10_000, 100_000)
-_SIZES = (0, 100, 1_000, 10_000, 100_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 100_000_000)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_MILLISECONDS = tuple(bound * _MILLIS for bound in _SECONDS)
-_NANOSECONDS = tuple(bound * _NANOS for bound in _SECONDS)
-_FREQUENCIES = (0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 10.0)
 
 
 def _one(_: Any) -> float:
@@ -97,26 +93,26 @@ def _counter(name: str, unit: str, text: str, sources: _Sources, *attributes: st
     )
 
 
-def _histogram(
+def _duration(name: str, text: str, sources: _Sources) -> Metric:
+    return Metric(
+        name=name,
+        kind=MetricKind.HISTOGRAM,
+        unit="s",
+        description=text,
+        sources=sources,
+        buckets=_SECONDS,
+    )
+
+
+def _shard_gauge(
     name: str,
     unit: str,
     text: str,
     sources: _Sources,
-    buckets: tuple[float, ...],
-    flink_name: str | None = None,
+    flink_name: str,
+    *,
+    combined: Callable[[Iterable[float]], float] = max,
 ) -> Metric:
-    return Metric(
-        name=name,
-        kind=MetricKind.HISTOGRAM,
-        unit=unit,
-        description=text,
-        sources=sources,
-        buckets=buckets,
-        flink_name=flink_name,
-    )
-
-
-def _shard_gauge(name: str, unit: str, text: str, sources: _Sources, flink_name: str) -> Metric:
     return Metric(
         name=name,
         kind=MetricKind.GAUGE,
@@ -124,6 +120,7 @@ def _shard_gauge(name: str, unit: str, text: str, sources: _Sources, flink_name:
         description=text,
         sources=sources,
         flink_name=flink_name,
+        combined=combined,
     )
 
 
@@ -139,11 +136,13 @@ def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], flo
     )
 
 
+# Gauges, as they are there: the answer before says little about the next one, but ten times as many
+# histograms would cost more than the reading itself.
 _FLINK: Final = (
     _shard_gauge(
         "millis_behind_latest",
         "ms",
-        "How far the last answer was behind the tip of the shard; of a stream, the most.",
+        "How far the last answer was behind the tip of the shard.",
         {RecordsFetched: _lag, EventReceived: _lag},
         "millisBehindLatest",
     ),
@@ -154,72 +153,65 @@ _FLINK: Final = (
         {RecordsFetched: lambda event: event.limit},
         "maxNumberOfRecordsPerFetch",
     ),
-    _histogram(
+    _shard_gauge(
         "number_of_aggregated_records_per_fetch",
         "{record}",
-        "Records of an answer as Kinesis stores them: a KPL aggregate is one.",
+        "Records of the last answer as Kinesis stores them: a KPL aggregate is one.",
         {RecordsFetched: _records, EventReceived: _records},
-        _COUNTS,
         "numberOfAggregatedRecordsPerFetch",
     ),
-    _histogram(
+    _shard_gauge(
         "number_of_deaggregated_records_per_fetch",
         "{record}",
-        "Records of an answer as the application gets them.",
+        "Records of the last answer as the application got them.",
         {RecordsProcessed: _records},
-        _COUNTS,
         "numberOfDeaggregatedRecordsPerFetch",
     ),
-    _histogram(
+    _shard_gauge(
         "average_record_size_bytes",
         "By",
-        "The mean payload of the records of an answer.",
+        "The mean payload of the records of the last answer.",
         {RecordsFetched: _average_size, EventReceived: _average_size},
-        _SIZES,
         "averageRecordSizeBytes",
+        combined=fmean,
     ),
-    _histogram(
+    _shard_gauge(
         "bytes_requested_per_fetch",
         "By",
-        "What the Limit amounts to at the mean payload of the answer.",
+        "What the Limit amounts to at the mean payload of the last answer.",
         {RecordsFetched: _requested_bytes},
-        _SIZES,
         "bytesRequestedPerFetch",
     ),
-    _histogram(
+    _shard_gauge(
         "run_loop_time_nanos",
         "ns",
-        "The time from one GetRecords of a shard to the next.",
+        "The time between the last two GetRecords of the shard.",
         {RecordsFetched: _loop_nanos},
-        _NANOSECONDS,
         "runLoopTimeNanos",
     ),
-    _histogram(
+    _shard_gauge(
         "loop_frequency_hz",
         "Hz",
-        "How often a second a shard is asked.",
+        "How often a second the shard is asked.",
         {RecordsFetched: _loop_frequency},
-        _FREQUENCIES,
         "loopFrequencyHz",
+        combined=min,
     ),
-    _histogram(
+    _shard_gauge(
         "sleep_time_millis",
         "ms",
-        "How much of the time between two answers was slept, to keep the pace and to back off.",
+        "How much of the time before the last answer was slept, to keep the pace and to back off.",
         {RecordsFetched: lambda event: event.sleep_seconds * _MILLIS},
-        _MILLISECONDS,
         "sleepTimeMillis",
     ),
 )
 
 _READING: Final = (
     _counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: _one}),
-    _histogram(
+    _duration(
         "fetch_duration",
-        "s",
         "The time that a GetRecords takes.",
         {RecordsFetched: lambda event: event.call_seconds},
-        _SECONDS,
     ),
     _counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: _one}),
     _counter(
@@ -246,12 +238,10 @@ _READING: Final = (
         "Accepted subscriptions that continue one that has ended.",
         {SubscriptionStarted: lambda event: 1 if event.is_reopened else None},
     ),
-    _histogram(
+    _duration(
         "subscription_duration",
-        "s",
         "How long subscriptions last.",
         {SubscriptionEnded: _seconds},
-        _SECONDS,
     ),
     _counter(
         "throttles",
@@ -283,12 +273,10 @@ _PROCESSING: Final = (
         "Payload that the application has taken.",
         {RecordsProcessed: _payload_bytes},
     ),
-    _histogram(
+    _duration(
         "processing_duration",
-        "s",
         "The time that the application takes for a delivery.",
         {RecordsProcessed: _seconds},
-        _SECONDS,
     ),
     _counter(
         "processing_failures",
@@ -308,12 +296,10 @@ _PROCESSING: Final = (
         "How often a shard had to wait for room in the pool.",
         {BackpressureBegan: _one},
     ),
-    _histogram(
+    _duration(
         "backpressure_duration",
-        "s",
         "How long a shard waited for room in the pool.",
         {BackpressureEnded: _seconds},
-        _SECONDS,
     ),
     _pool_gauge("pool_records", "{record}", "Records in the pool.", _records),
     _pool_gauge("pool_bytes", "By", "Payload in the pool.", _payload_bytes),
