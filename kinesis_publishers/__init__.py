@@ -27,6 +27,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     StreamIdentity,
     StreamProgress,
+    UserRecord,
 )
 from kinesis_publishers.pending_pool import Reservation
 
@@ -37,6 +38,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordPage",
+    "UserRecord",
     "Shard",
     "ShardKey",
     "ShardProgress",

@@ -16,6 +16,7 @@ from kinesis_publishers.events.lifecycle import (
     StreamPrepared,
 )
 from kinesis_publishers.events.reading import (
+    AggregatesExpanded,
     EventReceived,
     IteratorReplaced,
     ProcessingFailed,
@@ -61,6 +62,7 @@ __all__ = [
     "SubscriptionEnded",
     "EventReceived",
     "RecordsSkipped",
+    "AggregatesExpanded",
     "RecordsProcessed",
     "ProcessingFailed",
     "BackpressureBegan",

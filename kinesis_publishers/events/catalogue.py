@@ -17,6 +17,7 @@ from kinesis_publishers.events.lifecycle import (
     StreamPrepared,
 )
 from kinesis_publishers.events.reading import (
+    AggregatesExpanded,
     EventReceived,
     IteratorReplaced,
     ProcessingFailed,
@@ -54,6 +55,7 @@ Event: TypeAlias = (
     | SubscriptionEnded
     | EventReceived
     | RecordsSkipped
+    | AggregatesExpanded
     | RecordsProcessed
     | ProcessingFailed
     | BackpressureBegan

@@ -16,6 +16,7 @@ __all__ = [
     "SubscriptionEnded",
     "EventReceived",
     "RecordsSkipped",
+    "AggregatesExpanded",
     "RecordsProcessed",
     "ProcessingFailed",
 ]
@@ -104,6 +105,26 @@ class RecordsSkipped:
 
     shard: ShardKey
     records: int
+
+
+@frozen(kw_only=True)
+class AggregatesExpanded:
+    """A delivery had aggregates (of the KPL), or records that begin like one.
+
+    Attributes:
+        shard: which shard.
+        aggregates: how many were taken apart.
+        user_records: how many records were in them.
+        left_out: how many of these were not delivered, because their hash keys belong to another
+            shard: after a reshard their producer puts them there again.
+        corrupt: how many begin like an aggregate and are none: delivered as they are.
+    """
+
+    shard: ShardKey
+    aggregates: int
+    user_records: int
+    left_out: int
+    corrupt: int
 
 
 @frozen(kw_only=True)

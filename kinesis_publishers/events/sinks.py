@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_publishers.events.lifecycle import DataLossTolerated, FetcherStopped, ShardStopped
 from kinesis_publishers.events.reading import (
+    AggregatesExpanded,
     EventReceived,
     IteratorReplaced,
     ProcessingFailed,
@@ -40,6 +41,7 @@ _LEVELS: Final[dict[type, int]] = {
     SubscriptionEnded: logging.DEBUG,
     EventReceived: logging.DEBUG,
     RecordsSkipped: logging.DEBUG,
+    AggregatesExpanded: logging.DEBUG,
     RecordsProcessed: logging.DEBUG,
     IteratorReplaced: logging.DEBUG,
     BackpressureBegan: logging.DEBUG,

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from kinesis_publishers.events import (
+    AggregatesExpanded,
     BackpressureBegan,
     BackpressureEnded,
     CallRetried,
@@ -289,6 +290,30 @@ _PROCESSING: Final = (
         "{record}",
         "Records that came again and were dropped.",
         {RecordsSkipped: _records},
+    ),
+    _counter(
+        "aggregates_expanded",
+        "{record}",
+        "KPL aggregates that were taken apart.",
+        {AggregatesExpanded: lambda event: event.aggregates},
+    ),
+    _counter(
+        "aggregated_user_records",
+        "{record}",
+        "Records that were inside aggregates.",
+        {AggregatesExpanded: lambda event: event.user_records},
+    ),
+    _counter(
+        "records_left_out",
+        "{record}",
+        "Records inside aggregates whose hash key belongs to another shard.",
+        {AggregatesExpanded: lambda event: event.left_out},
+    ),
+    _counter(
+        "corrupt_aggregates",
+        "{record}",
+        "Records that begin like an aggregate and are none.",
+        {AggregatesExpanded: lambda event: event.corrupt},
     ),
     _counter(
         "backpressure_waits",
