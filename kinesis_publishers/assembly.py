@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import botocore.session
-from attrs import evolve, frozen
+from attrs import frozen
 from botocore.exceptions import BotoCoreError
 
 from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory
@@ -116,11 +116,12 @@ async def open_parts(
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(source.record_publisher)
-    aws = evolve(AwsConfig.from_properties(properties), region=_region(properties))
+    properties = with_region(properties)
+    aws = AwsConfig.from_properties(properties)
     http = SubscriptionHttpConfig.from_properties(properties)
     async with (
         # The first to be opened and the last to be closed: closing the others is reported too.
-        open_event_sink(with_region(properties), _REPORTERS, clock, further=events) as sink,
+        open_event_sink(properties, _REPORTERS, clock, further=events) as sink,
         Boto3ControlPlane(aws) as control_plane,
         AioDataPlane(aws, http=http, clock=clock) as data_plane,
     ):

@@ -6,7 +6,7 @@ entries are facts that it has no name for. Units are CloudWatch's.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kinesis_publishers.events import (
     BackpressureEnded,
@@ -22,22 +22,11 @@ from kinesis_publishers.events import (
     Throttled,
 )
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable, ValueOf
+from kinesis_publishers.metrics.values import bytes_of, lag_of, one, records_of, zero
 
 __all__ = ["KCL_METRICS"]
 
 _MILLIS = 1e3
-
-
-def _one(_: Any) -> float:
-    return 1
-
-
-def _zero(_: Any) -> float:
-    return 0
-
-
-def _lag(event: RecordsFetched | EventReceived) -> float | None:
-    return event.millis_behind_latest
 
 
 def _millis(event: RecordsProcessed | BackpressureEnded) -> float:
@@ -68,25 +57,25 @@ KCL_METRICS: Final = MetricTable(
             "RecordsProcessed",
             "Count",
             "Records that the application has taken.",
-            {RecordsProcessed: lambda event: event.records},
+            {RecordsProcessed: records_of},
         ),
         _metric(
             "DataBytesProcessed",
             "Bytes",
             "Payload that the application has taken.",
-            {RecordsProcessed: lambda event: event.payload_bytes},
+            {RecordsProcessed: bytes_of},
         ),
         _metric(
             "MillisBehindLatest",
             "Milliseconds",
             "How far the last answer was behind the tip of the shard.",
-            {RecordsFetched: _lag, EventReceived: _lag},
+            {RecordsFetched: lag_of, EventReceived: lag_of},
         ),
         _metric(
             f"{_GET_RECORDS}.Success",
             "Count",
             "1 for each answer of GetRecords, 0 for each failure.",
-            {RecordsFetched: _one, CallRetried: _get_records_failed},
+            {RecordsFetched: one, CallRetried: _get_records_failed},
         ),
         _metric(
             f"{_GET_RECORDS}.Time",
@@ -94,12 +83,12 @@ KCL_METRICS: Final = MetricTable(
             "The time that a GetRecords takes.",
             {RecordsFetched: lambda event: event.call_seconds * _MILLIS},
         ),
-        _metric("ExpiredIterator", "Count", "Iterators that expired.", {IteratorReplaced: _one}),
+        _metric("ExpiredIterator", "Count", "Iterators that expired.", {IteratorReplaced: one}),
         _metric(
             f"{_PROCESS}.Success",
             "Count",
             "1 for each delivery that the application has taken, 0 for each that failed.",
-            {RecordsProcessed: _one, ProcessingFailed: _zero},
+            {RecordsProcessed: one, ProcessingFailed: zero},
         ),
         _metric(
             f"{_PROCESS}.Time",
@@ -111,14 +100,14 @@ KCL_METRICS: Final = MetricTable(
             "Success",
             "Count",
             f"As {_PROCESS}.Success: taking a delivery is the whole task here.",
-            {RecordsProcessed: _one, ProcessingFailed: _zero},
+            {RecordsProcessed: one, ProcessingFailed: zero},
         ),
         _metric("Time", "Milliseconds", f"As {_PROCESS}.Time.", {RecordsProcessed: _millis}),
         _metric(
             "ThrottledCalls",
             "Count",
             "Calls that AWS refused because a rate is used up.",
-            {Throttled: _one},
+            {Throttled: one},
         ),
         _metric(
             "Resubscribes",
@@ -132,15 +121,13 @@ KCL_METRICS: Final = MetricTable(
             "How long a shard waited for room in the pool.",
             {BackpressureEnded: _millis},
         ),
-        _metric("PendingRecords", "Count", "Records in the pool.", {PoolUsed: lambda e: e.records}),
-        _metric(
-            "PendingBytes", "Bytes", "Payload in the pool.", {PoolUsed: lambda e: e.payload_bytes}
-        ),
+        _metric("PendingRecords", "Count", "Records in the pool.", {PoolUsed: records_of}),
+        _metric("PendingBytes", "Bytes", "Payload in the pool.", {PoolUsed: bytes_of}),
         _metric(
             "DataLossTolerated",
             "Count",
             "Losses of records that the configuration tolerated.",
-            {DataLossTolerated: _one},
+            {DataLossTolerated: one},
         ),
     )
 )

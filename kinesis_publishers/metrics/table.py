@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from statistics import fmean
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from kinesis_publishers.events import (
     AggregatesExpanded,
@@ -32,55 +31,15 @@ from kinesis_publishers.events import (
     SubscriptionStarted,
     Throttled,
 )
+from kinesis_publishers.metrics.flink_table import FLINK_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable, ValueOf
+from kinesis_publishers.metrics.values import bytes_of, minus_one, one, records_of, seconds_of
 
 __all__ = ["METRICS"]
 
 _Sources: TypeAlias = Mapping[type, ValueOf]
 
-_NANOS = 1e9
-_MILLIS = 1e3
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-
-def _one(_: Any) -> float:
-    return 1
-
-
-def _minus_one(_: Any) -> float:
-    return -1
-
-
-def _lag(event: RecordsFetched | EventReceived) -> float | None:
-    return event.millis_behind_latest
-
-
-def _records(event: Any) -> float:
-    return float(event.records)
-
-
-def _payload_bytes(event: Any) -> float:
-    return float(event.payload_bytes)
-
-
-def _seconds(event: Any) -> float:
-    return float(event.seconds)
-
-
-def _average_size(event: RecordsFetched | EventReceived) -> float | None:
-    return event.payload_bytes / event.records if event.records else None
-
-
-def _requested_bytes(event: RecordsFetched) -> float | None:
-    return event.limit * event.payload_bytes / event.records if event.records else None
-
-
-def _loop_nanos(event: RecordsFetched) -> float | None:
-    return None if event.loop_seconds is None else event.loop_seconds * _NANOS
-
-
-def _loop_frequency(event: RecordsFetched) -> float | None:
-    return 1 / event.loop_seconds if event.loop_seconds else None
 
 
 def _counter(name: str, unit: str, text: str, sources: _Sources, *attributes: str) -> Metric:
@@ -105,26 +64,6 @@ def _duration(name: str, text: str, sources: _Sources) -> Metric:
     )
 
 
-def _shard_gauge(
-    name: str,
-    unit: str,
-    text: str,
-    sources: _Sources,
-    flink_name: str,
-    *,
-    combined: Callable[[Iterable[float]], float] = max,
-) -> Metric:
-    return Metric(
-        name=name,
-        kind=MetricKind.GAUGE,
-        unit=unit,
-        description=text,
-        sources=sources,
-        flink_name=flink_name,
-        combined=combined,
-    )
-
-
 def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
     return Metric(
         name=name,
@@ -137,101 +76,31 @@ def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], flo
     )
 
 
-# Gauges, as they are there: the answer before says little about the next one, but ten times as many
-# histograms would cost more than the reading itself.
-_FLINK: Final = (
-    _shard_gauge(
-        "millis_behind_latest",
-        "ms",
-        "How far the last answer was behind the tip of the shard.",
-        {RecordsFetched: _lag, EventReceived: _lag},
-        "millisBehindLatest",
-    ),
-    _shard_gauge(
-        "max_number_of_records_per_fetch",
-        "{record}",
-        "The Limit of GetRecords, which adaptive reads change.",
-        {RecordsFetched: lambda event: event.limit},
-        "maxNumberOfRecordsPerFetch",
-    ),
-    _shard_gauge(
-        "number_of_aggregated_records_per_fetch",
-        "{record}",
-        "Records of the last answer as Kinesis stores them: a KPL aggregate is one.",
-        {RecordsFetched: _records, EventReceived: _records},
-        "numberOfAggregatedRecordsPerFetch",
-    ),
-    _shard_gauge(
-        "number_of_deaggregated_records_per_fetch",
-        "{record}",
-        "Records of the last answer as the application got them.",
-        {RecordsProcessed: _records},
-        "numberOfDeaggregatedRecordsPerFetch",
-    ),
-    _shard_gauge(
-        "average_record_size_bytes",
-        "By",
-        "The mean payload of the records of the last answer.",
-        {RecordsFetched: _average_size, EventReceived: _average_size},
-        "averageRecordSizeBytes",
-        combined=fmean,
-    ),
-    _shard_gauge(
-        "bytes_requested_per_fetch",
-        "By",
-        "What the Limit amounts to at the mean payload of the last answer.",
-        {RecordsFetched: _requested_bytes},
-        "bytesRequestedPerFetch",
-    ),
-    _shard_gauge(
-        "run_loop_time_nanos",
-        "ns",
-        "The time between the last two GetRecords of the shard.",
-        {RecordsFetched: _loop_nanos},
-        "runLoopTimeNanos",
-    ),
-    _shard_gauge(
-        "loop_frequency_hz",
-        "Hz",
-        "How often a second the shard is asked.",
-        {RecordsFetched: _loop_frequency},
-        "loopFrequencyHz",
-        combined=min,
-    ),
-    _shard_gauge(
-        "sleep_time_millis",
-        "ms",
-        "How much of the time before the last answer was slept, to keep the pace and to back off.",
-        {RecordsFetched: lambda event: event.sleep_seconds * _MILLIS},
-        "sleepTimeMillis",
-    ),
-)
-
 _READING: Final = (
-    _counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: _one}),
+    _counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: one}),
     _duration(
         "fetch_duration",
         "The time that a GetRecords takes.",
         {RecordsFetched: lambda event: event.call_seconds},
     ),
-    _counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: _one}),
+    _counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: one}),
     _counter(
         "records_fetched",
         "{record}",
         "Records that were read, by whatever call.",
-        {RecordsFetched: _records, EventReceived: _records},
+        {RecordsFetched: records_of, EventReceived: records_of},
     ),
     _counter(
         "bytes_fetched",
         "By",
         "Payload that was read, by whatever call.",
-        {RecordsFetched: _payload_bytes, EventReceived: _payload_bytes},
+        {RecordsFetched: bytes_of, EventReceived: bytes_of},
     ),
     _counter(
-        "iterators_replaced", "{iterator}", "Iterators that expired.", {IteratorReplaced: _one}
+        "iterators_replaced", "{iterator}", "Iterators that expired.", {IteratorReplaced: one}
     ),
     _counter(
-        "subscriptions", "{subscription}", "Accepted subscriptions.", {SubscriptionStarted: _one}
+        "subscriptions", "{subscription}", "Accepted subscriptions.", {SubscriptionStarted: one}
     ),
     _counter(
         "resubscribes",
@@ -242,20 +111,20 @@ _READING: Final = (
     _duration(
         "subscription_duration",
         "How long subscriptions last.",
-        {SubscriptionEnded: _seconds},
+        {SubscriptionEnded: seconds_of},
     ),
     _counter(
         "throttles",
         "{call}",
         "Calls that AWS refused because a rate is used up.",
-        {Throttled: _one},
+        {Throttled: one},
         "operation",
     ),
     _counter(
         "retries",
         "{call}",
         "Calls that are made again after a failure, throttles included.",
-        {CallRetried: _one},
+        {CallRetried: one},
         "operation",
         "code",
     ),
@@ -266,30 +135,30 @@ _PROCESSING: Final = (
         "records_processed",
         "{record}",
         "Records that the application has taken.",
-        {RecordsProcessed: _records},
+        {RecordsProcessed: records_of},
     ),
     _counter(
         "bytes_processed",
         "By",
         "Payload that the application has taken.",
-        {RecordsProcessed: _payload_bytes},
+        {RecordsProcessed: bytes_of},
     ),
     _duration(
         "processing_duration",
         "The time that the application takes for a delivery.",
-        {RecordsProcessed: _seconds},
+        {RecordsProcessed: seconds_of},
     ),
     _counter(
         "processing_failures",
         "{delivery}",
         "Deliveries for which the application raised an error.",
-        {ProcessingFailed: _one},
+        {ProcessingFailed: one},
     ),
     _counter(
         "records_skipped",
         "{record}",
         "Records that came again and were dropped.",
-        {RecordsSkipped: _records},
+        {RecordsSkipped: records_of},
     ),
     _counter(
         "aggregates_expanded",
@@ -319,15 +188,15 @@ _PROCESSING: Final = (
         "backpressure_waits",
         "{wait}",
         "How often a shard had to wait for room in the pool.",
-        {BackpressureBegan: _one},
+        {BackpressureBegan: one},
     ),
     _duration(
         "backpressure_duration",
         "How long a shard waited for room in the pool.",
-        {BackpressureEnded: _seconds},
+        {BackpressureEnded: seconds_of},
     ),
-    _pool_gauge("pool_records", "{record}", "Records in the pool.", _records),
-    _pool_gauge("pool_bytes", "By", "Payload in the pool.", _payload_bytes),
+    _pool_gauge("pool_records", "{record}", "Records in the pool.", records_of),
+    _pool_gauge("pool_bytes", "By", "Payload in the pool.", bytes_of),
     _pool_gauge("pool_max_records", "{record}", "The limit in records.", lambda e: e.max_records),
     _pool_gauge("pool_max_bytes", "By", "The limit in bytes.", lambda e: e.max_bytes),
     _pool_gauge("pool_waiters", "{shard}", "Shards that wait for room.", lambda e: e.waiters),
@@ -339,7 +208,7 @@ _LIFECYCLE: Final = (
         kind=MetricKind.UP_DOWN_COUNTER,
         unit="{shard}",
         description="Shards that are being read now.",
-        sources={ShardStarted: _one, ShardEnded: _minus_one, ShardStopped: _minus_one},
+        sources={ShardStarted: one, ShardEnded: minus_one, ShardStopped: minus_one},
         is_per_shard=False,
     ),
     _counter(
@@ -348,9 +217,9 @@ _LIFECYCLE: Final = (
         "Shards that were found.",
         {ShardsDiscovered: lambda event: len(event.shard_ids)},
     ),
-    _counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: _one}),
+    _counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: one}),
     _counter(
-        "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {RangeRead: _one}
+        "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {RangeRead: one}
     ),
     _counter(
         "fetcher_failures",
@@ -362,28 +231,28 @@ _LIFECYCLE: Final = (
         "data_losses",
         "{loss}",
         "Losses of records that the configuration tolerated.",
-        {DataLossTolerated: _one},
+        {DataLossTolerated: one},
     ),
     _counter(
         "consumers_registered",
         "{consumer}",
         "Stream consumers that were registered.",
-        {ConsumerRegistered: _one},
+        {ConsumerRegistered: one},
     ),
     _counter(
         "consumers_awaited",
         "{consumer}",
         "How often a consumer had to be waited for.",
-        {ConsumerAwaited: _one},
+        {ConsumerAwaited: one},
         "status",
     ),
     _counter(
         "consumers_deregistered",
         "{consumer}",
         "Stream consumers that were removed.",
-        {ConsumerDeregistered: _one},
+        {ConsumerDeregistered: one},
     ),
 )
 
-METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE))
+METRICS: Final = MetricTable((*FLINK_METRICS, *_READING, *_PROCESSING, *_LIFECYCLE))
 """Every metric, FLIP-128's first."""
