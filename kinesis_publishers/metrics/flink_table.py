@@ -54,8 +54,8 @@ def _gauge(
     )
 
 
-# Gauges, as they are there. Histograms would say more, and as many of them for each answer would cost
-# more than the reading itself.
+# Gauges, as they are there. Histograms would say more, but so many of them for each answer would
+# cost more than the reading itself.
 FLINK_METRICS: Final = (
     _gauge(
         "millis_behind_latest",
