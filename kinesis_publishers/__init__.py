@@ -5,6 +5,7 @@ from kinesis_publishers.abc import (
     CheckpointStoreContext,
     ControlPlane,
     DataPlane,
+    EventReporter,
     PublisherContext,
     RecordBatchConsumer,
     RecordPublisher,
@@ -15,7 +16,7 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.data_fetcher import KinesisDataFetcher, OnBatch
 from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.events import Event, EventSink, log_event
+from kinesis_publishers.events import Event, EventSink, fan_out_events, log_event
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -75,5 +76,7 @@ __all__ = [
     "SystemClock",
     "Event",
     "EventSink",
+    "EventReporter",
+    "fan_out_events",
     "log_event",
 ]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import botocore.session
-from attrs import evolve, frozen
+from attrs import frozen
 from botocore.exceptions import BotoCoreError
 
 from kinesis_publishers.abc import (
@@ -46,7 +46,7 @@ from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.metrics.selection import open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -57,6 +57,8 @@ from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+    from kinesis_publishers.events import EventSink
 
 __all__ = [
     "FetcherParts",
@@ -77,6 +79,14 @@ _STORES: dict[str, type[CheckpointStore]] = {
     "memory": MemoryCheckpointStore,
     "sqlite": SqliteCheckpointStore,
     "dynamodb": DynamoDbCheckpointStore,
+}
+
+# By name: OpenTelemetry is an extra, and nobody who does not select it needs it.
+_REPORTERS = {
+    "log": "kinesis_publishers.metrics.log:EventLog",
+    "summary": "kinesis_publishers.metrics.summary:SummaryLog",
+    "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
+    "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
 }
 
 
@@ -113,9 +123,14 @@ class FetcherParts:
 
 @asynccontextmanager
 async def open_parts(
-    properties: Properties, *, events: EventSink = log_event, clock: Clock | None = None
+    properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
 ) -> AsyncIterator[FetcherParts]:
     """Open the clients that ``properties`` describe, yield the parts, and close them.
+
+    Args:
+        properties: the configuration.
+        events: takes diagnostic events, beside the sinks that the properties name.
+        clock: the only source of time, this machine's unless it is given.
 
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
@@ -126,22 +141,27 @@ async def open_parts(
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
     factory_class = publisher_factory_class(source.record_publisher)
-    aws = evolve(AwsConfig.from_properties(properties), region=_region(properties))
+    properties = with_region(properties)
+    aws = AwsConfig.from_properties(properties)
     http = SubscriptionHttpConfig.from_properties(properties)
     async with (
+        # The first to be opened and the last to be closed: closing the others is reported too.
+        open_event_sink(properties, _REPORTERS, clock, further=events) as sink,
         Boto3ControlPlane(aws) as control_plane,
         AioDataPlane(aws, http=http, clock=clock) as data_plane,
     ):
         discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock
+            control_plane, DiscoveryConfig.from_properties(properties), clock, events=sink
         )
         context = PublisherContext(
-            data_plane=data_plane, control_plane=control_plane, clock=clock, events=events
+            data_plane=data_plane, control_plane=control_plane, clock=clock, events=sink
         )
         factory = factory_class.from_properties(properties, context)
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
-        pool = PendingPool(max_records=pending.max_records, max_bytes=pending.max_bytes)
+        pool = PendingPool(
+            max_records=pending.max_records, max_bytes=pending.max_bytes, events=sink
+        )
         try:
             yield FetcherParts(
                 streams=tuple(stream.arn or stream.name for stream in streams.streams),
@@ -151,14 +171,14 @@ async def open_parts(
                 polling=PollingRecordPublisherFactory.from_properties(properties, context),
                 discovery=discovery,
                 pool=pool,
-                aggregates=Deaggregator(source.aggregation, events, discovery.list_shards),
+                aggregates=Deaggregator(source.aggregation, sink, discovery.list_shards),
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss,
-                    events=events,
+                    events=sink,
                     retention_seconds=discovery.retention_seconds,
                 ),
                 clock=clock,
-                events=events,
+                events=sink,
             )
         finally:
             pool.close()

@@ -14,7 +14,6 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     PositionTrimmedError,
 )
-from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import Shard, ShardKey, ShardRange, StartingPosition
 from kinesis_publishers.polled_pages import PolledPages
 from kinesis_publishers.tasks import TaskScope
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
     from kinesis_publishers.data_loss import DataLossGuard
+    from kinesis_publishers.events import EventSink
     from kinesis_publishers.shard_discovery import ShardDiscovery
 
 __all__ = ["plan_batch"]
@@ -40,7 +40,7 @@ async def plan_batch(
     bounds: BatchBounds,
     narrowing: Narrowing,
     *,
-    events: EventSink = log_event,
+    events: EventSink | None = None,
     clock: Clock | None = None,
 ) -> list[ShardRange]:
     """Return the ranges between ``bounds`` in a fixed order.
@@ -52,7 +52,7 @@ async def plan_batch(
         properties: which streams, and how to reach them; with a region.
         bounds: between which positions the records stand.
         narrowing: what is not needed is neither searched nor read.
-        events: where diagnostic events go.
+        events: takes diagnostic events, beside the sinks that the properties name.
         clock: the only source of time, this machine's unless it is given.
 
     Raises:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import FetcherParts, open_checkpointer, open_parts
 from kinesis_publishers.config import CheckpointConfig, Properties
 from kinesis_publishers.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.lineage import blocked_shards
 from kinesis_publishers.model import (
     RecordBatch,
@@ -101,7 +101,7 @@ class KinesisDataFetcher:
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         records_deliveries: bool = True,
-        events: EventSink = log_event,
+        events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
@@ -115,7 +115,7 @@ class KinesisDataFetcher:
             resume: as in the constructor; not beside checkpoints, which say the same.
             records_deliveries: whether a delivery counts as processed as soon as ``on_batch`` has
                 taken it; ``False`` leaves it to whoever calls ``checkpointer.record``.
-            events: where diagnostic events go.
+            events: takes diagnostic events, beside the sinks that the properties name.
             clock: the only source of time, this machine's unless it is given.
 
         Raises:
@@ -231,10 +231,25 @@ class KinesisDataFetcher:
         """
         if self._is_stopping:
             return
-        # The last checkpoints are written when every shard has stopped: the outer of the two.
+        # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
-        async with writing, TaskScope() as scope:
-            self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+        with self._reported_run():
+            async with writing, TaskScope() as scope:
+                self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+
+    @contextmanager
+    def _reported_run(self) -> Iterator[None]:
+        parts = self._parts
+        parts.events(FetcherStarted(streams=parts.streams))
+        began_at, error = parts.clock.monotonic(), None
+        try:
+            yield
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"
+            raise
+        finally:
+            seconds = parts.clock.monotonic() - began_at
+            parts.events(FetcherStopped(streams=parts.streams, seconds=seconds, error=error))
 
     async def _coordinate(self, scope: TaskScope) -> None:
         """Start shards as they are found and may be read; :meth:`stop` cancels it."""

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.errors import ServiceError, ShardNotFoundError, StreamNotFoundError
-from kinesis_publishers.events import EventSink, RecordsSkipped
+from kinesis_publishers.events import (
+    BackpressureBegan,
+    BackpressureEnded,
+    EventSink,
+    ProcessingFailed,
+    RecordsProcessed,
+    RecordsSkipped,
+)
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.data_loss import DataLossGuard
     from kinesis_publishers.deaggregation import Deaggregator
-    from kinesis_publishers.model import SequenceNumber
+    from kinesis_publishers.model import SequenceNumber, ShardKey
     from kinesis_publishers.pending_pool import PendingPool, Reservation
 
 __all__ = [
@@ -131,19 +138,35 @@ class ConsumerContext:
 class DeliveryRoom:
     """The share of the pool that one consumer holds for its next delivery.
 
+    Args:
+        shard: what the consumer reads.
+        context: the pool, the sink, and where waiting and processing are reported.
+
     Attributes:
         is_delivering: whether the application is processing records right now.
     """
 
-    _pool: PendingPool
-    _sink: DeliverySink
+    _shard: ShardKey
+    _context: ConsumerContext
     is_delivering: bool = field(default=False, init=False)
     _reservation: Reservation | None = field(default=None, init=False)
 
     async def acquire(self, records: int, payload_bytes: int) -> None:
         """Wait for about so much room, in place of what is held."""
         self.release()
-        self._reservation = await self._pool.acquire(records, payload_bytes)
+        self._reservation = self._context.pool.try_acquire(records, payload_bytes)
+        if self._reservation is None:
+            self._reservation = await self._wait_for_room(records, payload_bytes)
+
+    async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:
+        context, shard = self._context, self._shard
+        context.events(BackpressureBegan(shard=shard, records=records, payload_bytes=payload_bytes))
+        began_at = context.clock.monotonic()
+        try:
+            return await context.pool.acquire(records, payload_bytes)
+        finally:
+            seconds = context.clock.monotonic() - began_at
+            context.events(BackpressureEnded(shard=shard, seconds=seconds))
 
     async def deliver(self, batch: RecordBatch, progress: ShardProgress) -> None:
         """Hand ``batch``, which is not empty, over in the room that is held or waited for now."""
@@ -154,12 +177,32 @@ class DeliveryRoom:
         reservation.resize(len(batch), batch.payload_bytes)
         self.is_delivering = True
         try:
-            await self._sink.deliver(Delivery(batch, progress, reservation))
+            await self._process(Delivery(batch, progress, reservation))
         except BaseException:
             reservation.release()
             raise
         finally:
             self.is_delivering = False
+
+    async def _process(self, delivery: Delivery) -> None:
+        context, shard = self._context, self._shard
+        # Taken before the application may drop or change anything.
+        records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
+        began_at = context.clock.monotonic()
+        try:
+            await context.sink.deliver(delivery)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            context.events(ProcessingFailed(shard=shard, records=records, error=text))
+            raise
+        context.events(
+            RecordsProcessed(
+                shard=shard,
+                records=records,
+                payload_bytes=payload_bytes,
+                seconds=context.clock.monotonic() - began_at,
+            )
+        )
 
     def release(self) -> None:
         """Give the room back, if any is held."""

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.events import EventSink, PoolUsed, ignore_event
 
 __all__ = ["PendingPool", "Reservation"]
 
@@ -49,15 +50,19 @@ class PendingPool:
     Args:
         max_records: the limit in records.
         max_bytes: the limit in payload bytes.
+        events: is told how much is in the pool, after each delivery and release.
     """
 
-    def __init__(self, *, max_records: int, max_bytes: int) -> None:
+    def __init__(
+        self, *, max_records: int, max_bytes: int, events: EventSink = ignore_event
+    ) -> None:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._records = 0
         self._bytes = 0
         self._waiters: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
         self._is_closed = False
+        self._events = events
 
     @property
     def records(self) -> int:
@@ -74,16 +79,27 @@ class PendingPool:
         """How many callers wait for space."""
         return len(self._waiters)
 
+    def try_acquire(self, records: int, payload_bytes: int) -> Reservation | None:
+        """Take so much if there is room now and nobody waits for it; else return ``None``.
+
+        Raises:
+            ClosedError: the pool was closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the pending pool is closed")
+        if self._waiters or not self._has_room(records, payload_bytes):
+            return None
+        return self._take(records, payload_bytes)
+
     async def acquire(self, records: int, payload_bytes: int) -> Reservation:
         """Wait until there is room for so much, and take it.
 
         Raises:
             ClosedError: the pool was closed, before or while waiting.
         """
-        if self._is_closed:
-            raise ClosedError("the pending pool is closed")
-        if not self._waiters and self._has_room(records, payload_bytes):
-            return self._take(records, payload_bytes)
+        reservation = self.try_acquire(records, payload_bytes)
+        if reservation is not None:
+            return reservation
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         waiter = (records, payload_bytes, future)
         self._waiters.append(waiter)
@@ -124,6 +140,15 @@ class PendingPool:
         self._records += records
         self._bytes += payload_bytes
         self._serve_waiters()
+        self._events(
+            PoolUsed(
+                records=self._records,
+                payload_bytes=self._bytes,
+                max_records=self._max_records,
+                max_bytes=self._max_bytes,
+                waiters=len(self._waiters),
+            )
+        )
 
     def _serve_waiters(self) -> None:
         while self._waiters:

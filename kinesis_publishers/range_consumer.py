@@ -21,6 +21,7 @@ from kinesis_publishers.errors import (
     ShardNotFoundError,
     StreamNotFoundError,
 )
+from kinesis_publishers.events import RangeRead
 from kinesis_publishers.leftovers import Leftover
 from kinesis_publishers.model import (
     PositionType,
@@ -65,7 +66,7 @@ class RangeConsumer(RecordBatchConsumer):
         self._context = context
         self._begin = begin
         self._progress = ShardProgress(position=wanted.start)
-        self._room = DeliveryRoom(context.pool, context.sink)
+        self._room = DeliveryRoom(self._shard.key, context)
         self._publisher: RecordPublisher | None = None
         self._run: asyncio.Timeout | None = None
         self._rest: RecordBatch | None = None
@@ -87,10 +88,15 @@ class RangeConsumer(RecordBatchConsumer):
             PublisherCancelledError: the publisher stopped although nobody asked it to.
             ServiceError: a failure that retrying does not mend.
         """
+        start, began_at = self._progress.position, self._context.clock.monotonic()
         self._finish_if_ended()
         position: StartingPosition | None = await self._take_up(self._begin)
         while position is not None and not self._is_done:
             position = await self._read_from(position)
+        seconds = self._context.clock.monotonic() - began_at
+        self._context.events(
+            RangeRead(shard=self._shard.key, start=start, end=self._end, seconds=seconds)
+        )
         return self._leftover()
 
     async def _take_up(self, begin: Leftover | None) -> StartingPosition:

@@ -10,7 +10,6 @@ from attrs import evolve
 from kinesis_publishers.assembly import FetcherParts, open_parts
 from kinesis_publishers.config import Properties
 from kinesis_publishers.delivery import ConsumerContext, DeliverySink
-from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.leftovers import Leftover, Leftovers
 from kinesis_publishers.range_consumer import RangeConsumer
 from kinesis_publishers.range_publishers import RangePublishers
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import ShardRange
 
 __all__ = ["KinesisRangeReader"]
@@ -50,14 +50,14 @@ class KinesisRangeReader:
         cls,
         properties: Properties | Mapping[str, str | int | float | bool],
         *,
-        events: EventSink = log_event,
+        events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a reader, and close them.
 
         Args:
             properties: what to read, and how.
-            events: where diagnostic events go.
+            events: takes diagnostic events, beside the sinks that the properties name.
             clock: the only source of time, this machine's unless it is given.
 
         Raises:

@@ -16,11 +16,13 @@ from kinesis_publishers.errors import (
     ServiceError,
     ThroughputExceededError,
 )
+from kinesis_publishers.events import CallRetried, EventSink, log_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import ShardKey
 
 __all__ = ["RetryBudget", "RetryPolicy", "call_with_retries"]
 
@@ -79,11 +81,15 @@ class RetryBudget:
         clock: what the time that failures take is measured with.
         began_at: when the first call began, in seconds of the monotonic clock; unless it is given,
             time counts from the first failure.
+        events: where each repetition is reported.
+        shard: which shard the operation is about, if it is about one.
     """
 
     _policy: RetryPolicy
     _clock: Clock
     _began_at: float | None = field(default=None, kw_only=True)
+    _events: EventSink = field(default=log_event, kw_only=True)
+    _shard: ShardKey | None = field(default=None, kw_only=True)
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
@@ -114,9 +120,22 @@ class RetryBudget:
             raise self._exhausted(error, self._began_at) from error
         if not isinstance(error, _REQUESTS_TO_WAIT):
             self._unexpected += 1
-        level = logging.WARNING if self._is_to_report() else logging.DEBUG
-        _LOGGER.log(level, "Retry %d in %.1f s: %s", self._attempts, delay, error)
+        self._report(error, delay)
         return delay
+
+    def _report(self, error: Exception, delay: float) -> None:
+        if self._is_to_report():
+            _LOGGER.warning("Retry %d in %.1f s: %s", self._attempts, delay, error)
+        self._events(
+            CallRetried(
+                operation=getattr(error, "operation", ""),
+                code=getattr(error, "code", "") or type(error).__name__,
+                attempt=self._attempts,
+                delay_seconds=delay,
+                message=str(error),
+                shard=self._shard,
+            )
+        )
 
     def _is_to_report(self) -> bool:
         """Say whether a failure is worth a warning now.
@@ -149,7 +168,11 @@ class RetryBudget:
 
 
 async def call_with_retries(
-    call: Callable[[], Awaitable[_T]], *, policy: RetryPolicy, clock: Clock
+    call: Callable[[], Awaitable[_T]],
+    *,
+    policy: RetryPolicy,
+    clock: Clock,
+    events: EventSink = log_event,
 ) -> _T:
     """Make ``call`` until it succeeds, fails for good, or ``policy`` allows no more.
 
@@ -157,12 +180,13 @@ async def call_with_retries(
         call: makes one attempt; it raises :class:`ServiceError` with ``retryable`` set.
         policy: how often and after which delays.
         clock: what the delays are slept on.
+        events: where each repetition is reported.
 
     Raises:
         ServiceError: the error of a call that is not retryable, at once.
         RetriesExhaustedError: the policy allows no more repetitions.
     """
-    budget = RetryBudget(policy, clock, began_at=clock.monotonic())
+    budget = RetryBudget(policy, clock, began_at=clock.monotonic(), events=events)
     while True:
         try:
             return await call()

@@ -23,7 +23,7 @@ from kinesis_publishers.errors import (
     ShardNotFoundError,
     StreamNotFoundError,
 )
-from kinesis_publishers.events import ShardEnded, ShardStarted
+from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped
 from kinesis_publishers.model import (
     PositionType,
     RecordBatch,
@@ -69,9 +69,7 @@ class ShardConsumer(RecordBatchConsumer):
     _expansion: float = field(default=1.0, init=False)
     _room: DeliveryRoom = field(
         init=False,
-        default=Factory(
-            lambda self: DeliveryRoom(self.context.pool, self.context.sink), takes_self=True
-        ),
+        default=Factory(lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True),
     )
 
     @property
@@ -105,11 +103,26 @@ class ShardConsumer(RecordBatchConsumer):
             ServiceError: a failure that retrying does not mend.
         """
         context = self.context
-        position: StartingPosition | None = self.progress.position
         context.events(ShardStarted(shard=self.shard.key, position=self.progress.position))
-        await context.data_loss.check_retention(self.shard, self.progress, context.clock.now())
+        error: str | None = None
+        try:
+            await context.data_loss.check_retention(self.shard, self.progress, context.clock.now())
+            await self._read()
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"
+            raise
+        finally:
+            if not self.progress.is_ended:
+                self._report_stop(error)
+
+    async def _read(self) -> None:
+        position: StartingPosition | None = self.progress.position
         while position is not None:
             position = await self._read_from(position)
+
+    def _report_stop(self, error: str | None) -> None:
+        position = self.progress.position
+        self.context.events(ShardStopped(shard=self.shard.key, position=position, error=error))
 
     async def _read_from(self, position: StartingPosition) -> StartingPosition | None:
         """Read with one publisher; return where the next one begins, or ``None`` at the end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
+from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
@@ -19,12 +20,27 @@ __all__ = ["ShardDiscovery"]
 
 
 class ShardDiscovery:
-    """Describes streams and lists shards, as often as the retry options allow."""
+    """Describes streams and lists shards, as often as the retry options allow.
 
-    def __init__(self, control_plane: ControlPlane, config: DiscoveryConfig, clock: Clock) -> None:
+    Args:
+        control_plane: makes the calls.
+        config: how often they are made.
+        clock: what delays are slept on.
+        events: where repetitions are reported.
+    """
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        config: DiscoveryConfig,
+        clock: Clock,
+        *,
+        events: EventSink = log_event,
+    ) -> None:
         self._control_plane = control_plane
         self._config = config
         self._clock = clock
+        self._events = events
 
     @property
     def interval_seconds(self) -> float:
@@ -60,7 +76,7 @@ class ShardDiscovery:
             return summary
 
         return await call_with_retries(
-            attempt, policy=self._config.describe_retry, clock=self._clock
+            attempt, policy=self._config.describe_retry, clock=self._clock, events=self._events
         )
 
     async def retention_seconds(self, stream: str) -> float:
@@ -83,4 +99,5 @@ class ShardDiscovery:
             lambda: self._control_plane.list_shards(stream_arn, since=since),
             policy=self._config.list_shards_retry,
             clock=self._clock,
+            events=self._events,
         )

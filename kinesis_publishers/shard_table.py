@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
-from kinesis_publishers.events import ShardsDiscovered
+from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
 from kinesis_publishers.lineage import (
     ancestors,
     missing_shards,
@@ -80,6 +80,16 @@ class ShardTable:
         self._check_resumed_streams()
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
+            self._report_prepared(identity.arn)
+
+    def _report_prepared(self, stream_arn: str) -> None:
+        self._parts.events(
+            StreamPrepared(
+                stream_arn=stream_arn,
+                shards=sum(key.stream_arn == stream_arn for key in self.progress),
+                is_resumed=stream_arn in self._resume,
+            )
+        )
 
     def _check_resumed_streams(self) -> None:
         left_out = sorted(self._resume.keys() - self.identities.keys())

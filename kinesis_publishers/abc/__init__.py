@@ -3,6 +3,7 @@
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore, CheckpointStoreContext
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.abc.data_plane import DataPlane, ShardSubscription
+from kinesis_publishers.abc.event_reporter import EventReporter
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.abc.record_publisher_factory import (
     PublisherContext,
@@ -15,6 +16,7 @@ __all__ = [
     "CheckpointStoreContext",
     "ControlPlane",
     "DataPlane",
+    "EventReporter",
     "PublisherContext",
     "RecordBatchConsumer",
     "RecordPublisher",

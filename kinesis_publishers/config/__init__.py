@@ -28,6 +28,7 @@ from kinesis_publishers.config.credentials import CredentialsConfig
 from kinesis_publishers.config.discovery import DiscoveryConfig
 from kinesis_publishers.config.ending import EndingPositionConfig
 from kinesis_publishers.config.fanout import FanOutConfig, SubscriptionHttpConfig
+from kinesis_publishers.config.metrics import MetricsConfig
 from kinesis_publishers.config.option import Option, OptionFamily
 from kinesis_publishers.config.pending import PendingConfig
 from kinesis_publishers.config.polling import PollingConfig
@@ -67,6 +68,7 @@ __all__ = [
     "CheckpointConfig",
     "SqliteCheckpointConfig",
     "DynamoDbCheckpointConfig",
+    "MetricsConfig",
     "SparkConfig",
     "Planner",
     "RegistrationStrategy",

@@ -15,6 +15,7 @@ __all__ = [
     "ShardOrder",
     "AggregationMode",
     "Planner",
+    "MetricsLevel",
 ]
 
 
@@ -100,3 +101,10 @@ class Planner(Enum):
 
     PREFETCH = "prefetch"
     RANGES = "ranges"
+
+
+class MetricsLevel(Enum):
+    """What metrics are kept apart by."""
+
+    SHARD = "shard"
+    STREAM = "stream"

@@ -15,7 +15,6 @@ from kinesis_publishers.errors import (
     ShardNotFoundError,
     StreamNotFoundError,
 )
-from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import (
     ShardKey,
     ShardProgress,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import EventSink
 
 __all__ = ["FoundRanges", "KinesisRangeFinder"]
 
@@ -98,7 +98,7 @@ class KinesisRangeFinder:
         properties: Properties,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
-        events: EventSink = log_event,
+        events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a finder, and close them.

@@ -10,9 +10,9 @@ import boto3
 from botocore.config import Config
 from botocore.session import get_session
 
+from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
-from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

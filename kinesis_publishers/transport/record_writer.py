@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import field, frozen
 
+from kinesis_publishers.aws_errors import complete_answer, service_error
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.transport.boto3_client import Boto3Client
-from kinesis_publishers.aws_errors import complete_answer, service_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

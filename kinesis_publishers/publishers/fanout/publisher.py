@@ -81,7 +81,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._consumer_arn = ""
         self._not_before = -math.inf
         self._refused_room: tuple[int, int] | None = None
-        self._has_room = False
+        self._has_room = self._has_subscribed = False
         self._last_record_count = 1
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
@@ -143,9 +143,13 @@ class FanOutRecordPublisher(RecordPublisher):
             self._end_reason = "the reader stopped or failed"
             context.events(
                 SubscriptionStarted(
-                    shard=self._shard.key, position=self._position, consumer_arn=self._consumer_arn
+                    shard=self._shard.key,
+                    position=self._position,
+                    consumer_arn=self._consumer_arn,
+                    is_reopened=self._has_subscribed,
                 )
             )
+            self._has_subscribed = True
             try:
                 yield subscription
             finally:

@@ -69,7 +69,9 @@ class SubscriptionRecovery:
         self._recoverable = config.recoverable_errors
         self._registrar = registrar
         self._context = context
-        self._retries = RetryBudget(config.subscribe_retry, context.clock)
+        self._retries = RetryBudget(
+            config.subscribe_retry, context.clock, events=context.events, shard=shard.key
+        )
 
     def note_progress(self) -> None:
         """Allow everything again: an event has arrived."""

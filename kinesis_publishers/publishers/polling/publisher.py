@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
     from kinesis_publishers.config.polling import PollingConfig
+    from kinesis_publishers.retry import RetryPolicy
 
 __all__ = ["PollingRecordPublisher"]
 
@@ -83,10 +84,15 @@ class PollingRecordPublisher(RecordPublisher):
         self._iterator_received_at = -math.inf
         self._last_call: float | None = None
         self._not_before = -math.inf
+        self._slept_seconds = self._call_seconds = 0.0
         self._last_size: tuple[int | None, int | None] = (None, None)
         self._lag_watch = LagWatch()
-        self._iterator_retries = RetryBudget(config.get_iterator_retry, context.clock)
-        self._records_retries = RetryBudget(config.get_records_retry, context.clock)
+        self._iterator_retries = self._retries(config.get_iterator_retry)
+        self._records_retries = self._retries(config.get_records_retry)
+
+    def _retries(self, policy: RetryPolicy) -> RetryBudget:
+        context = self._context
+        return RetryBudget(policy, context.clock, events=context.events, shard=self._shard.key)
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         await self._keep_pace()
@@ -124,6 +130,7 @@ class PollingRecordPublisher(RecordPublisher):
         delay = max(pace, self._not_before - self._context.clock.monotonic())
         if delay > 0:
             await self._context.clock.sleep(delay)
+            self._slept_seconds += delay
 
     def _back_off(self, seconds: float) -> None:
         """Let the next run wait for so long."""
@@ -166,10 +173,12 @@ class PollingRecordPublisher(RecordPublisher):
         self._last_call = self._context.clock.monotonic()
         call = self._context.data_plane.get_records(self._shard, iterator, self.limit)
         try:
-            return await self._attempt(call, self._records_retries)
+            page = await self._attempt(call, self._records_retries)
         except IteratorExpiredError:
             self._drop_iterator()
             return None
+        self._call_seconds = self._context.clock.monotonic() - self._last_call
+        return page
 
     async def _attempt(self, call: Awaitable[_T], retries: RetryBudget) -> _T | None:
         """Make a call once; return ``None`` if it failed and is to be made again by a later run."""
@@ -197,8 +206,11 @@ class PollingRecordPublisher(RecordPublisher):
                 millis_behind_latest=batch.millis_behind_latest,
                 limit=self.limit,
                 loop_seconds=loop_seconds,
+                sleep_seconds=self._slept_seconds,
+                call_seconds=self._call_seconds,
             )
         )
+        self._slept_seconds = 0.0
 
     def _adapt_limit(self, batch: RecordBatch, loop_seconds: float | None) -> None:
         if not self._config.adaptive_reads or loop_seconds is None:

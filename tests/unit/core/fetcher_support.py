@@ -143,6 +143,7 @@ class World:
                 parents_first=self.parents_first,
             ),
             self.clock,
+            events=self.events.append,
         )
         context = PublisherContext(
             data_plane=self.data_plane,

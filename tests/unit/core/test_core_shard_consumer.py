@@ -10,7 +10,7 @@ from consumer_support import RECORDS, after, at, place, reader_of, run_of
 
 from kinesis_publishers import Delivery, RunResult, ShardProgress, StartingPosition
 from kinesis_publishers.errors import AccessDeniedError, ClosedError, PublisherCancelledError
-from kinesis_publishers.events import RecordsSkipped, ShardEnded, ShardStarted
+from kinesis_publishers.events import RecordsProcessed, RecordsSkipped, ShardEnded, ShardStarted
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
     RecordingSink,
@@ -33,6 +33,8 @@ async def test_a_shard_is_read_to_its_end_and_marked_as_ended():
     assert progress.position == StartingPosition.after(place(9))
     assert reader.events == [
         ShardStarted(shard=sample_shard().key, position=StartingPosition.trim_horizon()),
+        RecordsProcessed(shard=sample_shard().key, records=4, payload_bytes=40, seconds=0.0),
+        RecordsProcessed(shard=sample_shard().key, records=6, payload_bytes=60, seconds=0.0),
         ShardEnded(shard=sample_shard().key),
     ]
 

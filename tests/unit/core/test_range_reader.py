@@ -15,7 +15,7 @@ from kinesis_publishers.errors import (
     ReplayMismatchError,
     StreamNotFoundError,
 )
-from kinesis_publishers.events import DataLossTolerated
+from kinesis_publishers.events import DataLossTolerated, RangeRead
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.range_publishers import RangePublishers
 from kinesis_publishers.range_reader import KinesisRangeReader
@@ -76,6 +76,17 @@ async def test_ranges_are_read_exactly_and_side_by_side():
     await finish(reading, world.clock)
     assert world.sink.records_of(ZERO) == records_of(0, 4, first=2)
     assert world.control_plane.calls == []
+
+
+async def test_a_range_that_was_read_is_reported_with_its_bounds():
+    world, wanted = world_of(20), range_of(0, 2, 5)
+    await read(world, wanted)
+    (reported,) = world.events_of(RangeRead)
+    assert (reported.shard, reported.start, reported.end) == (
+        wanted.shard,
+        wanted.start,
+        wanted.end,
+    )
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "some.module:Factory"])

@@ -259,3 +259,13 @@ async def test_stopping_between_two_events_drops_what_is_not_taken_yet():
         await finish(fan_out.publisher.run(consumer), fan_out.clock)
     assert fan_out.plane.subscriptions[0].taken == 1
     assert len(consumer.batches) == 1
+
+
+async def test_the_first_subscription_is_reported_as_new_and_those_after_it_as_reopened():
+    fan_out = FanOut.of(bounded_shard(sample_records(3), batches=3, per_subscription=1))
+    await fan_out.run_to_end(RecordingConsumer())
+    assert [one.is_reopened for one in fan_out.events_of(SubscriptionStarted)] == [
+        False,
+        True,
+        True,
+    ]

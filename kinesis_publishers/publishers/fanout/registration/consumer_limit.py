@@ -53,6 +53,7 @@ async def _describe_consumers(
             lambda: context.control_plane.list_stream_consumers(stream_arn),
             policy=config.list_retry,
             clock=context.clock,
+            events=context.events,
         )
     except KinesisPublishersError as error:
         return f"Its consumers could not be listed ({error})."

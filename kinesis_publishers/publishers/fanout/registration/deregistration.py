@@ -53,9 +53,10 @@ async def deregister_consumer(
             lambda: control_plane.deregister_stream_consumer(consumer_arn),
             policy=config.deregister_retry,
             clock=clock,
+            events=events,
         )
         async with clock.timeout(config.deregister_timeout_seconds):
-            await _wait_until_gone(consumer_arn, control_plane, config, clock)
+            await _wait_until_gone(consumer_arn, control_plane, config, clock, events)
     except ConsumerNotFoundError:
         _LOGGER.info("The stream consumer %s had been removed before.", consumer_arn)
         return True
@@ -73,7 +74,11 @@ async def deregister_consumer(
 
 
 async def _wait_until_gone(
-    consumer_arn: str, control_plane: ControlPlane, config: RegistrationConfig, clock: Clock
+    consumer_arn: str,
+    control_plane: ControlPlane,
+    config: RegistrationConfig,
+    clock: Clock,
+    events: EventSink,
 ) -> None:
     stream_arn, name = stream_arn_of(consumer_arn), consumer_name_in(consumer_arn)
     attempt = 0
@@ -83,6 +88,7 @@ async def _wait_until_gone(
                 lambda: control_plane.describe_stream_consumer(stream_arn, name),
                 policy=config.describe_retry,
                 clock=clock,
+                events=events,
             )
         except ConsumerNotFoundError:
             return

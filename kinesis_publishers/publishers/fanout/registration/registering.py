@@ -16,7 +16,7 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
     ServiceError,
 )
-from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.events import ConsumerAwaited, ConsumerRegistered
 from kinesis_publishers.publishers.fanout.registration.consumer_arns import deregister_command
 from kinesis_publishers.publishers.fanout.registration.consumer_limit import consumer_limit_error
 from kinesis_publishers.publishers.fanout.registration.single_flight import finish_once_begun
@@ -63,7 +63,7 @@ class ConsumerRegistration:
         self._config = config
         self._context = context
         self._lease = lease
-        self._retries = RetryBudget(config.register_retry, context.clock)
+        self._retries = RetryBudget(config.register_retry, context.clock, events=context.events)
         self._status = ""
         self._status_since = 0.0
         self._polls = 0
@@ -104,6 +104,7 @@ class ConsumerRegistration:
                 ),
                 policy=self._config.describe_retry,
                 clock=self._context.clock,
+                events=self._context.events,
             )
         except ConsumerNotFoundError:
             return None
@@ -162,6 +163,11 @@ class ConsumerRegistration:
         now = self._context.clock.monotonic()
         if consumer.status != self._status:
             self._status, self._status_since, self._polls = consumer.status, now, 0
+            self._context.events(
+                ConsumerAwaited(
+                    stream_arn=self._stream_arn, consumer_arn=consumer.arn, status=consumer.status
+                )
+            )
         elapsed = now - self._status_since
         if elapsed >= self._config.register_timeout_seconds:
             raise self._stuck(consumer, elapsed)

@@ -1,0 +1,52 @@
+"""An event sink that a configuration names, with a life of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import Event
+
+__all__ = ["EventReporter"]
+
+
+class EventReporter(ABC):
+    """Takes every diagnostic event while something is read.
+
+    ``metrics.sinks`` names one: by a name of ours, or as ``module:Class``. It is made before
+    anything is read, entered, called with each event, and left after everything else is closed.
+    """
+
+    @classmethod
+    @abstractmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        """Return a reporter configured by ``properties``, which name the region.
+
+        Raises:
+            ConfigError: the properties cannot work; no call is made to find out.
+        """
+
+    @abstractmethod
+    def __call__(self, event: Event) -> None:
+        """Take an event.
+
+        It runs on the event loop that reads, many times a second: it must not block. What it raises
+        is logged once for each kind of failure, and reading goes on.
+        """
+
+    async def __aenter__(self) -> Self:
+        """Begin to report."""
+        return self
+
+    async def __aexit__(  # noqa: B027 - most have nothing to close
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Report what is left, in bounded time; what it raises is logged."""

@@ -1,0 +1,93 @@
+"""What a metric is, and which event says what about it: pure, for every kind of exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from kinesis_publishers.events import Event
+
+__all__ = ["Metric", "MetricKind", "MetricTable", "ValueOf", "stream_of"]
+
+ValueOf: TypeAlias = Callable[[Any], float | None]
+"""Says what an event measures; ``None`` for nothing this time."""
+
+
+class MetricKind(Enum):
+    """How the values of a metric belong together."""
+
+    COUNTER = "counter"
+    UP_DOWN_COUNTER = "up-down counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@frozen(kw_only=True)
+class Metric:
+    """One metric, and the events that it is made of.
+
+    Attributes:
+        name: what it is called, without a prefix.
+        kind: counter, gauge or histogram.
+        unit: its unit, in the code of whoever it is exported to (UCUM for OpenTelemetry).
+        description: what it says, in one line.
+        sources: for each type of event what it measures.
+        attributes: fields of the events that keep values apart, beside stream and shard.
+        is_per_shard: whether values are kept apart by shard where that is wanted.
+        combined: makes one value of a gauge of those of several shards.
+        buckets: upper bounds of a histogram's buckets.
+        flink_name: what Flink's connector calls it, if it has it.
+    """
+
+    name: str
+    kind: MetricKind
+    unit: str
+    description: str
+    sources: Mapping[type, ValueOf]
+    attributes: tuple[str, ...] = ()
+    is_per_shard: bool = True
+    combined: Callable[[Iterable[float]], float] = max
+    buckets: tuple[float, ...] | None = None
+    flink_name: str | None = None
+
+
+_NOTHING: Final[tuple[tuple[Metric, ValueOf], ...]] = ()
+
+
+@frozen
+class MetricTable:
+    """Metrics, found by the type of an event."""
+
+    metrics: tuple[Metric, ...]
+    _by_event: dict[type, tuple[tuple[Metric, ValueOf], ...]] = field(init=False)
+
+    @_by_event.default
+    def _index(self) -> dict[type, tuple[tuple[Metric, ValueOf], ...]]:
+        found: dict[type, list[tuple[Metric, ValueOf]]] = {}
+        for metric in self.metrics:
+            for event_type, value_of in metric.sources.items():
+                found.setdefault(event_type, []).append((metric, value_of))
+        return {event_type: tuple(one) for event_type, one in found.items()}
+
+    def sources_of(self, event_type: type) -> tuple[tuple[Metric, ValueOf], ...]:
+        """Return the metrics that an event of this type changes, and how."""
+        return self._by_event.get(event_type, _NOTHING)
+
+    def measure(self, event: Event) -> list[tuple[Metric, float]]:
+        """Return what ``event`` adds to, sets, or records, and how much."""
+        values = [(metric, value_of(event)) for metric, value_of in self.sources_of(type(event))]
+        return [(metric, value) for metric, value in values if value is not None]
+
+
+def stream_of(event: Event) -> str | None:
+    """Return the name of the stream that ``event`` is about, if it is about one."""
+    shard = getattr(event, "shard", None)
+    if shard is not None:
+        return str(shard.stream_name)
+    arn = getattr(event, "stream_arn", None) or getattr(event, "consumer_arn", None)
+    # The ARN of a consumer continues that of its stream.
+    return None if arn is None else str(arn).partition(":stream/")[2].partition("/")[0] or None

@@ -1,0 +1,170 @@
+"""Diagnostic events as OpenTelemetry metrics: needs the extra ``opentelemetry``."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+from weakref import WeakKeyDictionary, WeakSet
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
+
+from kinesis_publishers.abc import EventReporter
+from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.metrics.gauges import LabelSet, LastValues
+from kinesis_publishers.metrics.metric import Metric, MetricKind, stream_of
+from kinesis_publishers.metrics.table import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from opentelemetry.util.types import AttributeValue
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import Event
+    from kinesis_publishers.model import ShardKey
+
+__all__ = ["METER_NAME", "OpenTelemetryMetrics"]
+
+METER_NAME: Final = "kinesis_publishers"
+"""The meter, and the first part of each instrument's name."""
+
+
+class OpenTelemetryMetrics(EventReporter):
+    """Records every event on the instruments of a meter.
+
+    Selected by ``metrics.sinks = opentelemetry``, or handed to ``events=``. Without a configured
+    ``MeterProvider`` it does nothing; what is exported, how often and where to is the provider's.
+
+    Args:
+        meter: makes the instruments; the one called ``kinesis_publishers`` of the global provider
+            unless it is given.
+        is_per_shard: whether values have the attribute ``shard`` beside ``stream``. A stream with
+            thousands of shards makes thousands of series of each metric.
+    """
+
+    def __init__(self, meter: Meter | None = None, *, is_per_shard: bool = True) -> None:
+        # Held: one that was made before there is a provider is told of it later, while it lives.
+        self._meter = meter or get_meter(METER_NAME)
+        self._instruments = _Instruments.of(self._meter)
+        self._is_per_shard = is_per_shard
+        self._labels: dict[ShardKey, LabelSet] = {}
+        self._last_values = LastValues()
+        self._instruments.boards.add(self._last_values)
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        return cls(is_per_shard=MetricsConfig.from_properties(properties).is_per_shard)
+
+    def __call__(self, event: Event) -> None:
+        shard: ShardKey | None = getattr(event, "shard", None)
+        labels = self._labels_of(event, shard)
+        for metric, value_of in METRICS.sources_of(type(event)):
+            value = value_of(event)
+            if value is None:
+                continue
+            if metric.kind is MetricKind.GAUGE:
+                self._last_values.set(metric, shard, labels, value)
+            else:
+                self._instruments.record(metric, value, _all_labels(metric, event, labels))
+        if shard is not None and self._last_values.forget_ended(event):
+            self._labels.pop(shard, None)
+
+    def _labels_of(self, event: Event, shard: ShardKey | None) -> LabelSet:
+        if shard is None:
+            stream = stream_of(event)
+            return () if stream is None else (("stream", stream),)
+        labels = self._labels.get(shard)
+        if labels is None:
+            labels = (("stream", shard.stream_name),)
+            if self._is_per_shard:
+                labels = (*labels, ("shard", shard.shard_id))
+            self._labels[shard] = labels
+        return labels
+
+
+def _all_labels(metric: Metric, event: Event, labels: LabelSet) -> LabelSet:
+    if not metric.is_per_shard:
+        labels = tuple(label for label in labels if label[0] != "shard")
+    if metric.attributes:
+        labels = (*labels, *((name, getattr(event, name)) for name in metric.attributes))
+    return labels
+
+
+class _Instruments:
+    """The instruments of one meter, for everybody who records with it.
+
+    Counters and gauges are asked for their values when somebody exports: to record each value in
+    the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
+    each reporter to make its own, those of closed fetchers would be asked for ever.
+
+    Attributes:
+        boards: the gauges' values, of each reporter that is still in use.
+    """
+
+    _by_meter: ClassVar[WeakKeyDictionary[Meter, _Instruments]] = WeakKeyDictionary()
+
+    def __init__(self, meter: Meter) -> None:
+        self.boards: WeakSet[LastValues] = WeakSet()
+        self._lock = Lock()
+        # Kept for as long as the meter: a counter that starts anew would look like a restart.
+        self._totals: dict[str, dict[LabelSet, float]] = {}
+        self._histograms: dict[str, Callable[[float, dict[str, AttributeValue]], None]] = {}
+        for metric in METRICS.metrics:
+            self._create(meter, metric)
+
+    @classmethod
+    def of(cls, meter: Meter) -> _Instruments:
+        if meter not in cls._by_meter:
+            cls._by_meter[meter] = cls(meter)
+        return cls._by_meter[meter]
+
+    def record(self, metric: Metric, value: float, labels: LabelSet) -> None:
+        """Add to a counter, or put into a histogram."""
+        if metric.kind is MetricKind.HISTOGRAM:
+            self._histograms[metric.name](value, dict(labels))
+            return
+        totals = self._totals[metric.name]
+        with self._lock:
+            totals[labels] = totals.get(labels, 0) + value
+
+    def _create(self, meter: Meter, metric: Metric) -> None:
+        name, unit, text = f"{METER_NAME}.{metric.name}", metric.unit, metric.description
+        if metric.kind is MetricKind.HISTOGRAM:
+            self._histograms[metric.name] = meter.create_histogram(
+                name, unit, text, explicit_bucket_boundaries_advisory=metric.buckets
+            ).record
+            return
+        if metric.kind is MetricKind.GAUGE:
+            meter.create_observable_gauge(name, [self._gauge_observer(metric)], unit, text)
+            return
+        self._totals[metric.name] = {}
+        create = (
+            meter.create_observable_counter
+            if metric.kind is MetricKind.COUNTER
+            else meter.create_observable_up_down_counter
+        )
+        create(name, [self._counter_observer(metric)], unit, text)
+
+    def _counter_observer(
+        self, metric: Metric
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                totals = list(self._totals[metric.name].items())
+            return [Observation(total, dict(labels)) for labels, total in totals]
+
+        return observe
+
+    def _gauge_observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            values: dict[LabelSet, list[float]] = {}
+            for board in tuple(self.boards):
+                for labels, value in board.values_of(metric):
+                    values.setdefault(labels, []).append(value)
+            return [
+                Observation(metric.combined(of_labels), dict(labels))
+                for labels, of_labels in values.items()
+            ]
+
+        return observe

@@ -1,0 +1,82 @@
+"""Opens the sinks that a configuration names, and makes one of them all."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.abc import EventReporter
+from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.events import fan_out_events, guard_events
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import EventSink
+
+__all__ = ["open_event_sink"]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_event_sink(
+    properties: Properties,
+    known: Mapping[str, str],
+    clock: Clock,
+    *,
+    further: EventSink | None = None,
+) -> AsyncIterator[EventSink]:
+    """Open the sinks of ``metrics.sinks``, yield one that feeds them all, and close them.
+
+    What a sink raises when it is called or closed is logged, and keeps events neither from the
+    others nor the reading from going on. What it raises when it is made or opened is the caller's:
+    nothing has been read then.
+
+    Args:
+        properties: the configuration, with a region.
+        known: the sinks that have a name, each as ``module:Class``.
+        clock: the only source of time.
+        further: a sink that the properties do not name.
+
+    Raises:
+        PluginLoadError: a class cannot be loaded or does not fit.
+        ConfigError: a sink cannot work with these properties.
+    """
+    async with AsyncExitStack() as stack:
+        sinks: list[EventSink] = []
+        for name in MetricsConfig.from_properties(properties).sinks:
+            reporter = _load(name, known).from_properties(properties, clock)
+            await reporter.__aenter__()
+            stack.push_async_callback(_close, reporter)
+            sinks.append(reporter)
+        if further is not None:
+            sinks.append(further)
+        yield fan_out_events(*(guard_events(sink) for sink in sinks))
+
+
+def _load(name: str, known: Mapping[str, str]) -> type[EventReporter]:
+    try:
+        return load_class(known.get(name, name), EventReporter)  # type: ignore[type-abstract]
+    except PluginLoadError as error:
+        if name not in known:
+            raise
+        raise PluginLoadError(
+            f"kinesis.metrics.sinks = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
+        ) from error
+
+
+async def _close(reporter: EventReporter) -> None:
+    try:
+        await reporter.__aexit__(None, None, None)
+    except Exception as error:  # Whoever reads has an outcome of its own, which counts.
+        _LOGGER.warning(
+            "The event sink %s could not be closed; what it had not reported is missing.",
+            type(reporter).__name__,
+            exc_info=error,
+        )

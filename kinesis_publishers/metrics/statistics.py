@@ -1,0 +1,98 @@
+"""What happened in an interval, as number, sum, minimum and maximum: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, frozen
+
+from kinesis_publishers.metrics.metric import stream_of
+
+if TYPE_CHECKING:
+    from kinesis_publishers.events import Event
+    from kinesis_publishers.metrics.metric import Metric, MetricTable
+    from kinesis_publishers.model import ShardKey
+
+__all__ = ["IntervalStatistics", "Series", "Statistics"]
+
+
+@frozen
+class Series:
+    """What values are kept apart by.
+
+    Attributes:
+        metric: what is measured.
+        stream: the name of the stream, if it is about one.
+        shard_id: the shard, if it is about one and shards are kept apart.
+    """
+
+    metric: Metric
+    stream: str | None
+    shard_id: str | None
+
+
+@define
+class Statistics:
+    """The values of a series."""
+
+    count: int
+    total: float
+    minimum: float
+    maximum: float
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+        # Not min() and max(): this runs a dozen times for each answer.
+        if value < self.minimum:
+            self.minimum = value
+        elif value > self.maximum:
+            self.maximum = value
+
+
+class IntervalStatistics:
+    """Adds up what events measure, until somebody takes it.
+
+    It holds one entry for each metric of each shard, or stream, that had events in the interval.
+
+    Args:
+        table: what is measured.
+        is_per_shard: whether shards are kept apart.
+    """
+
+    def __init__(self, table: MetricTable, *, is_per_shard: bool) -> None:
+        self._table = table
+        self._is_per_shard = is_per_shard
+        # By shard or stream, and then by the metric's name.
+        self._found: dict[ShardKey | str | None, dict[str, tuple[Series, Statistics]]] = {}
+
+    def add(self, event: Event) -> None:
+        """Take an event into account."""
+        sources = self._table.sources_of(type(event))
+        if not sources:
+            return
+        shard: ShardKey | None = getattr(event, "shard", None)
+        owner = shard if shard is not None and self._is_per_shard else stream_of(event)
+        found = self._found.get(owner)
+        if found is None:
+            found = self._found[owner] = {}
+        for metric, value_of in sources:
+            value = value_of(event)
+            if value is None:
+                continue
+            if metric.name in found:
+                found[metric.name][1].add(value)
+            else:
+                series = _series(metric, owner)
+                found[metric.name] = (series, Statistics(1, value, value, value))
+
+    def take(self) -> list[tuple[Series, Statistics]]:
+        """Return everything since the last time, and begin anew."""
+        found, self._found = self._found, {}
+        return [one for of_owner in found.values() for one in of_owner.values()]
+
+
+def _series(metric: Metric, owner: ShardKey | str | None) -> Series:
+    if owner is None or isinstance(owner, str):
+        return Series(metric, owner, None)
+    return Series(metric, owner.stream_name, owner.shard_id)

@@ -1,0 +1,267 @@
+"""Events as CloudWatch metrics, read back from a server; and servers that refuse them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from attrs import define, field
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from metric_support import ONE, PROCESSED, ZERO, fetched
+from moto.server import ThreadedMotoServer
+
+from kinesis_publishers import Properties, SystemClock
+from kinesis_publishers.metrics.cloudwatch import CloudWatchMetrics, CloudWatchSettings
+from kinesis_publishers.metrics.cloudwatch_upload import MAX_UNSENT_DATA, CloudWatchUpload
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UPLOAD = "kinesis_publishers.metrics.cloudwatch_upload"
+_DATUM = {"MetricName": "m", "Dimensions": []}
+
+
+def _client(url: str) -> Any:
+    return boto3.client(
+        "cloudwatch",
+        "eu-west-1",
+        endpoint_url=url,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+
+
+@pytest.fixture(scope="module")
+def cloudwatch() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def _metrics(url: str, namespace: str, **options: str) -> CloudWatchMetrics:
+    keys = {"namespace": namespace, "endpoint": url}
+    properties = Properties.parse(
+        {
+            "aws.region": "eu-west-1",
+            "aws.credentials.provider.basic.accesskeyid": "local",
+            "aws.credentials.provider.basic.secretkey": "local",
+            **{f"kinesis.metrics.cloudwatch.{key}": value for key, value in keys.items()},
+            **options,
+        },
+        complete=False,
+    )
+    return CloudWatchMetrics.from_properties(properties, SystemClock())
+
+
+def _total(url: str, namespace: str, name: str) -> dict[str, Any]:
+    """Return the statistics of a metric of shard 0 of the stream orders."""
+    client, now = _client(url), datetime.now(UTC)
+    try:
+        points = client.get_metric_statistics(
+            Namespace=namespace,
+            MetricName=name,
+            Dimensions=[
+                {"Name": "Operation", "Value": "ProcessTask"},
+                {"Name": "StreamId", "Value": "orders"},
+                {"Name": "ShardId", "Value": ZERO.shard_id},
+            ],
+            StartTime=now - timedelta(hours=1),
+            EndTime=now + timedelta(hours=1),
+            Period=7200,
+            Statistics=["Sum", "SampleCount", "Maximum"],
+        )["Datapoints"]
+    finally:
+        client.close()
+    return {
+        "sum": sum(one["Sum"] for one in points),
+        "count": sum(one["SampleCount"] for one in points),
+        "maximum": max((one["Maximum"] for one in points), default=None),
+    }
+
+
+async def test_what_is_left_at_the_end_is_sent_under_the_names_of_the_kcl(cloudwatch: str) -> None:
+    async with _metrics(cloudwatch, "at-the-end") as metrics:
+        for _ in range(3):
+            metrics(PROCESSED)
+        metrics(fetched(shard=ONE))
+    found = await asyncio.to_thread(_total, cloudwatch, "at-the-end", "RecordsProcessed")
+    assert found == {"sum": 135.0, "count": 3.0, "maximum": 45.0}
+
+
+async def test_by_stream_there_is_no_dimension_for_shards(cloudwatch: str) -> None:
+    async with _metrics(cloudwatch, "streams", **{"kinesis.metrics.level": "stream"}) as metrics:
+        metrics(fetched(shard=ZERO))
+        metrics(fetched(shard=ONE))
+    client = _client(cloudwatch)
+    listed = await asyncio.to_thread(client.list_metrics, Namespace="streams")
+    client.close()
+    of_lag = [one for one in listed["Metrics"] if one["MetricName"] == "MillisBehindLatest"]
+    assert [[one["Name"] for one in metric["Dimensions"]] for metric in of_lag] == [
+        ["Operation", "StreamId"]
+    ]
+
+
+async def test_metrics_are_sent_each_time_the_interval_has_passed() -> None:
+    service, clock = Service(), ManualClock()
+    settings = CloudWatchSettings(namespace="n", interval_seconds=60.0)
+    async with CloudWatchMetrics(lambda: service, settings, clock=clock) as metrics:
+        metrics(PROCESSED)
+        await clock.advance(59.0)
+        assert service.requests == []
+        await clock.advance(1.0)
+        await asyncio.to_thread(service.has_been_called.wait, 10)
+        assert {one["Timestamp"] for one in service.requests[0]} == {clock.now()}
+    # Nothing has happened since.
+    assert len(service.requests) == 1
+
+
+def _error(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, "PutMetricData")
+
+
+@define(eq=False)
+class Service:
+    """Stands for the client: what CloudWatch would take is noted, or refused."""
+
+    errors: list[Exception | None] = field(factory=list)
+    requests: list[list[dict[str, Any]]] = field(factory=list)
+    has_been_called: threading.Event = field(factory=threading.Event)
+
+    def put_metric_data(self, *, Namespace: str, MetricData: list[dict[str, Any]]) -> None:
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        self.requests.append(MetricData)
+        self.has_been_called.set()
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def names(self) -> list[str]:
+        return [one["MetricName"] for request in self.requests for one in request]
+
+
+def _upload(service: Service) -> CloudWatchUpload:
+    return CloudWatchUpload(lambda: service, "namespace")
+
+
+def _send(upload: CloudWatchUpload, *names: str) -> None:
+    upload.add([{**_DATUM, "MetricName": name} for name in names])
+    upload.send()
+
+
+@pytest.mark.parametrize(
+    "error", [_error("Throttling"), OSError("no route"), _error("AccessDenied")]
+)
+def test_what_could_not_be_sent_is_sent_with_the_next_ones(error: Exception) -> None:
+    service = Service(errors=[error])
+    upload = _upload(service)
+    _send(upload, "first")
+    _send(upload, "second")
+    assert service.names == ["first", "second"]
+
+
+def test_a_service_that_is_down_is_warned_of_once_and_so_is_its_return(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(errors=[_error("ServiceUnavailable")] * 3)
+    upload = _upload(service)
+    with caplog.at_level(logging.INFO, _UPLOAD):
+        for _ in range(4):
+            _send(upload, "m")
+    assert [one.levelno for one in caplog.records] == [logging.WARNING, logging.INFO]
+    assert "cloudwatch:PutMetricData" in caplog.text
+
+
+def test_data_that_cloudwatch_refuses_for_what_they_are_do_not_block_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(errors=[_error("InvalidParameterValue")])
+    upload = _upload(service)
+    _send(upload, "bad")
+    _send(upload, "good")
+    assert service.names == ["good"]
+    assert "refuses 1 metric data for good" in caplog.text
+
+
+def test_memory_is_bounded_while_cloudwatch_takes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(errors=[OSError("down")] * 3)
+    upload = _upload(service)
+    _send(upload, *["old"] * 5)
+    _send(upload, *["kept"] * MAX_UNSENT_DATA)
+    _send(upload, "new")
+    _send(upload, "newest")
+    assert service.names == [*["kept"] * (MAX_UNSENT_DATA - 1), "new", "newest"]
+    dropped = [one.args[0] for one in caplog.records if "were dropped" in one.getMessage()]
+    assert dropped == [5, 1]
+
+
+def test_whoever_has_given_up_makes_no_further_call_and_says_what_is_missing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service()
+    upload = _upload(service)
+    upload.give_up()
+    _send(upload, "m", "n")
+    upload.close()
+    assert service.requests == []
+    assert "2 metric data were not sent" in caplog.text
+
+
+@contextmanager
+def _silent_server() -> Iterator[tuple[str, threading.Event]]:
+    """Serve requests that are not answered before the event is set."""
+    may_answer = threading.Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            may_answer.wait(30)
+            self.send_response(500)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", may_answer
+        finally:
+            may_answer.set()
+            server.shutdown()
+            thread.join()
+
+
+async def test_the_end_is_not_held_up_by_a_service_that_does_not_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, settings = ManualClock(), CloudWatchSettings(namespace="n")
+    with _silent_server() as (url, may_answer):
+        metrics = CloudWatchMetrics(lambda: _client(url), settings, clock=clock)
+        await metrics.__aenter__()
+        metrics(PROCESSED)
+        closing = asyncio.create_task(metrics.__aexit__(None, None, None))
+        await clock.advance(5.9)
+        assert not closing.done()
+        await clock.advance(0.2)
+        await closing
+        may_answer.set()
+        await asyncio.to_thread(metrics._executor.shutdown)
+    assert "CloudWatch does not answer" in caplog.text

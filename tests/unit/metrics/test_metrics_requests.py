@@ -1,0 +1,103 @@
+"""What is added up in an interval, and how it is cut into requests of PutMetricData."""
+
+from __future__ import annotations
+
+import string
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from botocore.serialize import QuerySerializer
+from botocore.session import Session
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from metric_support import ONE, POOL, PROCESSED, ZERO, fetched
+
+from kinesis_publishers.metrics import KCL_METRICS
+from kinesis_publishers.metrics.put_metric_data import (
+    MAX_DATA,
+    MAX_REQUEST_BYTES,
+    datum_of,
+    requests_of,
+)
+from kinesis_publishers.metrics.statistics import IntervalStatistics, Series, Statistics
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = st.text(string.ascii_letters + string.digits + "_.-", min_size=1, max_size=128)
+
+
+def statistics_of(*events: object, is_per_shard: bool = True) -> dict[tuple, Statistics]:
+    statistics = IntervalStatistics(KCL_METRICS, is_per_shard=is_per_shard)
+    for event in events:
+        statistics.add(event)
+    return {(one.metric.name, one.stream, one.shard_id): sums for one, sums in statistics.take()}
+
+
+def data_of(count: int, name: str = "orders") -> list[dict]:
+    series = Series(KCL_METRICS.metrics[3], name, ZERO.shard_id)
+    return [datum_of(series, Statistics(3, 1e9, 0.123456789, 1e18), NOW)] * count
+
+
+def test_values_of_an_interval_become_number_sum_minimum_and_maximum() -> None:
+    lags = [fetched(millis_behind_latest=lag) for lag in (30, 10, 20)]
+    found = statistics_of(*lags)
+    assert found["MillisBehindLatest", "orders", ZERO.shard_id] == Statistics(3, 60, 10, 30)
+
+
+def test_shards_are_kept_apart_or_not() -> None:
+    events = [fetched(shard=ZERO), fetched(shard=ONE)]
+    lag = "MillisBehindLatest"
+    apart = statistics_of(*events)
+    assert apart[lag, "orders", ZERO.shard_id].count == 1
+    assert apart[lag, "orders", ONE.shard_id].count == 1
+    together = statistics_of(*events, is_per_shard=False)
+    assert together[lag, "orders", None].count == 2
+
+
+def test_an_interval_begins_with_nothing() -> None:
+    statistics = IntervalStatistics(KCL_METRICS, is_per_shard=True)
+    statistics.add(PROCESSED)
+    assert statistics.take() != []
+    assert statistics.take() == []
+
+
+def test_a_datum_has_the_dimensions_of_the_kcl() -> None:
+    (datum,) = data_of(1)
+    assert datum["MetricName"] == "KinesisDataFetcher.getRecords.Success"
+    assert datum["Dimensions"] == [
+        {"Name": "Operation", "Value": "ProcessTask"},
+        {"Name": "StreamId", "Value": "orders"},
+        {"Name": "ShardId", "Value": ZERO.shard_id},
+    ]
+    assert datum["StatisticValues"]["SampleCount"] == 3.0
+    assert (datum["Unit"], datum["Timestamp"]) == ("Count", NOW)
+
+
+def test_what_is_about_no_shard_has_no_dimension_for_it() -> None:
+    statistics = IntervalStatistics(KCL_METRICS, is_per_shard=True)
+    statistics.add(POOL)
+    series, sums = statistics.take()[0]
+    names = [one["Name"] for one in datum_of(series, sums, NOW)["Dimensions"]]
+    assert names == ["Operation"]
+
+
+@given(sizes=st.lists(st.integers(0, 128), max_size=30), repeat=st.sampled_from([1, 80]))
+@settings(max_examples=50)
+def test_requests_hold_all_data_in_order_and_no_more_than_the_limit(
+    sizes: list[int], repeat: int
+) -> None:
+    data = [datum for size in sizes for datum in data_of(repeat, "x" * size)]
+    requests = list(requests_of(data))
+    assert [one for request in requests for one in request] == data
+    assert all(0 < len(request) <= MAX_DATA for request in requests)
+
+
+@given(name=NAMES)
+@settings(max_examples=10)
+def test_a_full_request_is_no_larger_than_cloudwatch_takes(name: str) -> None:
+    """In the query protocol of older SDKs, which is the longest one, and before compression."""
+    model = Session().get_service_model("cloudwatch").operation_model("PutMetricData")
+    request = next(requests_of(data_of(MAX_DATA + 1, name)))
+    parameters = {"Namespace": "x" * 255, "MetricData": request}
+    body = QuerySerializer().serialize_to_request(parameters, model)["body"]
+    assert len(request) > 900
+    assert len(urlencode(body)) <= MAX_REQUEST_BYTES

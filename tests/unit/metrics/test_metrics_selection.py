@@ -1,0 +1,139 @@
+"""Which sinks a configuration opens, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Self
+
+import pytest
+from metric_support import FETCHED, PROCESSED
+
+from kinesis_publishers import Clock, Event, EventReporter, Properties
+from kinesis_publishers.assembly import _REPORTERS
+from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.errors import ConfigError, PluginLoadError
+from kinesis_publishers.metrics.selection import open_event_sink
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from kinesis_publishers import EventSink
+
+ONE_OF_OURS = f"{__name__}:Notes"
+
+
+class Notes(EventReporter):
+    """Notes what it is told, and whether it was closed."""
+
+    made: Notes
+
+    def __init__(self) -> None:
+        type(self).made = self
+        self.events: list[Event] = []
+        self.is_closed = False
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        return cls()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.is_closed = True
+
+
+class BreaksAtTheEnd(Notes):
+    """Cannot be closed."""
+
+    async def __aexit__(self, *_: object) -> None:
+        raise LookupError("the exporter has gone")
+
+
+class CannotBeMade(Notes):
+    """Does not like the configuration."""
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        raise ConfigError("set my.exporter.url")
+
+
+class NotAReporter:
+    """Only looks like one."""
+
+    def __call__(self, event: Event) -> None:
+        pass
+
+
+def opened(sinks: str, further: EventSink | None = None) -> AbstractAsyncContextManager[EventSink]:
+    properties = Properties.parse(
+        {"kinesis.metrics.sinks": sinks, "aws.region": "eu-west-1"}, complete=False
+    )
+    return open_event_sink(properties, _REPORTERS, ManualClock(), further=further)
+
+
+async def test_a_class_of_ones_own_gets_every_event_and_is_closed() -> None:
+    async with opened(ONE_OF_OURS) as sink:
+        sink(FETCHED)
+    assert Notes.made.events == [FETCHED]
+    assert Notes.made.is_closed
+
+
+async def test_a_sink_that_is_handed_over_gets_what_the_named_ones_get() -> None:
+    further: list[Event] = []
+    async with opened(ONE_OF_OURS, further.append) as sink:
+        sink(FETCHED)
+    assert further == Notes.made.events == [FETCHED]
+
+
+async def test_a_sink_that_is_handed_over_and_raises_does_not_stop_anything(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(event: Event) -> None:
+        raise LookupError("the exporter")
+
+    async with opened("none", broken) as sink:
+        sink(FETCHED)
+    assert "Reading goes on" in caplog.text
+
+
+async def test_every_name_is_a_reporter_and_all_of_them_work_together() -> None:
+    for reference in _REPORTERS.values():
+        load_class(reference, EventReporter)
+    async with opened(",".join(set(_REPORTERS) - {"cloudwatch"})) as sink:
+        sink(FETCHED)
+        sink(PROCESSED)
+
+
+async def test_a_sink_that_cannot_be_closed_leaves_the_outcome_to_who_reads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with opened(f"{__name__}:BreaksAtTheEnd,{ONE_OF_OURS}"):
+        pass
+    assert "BreaksAtTheEnd could not be closed" in caplog.text
+    assert Notes.made.is_closed
+
+
+async def test_a_sink_that_does_not_like_the_configuration_fails_before_anything_is_read() -> None:
+    with pytest.raises(ConfigError, match=r"set my\.exporter\.url"):
+        async with opened(f"{ONE_OF_OURS},{__name__}:CannotBeMade"):
+            pytest.fail("opened")
+    assert Notes.made.is_closed
+
+
+async def test_a_class_that_is_no_reporter_is_refused_with_what_is_missing() -> None:
+    with pytest.raises(PluginLoadError, match=r"EventReporter and lacks from_properties"):
+        async with opened(f"{__name__}:NotAReporter"):
+            pytest.fail("opened")
+
+
+async def test_without_the_extra_the_error_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "kinesis_publishers.metrics.open_telemetry", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
+    expected = r"pip install 'kinesis-publishers\[opentelemetry\]'"
+    with pytest.raises(PluginLoadError, match=expected):
+        async with opened("opentelemetry"):
+            pytest.fail("opened")

@@ -1,0 +1,75 @@
+"""The summary in the log: what a line says, and when."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve
+from metric_support import ONE, POOL, PROCESSED, ZERO, ended, fetched, resubscribed
+
+from kinesis_publishers.events import BackpressureEnded, CallRetried
+from kinesis_publishers.metrics.summary import SummaryLog
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+RETRIED = CallRetried(
+    operation="GetRecords", code="x", attempt=1, delay_seconds=1.0, message="", shard=ZERO
+)
+
+
+@pytest.fixture
+def messages(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "kinesis_publishers.metrics.summary")
+    return caplog
+
+
+async def test_a_line_says_how_fast_a_stream_is_and_how_far_behind(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    async with SummaryLog(10.0, manual_clock) as summary:
+        for _ in range(4):
+            summary(evolve(PROCESSED, records=1_000, payload_bytes=10_000_000))
+        summary(fetched(shard=ZERO, millis_behind_latest=100))
+        summary(fetched(shard=ONE, millis_behind_latest=1_500))
+        for event in (resubscribed(), RETRIED, BackpressureEnded(shard=ONE, seconds=2.5), POOL):
+            summary(event)
+        await manual_clock.advance(10.0)
+        waiting = "waiting for room; 2 shards, 1.5 s behind at most (shardId-000000000001)"
+        assert messages.messages == [
+            f"orders: 400.0 records/s, 4.00 MB/s, 1 retries, 1 resubscribes, 2.5 s {waiting}",
+        ]
+
+
+async def test_each_line_is_about_the_time_since_the_last_one(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    async with SummaryLog(10.0, manual_clock) as summary:
+        summary(PROCESSED)
+        await manual_clock.advance(10.0)
+        await manual_clock.advance(5.0)
+    assert [line.split(",")[0] for line in messages.messages] == [
+        "orders: 4.5 records/s",
+        "orders: 0.0 records/s",
+    ]
+
+
+async def test_a_shard_that_has_ended_is_not_behind(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    async with SummaryLog(10.0, manual_clock) as summary:
+        summary(fetched(millis_behind_latest=1_500))
+        summary(ended())
+        await manual_clock.advance(10.0)
+        assert messages.messages[0].endswith("; no shard is being read")
+
+
+async def test_before_anything_is_read_there_is_nothing_to_say(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    async with SummaryLog(10.0, manual_clock) as summary:
+        summary(POOL)
+        await manual_clock.advance(30.0)
+    assert messages.messages == []

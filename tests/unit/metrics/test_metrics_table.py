@@ -1,0 +1,242 @@
+"""The tables of metrics: what they contain, and what they make of an event."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import fields
+from metric_support import ARN, FETCHED, POOL, PROCESSED, RECEIVED, ZERO, fetched, resubscribed
+
+from kinesis_publishers.events import (
+    EVENT_TYPES,
+    BackpressureEnded,
+    CallRetried,
+    ConsumerDeregistered,
+    ConsumerRegistered,
+    DataLossTolerated,
+    FetcherStarted,
+    FetcherStopped,
+    IteratorReplaced,
+    ProcessingFailed,
+    ShardsDiscovered,
+    ShardStopped,
+    StreamPrepared,
+    Throttled,
+)
+from kinesis_publishers.metrics import KCL_METRICS, METRICS, MetricKind, MetricTable
+from kinesis_publishers.metrics.metric import stream_of
+from kinesis_publishers.model import StartingPosition
+
+if TYPE_CHECKING:
+    from kinesis_publishers import Event
+
+# The reference of Flink's connector, section 3.8; its group of watermarks has no counterpart.
+FLINK_NAMES = {
+    "millisBehindLatest",
+    "averageRecordSizeBytes",
+    "numberOfAggregatedRecordsPerFetch",
+    "numberOfDeaggregatedRecordsPerFetch",
+    "maxNumberOfRecordsPerFetch",
+    "bytesRequestedPerFetch",
+    "runLoopTimeNanos",
+    "loopFrequencyHz",
+    "sleepTimeMillis",
+}
+TABLES = pytest.mark.parametrize("table", [METRICS, KCL_METRICS], ids=["ours", "the KCL's"])
+RETRIED = CallRetried(
+    operation="GetRecords",
+    code="InternalFailure",
+    attempt=1,
+    delay_seconds=1.0,
+    message="",
+    shard=ZERO,
+)
+NO_METRIC_OF_THEIR_OWN = {FetcherStarted, StreamPrepared}
+
+
+def measured(event: Event, table: MetricTable = METRICS) -> dict[str, float]:
+    return {metric.name: value for metric, value in table.measure(event)}
+
+
+def test_every_metric_of_flinks_connector_is_there_under_a_name_like_its_own() -> None:
+    of_flink = {one.flink_name: one.name for one in METRICS.metrics if one.flink_name}
+    assert set(of_flink) == FLINK_NAMES
+    assert {re.sub(r"(?=[A-Z])", "_", name).lower() for name in of_flink} == set(of_flink.values())
+
+
+@TABLES
+def test_no_name_is_used_twice(table: MetricTable) -> None:
+    names = [metric.name for metric in table.metrics]
+    assert len(names) == len(set(names))
+
+
+@TABLES
+def test_every_metric_is_made_of_events_that_exist_and_their_fields(table: MetricTable) -> None:
+    for metric in table.metrics:
+        assert metric.sources
+        assert set(metric.sources) <= set(EVENT_TYPES)
+        for event_type in metric.sources:
+            assert set(metric.attributes) <= {one.name for one in fields(event_type)}
+
+
+def test_every_event_counts_somewhere_but_those_that_only_announce() -> None:
+    without = {one for one in EVENT_TYPES if not METRICS.sources_of(one)}
+    assert without == NO_METRIC_OF_THEIR_OWN
+
+
+def test_a_histogram_says_where_its_buckets_end_and_nothing_else_does() -> None:
+    for metric in METRICS.metrics:
+        assert (metric.buckets is not None) == (metric.kind is MetricKind.HISTOGRAM)
+        assert list(metric.buckets or ()) == sorted(metric.buckets or ())
+
+
+def test_an_answer_of_get_records_is_measured_as_flink_does_it() -> None:
+    assert measured(FETCHED) == {
+        "millis_behind_latest": 700,
+        "max_number_of_records_per_fetch": 2_000,
+        "number_of_aggregated_records_per_fetch": 50,
+        "average_record_size_bytes": 100.0,
+        "bytes_requested_per_fetch": 200_000.0,
+        "run_loop_time_nanos": 250_000_000.0,
+        "loop_frequency_hz": 4.0,
+        "sleep_time_millis": 125.0,
+        "fetches": 1,
+        "fetch_duration": 0.5,
+        "records_fetched": 50.0,
+        "bytes_fetched": 5_000.0,
+    }
+
+
+def test_what_an_answer_does_not_say_is_not_measured() -> None:
+    silent = fetched(records=0, payload_bytes=0, millis_behind_latest=None, loop_seconds=None)
+    assert not measured(silent).keys() & {
+        "millis_behind_latest",
+        "average_record_size_bytes",
+        "bytes_requested_per_fetch",
+        "run_loop_time_nanos",
+        "loop_frequency_hz",
+    }
+
+
+def test_answers_that_follow_at_once_have_no_frequency() -> None:
+    assert "loop_frequency_hz" not in measured(fetched(loop_seconds=0.0))
+
+
+def test_an_event_of_a_subscription_is_measured_like_an_answer() -> None:
+    assert measured(RECEIVED) == {
+        "millis_behind_latest": 30,
+        "number_of_aggregated_records_per_fetch": 4.0,
+        "average_record_size_bytes": 20.0,
+        "events_received": 1,
+        "records_fetched": 4.0,
+        "bytes_fetched": 80.0,
+    }
+
+
+def test_only_a_subscription_that_continues_one_is_a_resubscribe() -> None:
+    assert measured(resubscribed()) == {"subscriptions": 1, "resubscribes": 1}
+    assert measured(resubscribed(is_reopened=False)) == {"subscriptions": 1}
+
+
+def test_what_fills_the_pool_is_measured_with_its_limits() -> None:
+    assert measured(POOL) == {
+        "pool_records": 7,
+        "pool_bytes": 70,
+        "pool_max_records": 100,
+        "pool_max_bytes": 1_000,
+        "pool_waiters": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (Throttled(shard=ZERO, operation="GetRecords"), {"throttles": 1}),
+        (RETRIED, {"retries": 1}),
+        (DataLossTolerated(shard=ZERO, message=""), {"data_losses": 1}),
+        (
+            FetcherStopped(streams=("orders",), seconds=1.0, error="LookupError: x"),
+            {"fetcher_failures": 1},
+        ),
+        (FetcherStopped(streams=("orders",), seconds=1.0, error=None), {}),
+        (ShardsDiscovered(stream_arn=ARN, shard_ids=("a", "b")), {"shards_discovered": 2}),
+        (
+            ShardStopped(shard=ZERO, position=StartingPosition.trim_horizon(), error=None),
+            {"shards_reading": -1},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_fact_counts(event: Event, expected: dict[str, float]) -> None:
+    assert measured(event) == expected
+
+
+def test_an_answer_is_measured_as_the_kcl_does_it() -> None:
+    assert measured(FETCHED, KCL_METRICS) == {
+        "MillisBehindLatest": 700,
+        "KinesisDataFetcher.getRecords.Success": 1,
+        "KinesisDataFetcher.getRecords.Time": 500.0,
+    }
+
+
+def test_a_delivery_is_measured_as_the_kcl_does_it() -> None:
+    assert measured(PROCESSED, KCL_METRICS) == {
+        "RecordsProcessed": 45,
+        "DataBytesProcessed": 4_500,
+        "RecordProcessor.processRecords.Success": 1,
+        "RecordProcessor.processRecords.Time": 2_000.0,
+        "Success": 1,
+        "Time": 2_000.0,
+    }
+
+
+def test_failures_lower_the_rate_of_success_that_the_kcl_shows() -> None:
+    failed = ProcessingFailed(shard=ZERO, records=1, error="")
+    assert measured(failed, KCL_METRICS) == {
+        "RecordProcessor.processRecords.Success": 0,
+        "Success": 0,
+    }
+    assert measured(RETRIED, KCL_METRICS) == {"KinesisDataFetcher.getRecords.Success": 0}
+
+
+@pytest.mark.parametrize(
+    ("event", "name", "value"),
+    [
+        (
+            IteratorReplaced(shard=ZERO, position=StartingPosition.trim_horizon()),
+            "ExpiredIterator",
+            1,
+        ),
+        (RECEIVED, "MillisBehindLatest", 30),
+        (resubscribed(), "Resubscribes", 1),
+        (Throttled(shard=ZERO, operation="GetRecords"), "ThrottledCalls", 1),
+        (BackpressureEnded(shard=ZERO, seconds=1.5), "Backpressure.Time", 1_500.0),
+        (POOL, "PendingBytes", 70),
+        (DataLossTolerated(shard=ZERO, message=""), "DataLossTolerated", 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_other_metrics_of_cloudwatch(event: Event, name: str, value: float) -> None:
+    assert measured(event, KCL_METRICS)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("event", "stream"),
+    [
+        (FETCHED, "orders"),
+        (ShardsDiscovered(stream_arn=ARN, shard_ids=()), "orders"),
+        (
+            ConsumerRegistered(stream_arn=ARN, consumer_arn=f"{ARN}/consumer/reports:1"),
+            "orders",
+        ),
+        (ConsumerDeregistered(consumer_arn=f"{ARN}/consumer/reports:1"), "orders"),
+        (POOL, None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_stream_of_an_event_is_found_wherever_it_stands(
+    event: Event, stream: str | None
+) -> None:
+    assert stream_of(event) == stream
