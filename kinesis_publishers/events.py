@@ -170,7 +170,9 @@ Event: TypeAlias = (
     | RecordsSkipped
     | DataLossTolerated
 )
+"""One of the facts above."""
 EventSink: TypeAlias = Callable[[Event], None]
+"""What events are handed to: called at once, in the event loop, so it must not block."""
 
 _LEVELS: dict[type, int] = {
     DataLossTolerated: logging.ERROR,

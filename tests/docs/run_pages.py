@@ -1,0 +1,116 @@
+"""Runs the Python of pages: ``python run_pages.py OUTCOMES.json PAGE...``.
+
+A process of its own, so that the environment is that of a reader, whose clients find a Kinesis
+without being told where: a local one stands in for AWS's. All pages share it, and one session of
+Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from doc_pages import Block, How, blocks_of, is_python, runs_alone, uses_spark
+
+from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+# What `kinesis-publishers local` listens on, and pages therefore name.
+_ENDPOINT_ON_PAGES = "http://127.0.0.1:4567"
+
+
+def run_page(page: Path, server: LocalKinesis, spark: SparkSession | None) -> None:
+    """Run the blocks of a page in their order; the first failure is raised."""
+    given: dict[str, Any] = {"server": server} | ({} if spark is None else {"spark": spark})
+    namespace = dict(given)
+    for block in filter(is_python, blocks_of(page)):
+        if runs_alone(page):
+            namespace = dict(given)
+        code = block.code.replace(_ENDPOINT_ON_PAGES, server.endpoint_url)
+        # Lines of a traceback are those of the page.
+        program = compile("\n" * block.line + code, str(page), "exec")
+        if block.how is How.RUN:
+            exec(program, namespace)
+        elif block.how is How.RUN_UNTIL_PRINTED:
+            _run_until_printed(block, code)
+
+
+def _run_until_printed(block: Block, code: str) -> None:
+    """Run a program until it prints the line that its page announces, then interrupt it."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        try:
+            if not any(block.text in line for line in program.stdout):
+                raise AssertionError(f"line {block.line}: it ended without printing {block.text!r}")
+        finally:
+            program.send_signal(signal.SIGINT)
+
+
+def open_spark() -> SparkSession:
+    """Return the session that pages get with ``SparkSession.builder.getOrCreate()``."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from kinesis_publishers_spark import register
+
+    def await_what_is_there(query: StreamingQuery, timeout: float | None = None) -> None:
+        # On a page this is the last line, and a query waits there until somebody stops it.
+        query.processAllAvailable()
+        query.stop()
+
+    StreamingQuery.awaitTermination = await_what_is_there  # type: ignore[assignment,method-assign]
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark
+
+
+def run_pages(pages: Sequence[Path]) -> dict[str, str | None]:
+    """Return for each page None, or what went wrong."""
+    outcomes: dict[str, str | None] = {}
+    with ExitStack() as resources:
+        server = resources.enter_context(LocalKinesis.in_thread())
+        os.environ |= {
+            "AWS_ENDPOINT_URL_KINESIS": server.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+        }
+        os.chdir(resources.enter_context(tempfile.TemporaryDirectory()))
+        spark = open_spark() if any(map(uses_spark, pages)) else None
+        for page in pages:
+            server.reset()
+            try:
+                run_page(page, server, spark)
+                outcomes[str(page)] = None
+            except Exception:  # noqa: BLE001 - reported, and the next page has its turn
+                outcomes[str(page)] = traceback.format_exc()
+            for query in spark.streams.active if spark else ():
+                query.stop()
+        if spark:
+            spark.stop()
+    return outcomes
+
+
+if __name__ == "__main__":
+    results = run_pages([Path(argument) for argument in sys.argv[2:]])
+    Path(sys.argv[1]).write_text(json.dumps(results), encoding="utf-8")
