@@ -9,6 +9,8 @@ namespace. Comments in HTML, which nobody sees on the page, say what is special:
     Every block of the page has a namespace of its own.
 ``<!-- ends when it prints: ... -->``
     The next block does not end by itself; it runs as a program until it prints a line with this.
+``<!-- ends where it waits: ... -->``
+    The next block waits for a query of Spark's at its end, which is stopped there instead.
 ``<!-- not run: reason -->``
     The next block is an illustration. It is compiled, and that is all.
 """
@@ -34,7 +36,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _ALONE = "<!-- each block runs alone -->"
 _PART = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)[ ]*$"
-    r"|^<!-- (?P<word>test|ends when it prints|not run):(?P<text>.*?)-->$",
+    r"|^<!-- (?P<word>test|ends when it prints|ends where it waits|not run):(?P<text>.*?)-->$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -44,7 +46,15 @@ class How(Enum):
 
     RUN = auto()
     RUN_UNTIL_PRINTED = auto()
+    RUN_UNTIL_AWAITED = auto()
     COMPILE = auto()
+
+
+_HOW = {
+    "ends when it prints": How.RUN_UNTIL_PRINTED,
+    "ends where it waits": How.RUN_UNTIL_AWAITED,
+    "not run": How.COMPILE,
+}
 
 
 @frozen(kw_only=True)
@@ -79,7 +89,7 @@ def _blocks_in(text: str) -> Iterator[Block]:
         if part["word"] == "test":
             yield Block(language="python", code=part["text"].strip(), line=line)
         elif part["word"]:
-            how = How.COMPILE if part["word"] == "not run" else How.RUN_UNTIL_PRINTED
+            how = _HOW[part["word"]]
             said = part["text"].strip()
         else:
             yield Block(language=part["language"], code=part["code"], line=line, how=how, text=said)

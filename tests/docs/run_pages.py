@@ -14,16 +14,17 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from doc_pages import Block, How, blocks_of, is_python, runs_alone, uses_spark
 
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -43,6 +44,9 @@ def run_page(page: Path, server: LocalKinesis, spark: SparkSession | None) -> No
         program = compile("\n" * block.line + code, str(page), "exec")
         if block.how is How.RUN:
             exec(program, namespace)
+        elif block.how is How.RUN_UNTIL_AWAITED:
+            with _queries_ending_where_they_are_awaited():
+                exec(program, namespace)
         elif block.how is How.RUN_UNTIL_PRINTED:
             _run_until_printed(block, code)
 
@@ -60,20 +64,26 @@ def _run_until_printed(block: Block, code: str) -> None:
             program.send_signal(signal.SIGINT)
 
 
+@contextmanager
+def _queries_ending_where_they_are_awaited() -> Iterator[None]:
+    """Let ``awaitTermination()`` stop a query: on its page it waits until somebody else does."""
+    from pyspark.sql.streaming import StreamingQuery
+
+    def stop(query: StreamingQuery, timeout: float | None = None) -> None:
+        query.processAllAvailable()
+        query.stop()
+
+    with patch.object(StreamingQuery, "awaitTermination", stop):
+        yield
+
+
 def open_spark() -> SparkSession:
     """Return the session that pages get with ``SparkSession.builder.getOrCreate()``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
     from kinesis_publishers_spark import register
 
-    def await_what_is_there(query: StreamingQuery, timeout: float | None = None) -> None:
-        # On a page this is the last line, and a query waits there until somebody stops it.
-        query.processAllAvailable()
-        query.stop()
-
-    StreamingQuery.awaitTermination = await_what_is_there  # type: ignore[assignment,method-assign]
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

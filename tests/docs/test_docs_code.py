@@ -26,6 +26,7 @@ _RUNNER = Path(__file__).with_name("run_pages.py")
 _WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
 _PLAIN = [page for page in _WITH_PYTHON if not uses_spark(page)]
 _SPARK = [page for page in _WITH_PYTHON if uses_spark(page)]
+_PATIENCE_SECONDS = 240  # a page that does not end; all of them take about thirty
 # Illustrations are what nobody has tried: whoever adds one raises this number, with a good reason.
 _MOST_ILLUSTRATIONS = 0
 
@@ -50,6 +51,7 @@ def outcomes_of(pages: Sequence[Path], tmp_path_factory: pytest.TempPathFactory)
             stdout=log,
             stderr=log,
             check=False,
+            timeout=_PATIENCE_SECONDS,
             # The pages run in a directory of their own, and a relative path would lead nowhere.
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
