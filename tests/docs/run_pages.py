@@ -34,7 +34,9 @@ _ENDPOINT_ON_PAGES = "http://127.0.0.1:4567"
 
 def run_page(page: Path, server: LocalKinesis, spark: SparkSession | None) -> None:
     """Run the blocks of a page in their order; the first failure is raised."""
-    given: dict[str, Any] = {"server": server} | ({} if spark is None else {"spark": spark})
+    given: dict[str, Any] = {"server": server, "PAGE": page}
+    if spark is not None:
+        given["spark"] = spark
     namespace = dict(given)
     for block in filter(is_python, blocks_of(page)):
         if runs_alone(page):

@@ -10,7 +10,8 @@ import javaproperties
 import pytest
 from doc_pages import PAGES, ROOT, blocks_of, name_of, prose_of
 
-from kinesis_publishers.config.catalogue import find_bare_option, find_option
+from kinesis_publishers.config.catalogue import find_option
+from kinesis_publishers.config.option import Namespace
 from kinesis_publishers.config.options import all_declarations
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _KEY = re.compile(
 # Prefixes of other connectors' options, and names that are no keys.
 _FOREIGN = re.compile(r"kinesis\.(?:executor|client|X$|us-|eu-|ap-)|flink\.X$|\w+$")
 _DECLARED = [option.full_key.lower() for option in all_declarations()]
+_SHARED = [one.full_key.lower() for one in all_declarations() if one.namespace is Namespace.SHARED]
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -44,12 +46,13 @@ def keys_on(page: Path) -> set[str]:
 
 
 def is_known(key: str) -> bool:
-    """Return whether a key, or a beginning of several, is declared."""
-    beginning = f"{key.lower()}."
-    if find_option(key) or any(f"{name}.".startswith(beginning) for name in _DECLARED):
+    """Return whether a key, or what several keys begin with, is declared."""
+    if find_option(key) is not None:
         return True
-    bare = key.removeprefix("flink.")
-    return bare != key and find_bare_option(bare) is not None
+    prefix, _, bare = key.lower().partition(".")
+    declared = _SHARED if prefix == "flink" else _DECLARED
+    beginning = f"kinesis.{bare}." if prefix == "flink" else f"{key.lower()}."
+    return any(f"{name}.".startswith(beginning) for name in declared)
 
 
 @pytest.mark.parametrize("name", _GENERATED)

@@ -62,7 +62,9 @@ def called_in(path: Path, operations: set[str]) -> set[str]:
     """Return the operations that a module names, or whose methods it calls."""
     text = path.read_text(encoding="utf-8")
     called = set(re.findall(r"\.(\w+)\(", text))
-    return {one for one in operations if f'"{one}"' in text or xform_name(one) in called}
+    quoted = set(re.findall(r'"(\w+)"', text))
+    named = called | quoted
+    return {one for one in operations if one in quoted or xform_name(one) in named}
 
 
 @pytest.mark.parametrize("heading", policies())
