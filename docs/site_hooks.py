@@ -27,6 +27,8 @@ _FENCED_OR_LINK: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
+_ROLE: Final = re.compile(r":\w+:<code>(?:~[\w.]*\.)?(?P<name>[^<]*)</code>")
+
 
 def pages_around() -> dict[str, str]:
     """Return the path in the site of each file that is outside of ``docs/``, by its path here."""
@@ -79,6 +81,11 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return f"{match['open']}{relative}{match['rest']}"
 
     return _FENCED_OR_LINK.sub(led, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show the roles of docstrings, such as :class:`Record`, as the plain name."""
+    return _ROLE.sub(lambda match: f"<code>{match['name']}</code>", html)
 
 
 def _in_site(target: str) -> str | None:

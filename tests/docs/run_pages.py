@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,11 @@ _ENDPOINT_ON_PAGES = "http://127.0.0.1:4567"
 
 
 def run_page(page: Path, server: LocalKinesis, spark: SparkSession | None) -> None:
-    """Run the blocks of a page in their order; the first failure is raised."""
+    """Run the blocks of a page in their order; the first failure is raised.
+
+    Hidden Python has ``server``, the session of Spark as ``spark``, and the path of its page as
+    ``PAGE``.
+    """
     given: dict[str, Any] = {"server": server, "PAGE": page}
     if spark is not None:
         given["spark"] = spark
@@ -97,6 +102,11 @@ def open_spark() -> SparkSession:
     return spark
 
 
+def _empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def run_pages(pages: Sequence[Path]) -> dict[str, str | None]:
     """Return for each page None, or what went wrong."""
     outcomes: dict[str, str | None] = {}
@@ -107,7 +117,9 @@ def run_pages(pages: Sequence[Path]) -> dict[str, str | None]:
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
         }
-        os.chdir(resources.enter_context(tempfile.TemporaryDirectory()))
+        # Before Spark starts: its JVM keeps the directory in which it was started.
+        directory = Path(resources.enter_context(tempfile.TemporaryDirectory()))
+        os.chdir(directory)
         spark = open_spark() if any(map(uses_spark, pages)) else None
         for page in pages:
             server.reset()
@@ -118,6 +130,7 @@ def run_pages(pages: Sequence[Path]) -> dict[str, str | None]:
                 outcomes[str(page)] = traceback.format_exc()
             for query in spark.streams.active if spark else ():
                 query.stop()
+            _empty(directory)
         if spark:
             spark.stop()
     return outcomes

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import re
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +35,7 @@ def docstring_of(qualified: str) -> str | None:
         return value.__doc__
     source = Path(inspect.getsourcefile(defining_module(module, name)) or "").read_text("utf-8")
     body = ast.parse(source).body
-    for statement, following in zip(body, body[1:], strict=False):
+    for statement, following in pairwise(body):
         targets = getattr(statement, "targets", [getattr(statement, "target", None)])
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             text = following.value if isinstance(following, ast.Expr) else None
@@ -46,11 +47,11 @@ def defining_module(package: ModuleType, name: str) -> ModuleType:
     """Return the module from which a package takes a name that is neither class nor function."""
     tree = ast.parse(Path(inspect.getsourcefile(package) or "").read_text("utf-8"))
     for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module:
-            if any((alias.asname or alias.name) == name for alias in statement.names):
-                source = importlib.import_module(statement.module)
-                is_package = hasattr(source, "__path__")
-                return defining_module(source, name) if is_package else source
+        if not isinstance(statement, ast.ImportFrom) or not statement.module:
+            continue
+        if any((alias.asname or alias.name) == name for alias in statement.names):
+            source = importlib.import_module(statement.module)
+            return defining_module(source, name) if hasattr(source, "__path__") else source
     return package
 
 
