@@ -87,7 +87,7 @@ class UnknownOptionError(ConfigError):
 class ConfigErrors(ConfigError):
     """Everything that is wrong with a configuration, in one message.
 
-    What to do: correct every problem of the list; there are no others behind them.
+    What to do: correct every problem of the list.
 
     Attributes:
         problems: the single errors, in the order in which they were found.

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,6 @@ _RUNNER = Path(__file__).with_name("run_pages.py")
 _WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
 _PLAIN = [page for page in _WITH_PYTHON if not uses_spark(page)]
 _SPARK = [page for page in _WITH_PYTHON if uses_spark(page)]
-_PATIENCE_SECONDS = 240  # a page that does not end; all of them take about thirty
 # Illustrations are what nobody has tried: whoever adds one raises this number, with a good reason.
 _MOST_ILLUSTRATIONS = 0
 
@@ -41,36 +41,41 @@ def blocks_in(language: str) -> list[object]:
     ]
 
 
-def outcomes_of(pages: Sequence[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outcomes_of(pages: Sequence[Path], directory: Path, *, seconds: float) -> dict[str, str | None]:
     """Run pages in one process and return what went wrong on each."""
-    directory = tmp_path_factory.mktemp("pages")
-    outcomes = directory / "outcomes.json"
-    with (directory / "log").open("w") as log:
-        subprocess.run(
+    outcomes, log = directory / "outcomes.json", directory / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
             [sys.executable, str(_RUNNER), str(outcomes), *map(str, pages)],
-            stdout=log,
-            stderr=log,
-            check=False,
-            timeout=_PATIENCE_SECONDS,
+            stdout=output,
+            stderr=output,
             # The pages run in a directory of their own, and a relative path would lead nowhere.
             env=os.environ | {"PYTHONPATH": str(ROOT)},
+            start_new_session=True,
         )
-    assert outcomes.exists(), (directory / "log").read_text()
-    return json.loads(outcomes.read_text())
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            # With the JVM, and the programs of pages.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert outcomes.exists(), log.read_text()
+    found: dict[str, str | None] = json.loads(outcomes.read_text())
+    return found
 
 
 @pytest.fixture(scope="session")
-def plain_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return outcomes_of(_PLAIN, tmp_path_factory)
+def plain_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    return outcomes_of(_PLAIN, tmp_path_factory.mktemp("pages"), seconds=100)
 
 
 @pytest.fixture(scope="session")
-def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return outcomes_of(_SPARK, tmp_path_factory)
+def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    return outcomes_of(_SPARK, tmp_path_factory.mktemp("spark-pages"), seconds=280)
 
 
 @pytest.mark.parametrize("page", _PLAIN, ids=name_of)
-def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str]) -> None:
+def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str | None]) -> None:
     assert plain_outcomes[str(page)] is None, plain_outcomes[str(page)]
 
 
@@ -78,7 +83,9 @@ def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str]) -
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", _SPARK, ids=name_of)
-def test_the_python_of_a_page_about_spark_runs(page: Path, spark_outcomes: dict[str, str]) -> None:
+def test_the_python_of_a_page_about_spark_runs(
+    page: Path, spark_outcomes: dict[str, str | None]
+) -> None:
     assert spark_outcomes[str(page)] is None, spark_outcomes[str(page)]
 
 
