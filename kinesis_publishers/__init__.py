@@ -26,6 +26,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     StreamIdentity,
     StreamProgress,
+    UserRecord,
 )
 from kinesis_publishers.pending_pool import Reservation
 
@@ -36,6 +37,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordPage",
+    "UserRecord",
     "Shard",
     "ShardKey",
     "ShardProgress",

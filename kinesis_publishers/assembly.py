@@ -32,6 +32,7 @@ from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import load_plugin
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
@@ -66,6 +67,7 @@ class FetcherParts:
         polling: makes polling publishers, whatever ``factory`` makes: for looking at a shard.
         discovery: describes streams and lists shards.
         pool: the budget of all shards together.
+        aggregates: takes aggregates apart.
         data_loss: what follows when records are gone.
         clock: the only source of time.
         events: where diagnostic events go.
@@ -78,6 +80,7 @@ class FetcherParts:
     polling: PollingRecordPublisherFactory
     discovery: ShardDiscovery
     pool: PendingPool
+    aggregates: Deaggregator
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
@@ -123,6 +126,7 @@ async def open_parts(
                 polling=PollingRecordPublisherFactory.from_properties(properties, context),
                 discovery=discovery,
                 pool=pool,
+                aggregates=Deaggregator(source.aggregation, events, discovery.list_shards),
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss,
                     events=events,

@@ -71,6 +71,7 @@ class KinesisDataFetcher:
             create_publisher=parts.factory.create,
             pool=parts.pool,
             sink=sink,
+            aggregates=parts.aggregates,
             data_loss=parts.data_loss,
             clock=parts.clock,
             events=parts.events,

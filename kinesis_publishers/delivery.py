@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc.record_publisher import RecordPublisher
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.data_loss import DataLossGuard
+    from kinesis_publishers.deaggregation import Deaggregator
     from kinesis_publishers.model import SequenceNumber
     from kinesis_publishers.pending_pool import PendingPool, Reservation
 
@@ -34,6 +35,7 @@ __all__ = [
     "ShardStatus",
     "drop_processed",
     "has_left_retention",
+    "user_records",
 ]
 
 CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
@@ -106,6 +108,7 @@ class ConsumerContext:
         create_publisher: makes what reads a shard.
         pool: the budget of all shards together.
         sink: what records and facts are handed to.
+        aggregates: takes aggregates apart.
         data_loss: what follows when records are gone.
         clock: the only source of time.
         events: where diagnostic events go.
@@ -117,6 +120,7 @@ class ConsumerContext:
     create_publisher: CreatePublisher
     pool: PendingPool
     sink: DeliverySink
+    aggregates: Deaggregator
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
@@ -174,6 +178,25 @@ def drop_processed(
     repeated = batch.count_up_to(processed)
     events(RecordsSkipped(shard=batch.shard.key, records=repeated))
     return batch.slice(repeated, len(batch))
+
+
+async def user_records(
+    batch: RecordBatch,
+    processed: SequenceNumber | None,
+    context: ConsumerContext,
+    shard: Shard | None = None,
+) -> RecordBatch:
+    """Return what producers put of ``batch``, aggregates taken apart, as far as it is to be read.
+
+    Args:
+        batch: whole records that come after ``processed``, or hold it.
+        processed: where reading goes on, possibly inside an aggregate.
+        context: what the consumers share.
+        shard: where ``batch`` comes from, as ListShards gives it; ``None`` if only its name is
+            known.
+    """
+    records = await context.aggregates.expand(batch, shard)
+    return batch if records is batch else drop_processed(records, processed, context.events)
 
 
 async def has_left_retention(shard: Shard, error: ServiceError, has_shard: HasShard | None) -> bool:

@@ -29,6 +29,7 @@ __all__ = [
     "Throttled",
     "IteratorReplaced",
     "RecordsSkipped",
+    "AggregatesExpanded",
     "DataLossTolerated",
     "log_event",
 ]
@@ -148,6 +149,25 @@ class RecordsSkipped:
 
 
 @frozen(kw_only=True)
+class AggregatesExpanded:
+    """A delivery had aggregates (of the KPL), or records that begin like one.
+
+    Attributes:
+        aggregates: how many were taken apart.
+        user_records: how many records were in them.
+        left_out: how many of these were not delivered, because their hash keys belong to another
+            shard: after a reshard their producer puts them there again.
+        corrupt: how many begin like an aggregate and are none: delivered as they are.
+    """
+
+    shard: ShardKey
+    aggregates: int
+    user_records: int
+    left_out: int
+    corrupt: int
+
+
+@frozen(kw_only=True)
 class DataLossTolerated:
     """Records may be missing, and the configuration says to go on."""
 
@@ -168,6 +188,7 @@ Event: TypeAlias = (
     | Throttled
     | IteratorReplaced
     | RecordsSkipped
+    | AggregatesExpanded
     | DataLossTolerated
 )
 """One of the facts above."""
@@ -181,6 +202,7 @@ _LEVELS: dict[type, int] = {
     SubscriptionEnded: logging.DEBUG,
     EventReceived: logging.DEBUG,
     RecordsSkipped: logging.DEBUG,
+    AggregatesExpanded: logging.DEBUG,
     Throttled: logging.DEBUG,
 }
 

@@ -11,6 +11,7 @@ from kinesis_publishers.delivery import (
     DeliveryRoom,
     drop_processed,
     has_left_retention,
+    user_records,
 )
 from kinesis_publishers.errors import (
     PositionTrimmedError,
@@ -187,7 +188,11 @@ class RangeConsumer(RecordBatchConsumer):
         progress = ShardProgress(position=resume_after(last), as_of=batch.last_arrival)
         try:
             self._check_beginning(batch)
-            await self._room.deliver(batch, progress)
+            records = await user_records(batch, self.processed, self._context)
+            if len(records):
+                await self._room.deliver(records, progress)
+            else:
+                self._room.release()
         except BaseException as error:
             self._delivery_error = error
             raise

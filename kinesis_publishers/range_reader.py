@@ -114,6 +114,7 @@ class KinesisRangeReader:
             create_publisher=publishers.create_subscribing if subscribes else publishers.create,
             pool=parts.pool,
             sink=sink,
+            aggregates=parts.aggregates,
             data_loss=parts.data_loss,
             clock=parts.clock,
             events=parts.events,

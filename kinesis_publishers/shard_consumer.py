@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from attrs import Factory, define, field
+from attrs import Factory, define, evolve, field
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.delivery import (
@@ -13,6 +14,7 @@ from kinesis_publishers.delivery import (
     ShardStatus,
     drop_processed,
     has_left_retention,
+    user_records,
 )
 from kinesis_publishers.errors import (
     PositionTrimmedError,
@@ -63,6 +65,8 @@ class ShardConsumer(RecordBatchConsumer):
     _read_until: datetime | None = field(default=None, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _delivery_error: BaseException | None = field(default=None, init=False)
+    # How many records came of one that Kinesis stored, in the last delivery.
+    _expansion: float = field(default=1.0, init=False)
     _room: DeliveryRoom = field(
         init=False,
         default=Factory(
@@ -161,17 +165,18 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         self._raise_if_stopping()
-        await self._room.acquire(records, payload_bytes)
+        await self._room.acquire(math.ceil(records * self._expansion), payload_bytes)
         self._raise_if_stopping()
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
-        progress = self._progress_after(fresh, batch)
-        if len(fresh):
-            await self._deliver(fresh, progress)
+        as_of = self._seen_until(fresh, batch)
+        if len(fresh) and await self._deliver(fresh, as_of):
+            self.progress = _progress_after(fresh, as_of)
         else:
+            # With nothing handed on, whatever there was, the position stays what it is.
             self._room.release()
-        self.progress = progress
+            self.progress = evolve(self.progress, as_of=as_of)
         self._millis_behind_latest = batch.millis_behind_latest
         self._read_until = _latest(self._read_until, batch.read_until)
         self.context.sink.observe(self.status)
@@ -183,28 +188,34 @@ class ShardConsumer(RecordBatchConsumer):
         if self._is_stopping:
             raise _Stopped
 
-    def _progress_after(self, fresh: RecordBatch, answer: RecordBatch) -> ShardProgress:
-        last = fresh.last_sequence_number
+    def _seen_until(self, fresh: RecordBatch, answer: RecordBatch) -> datetime | None:
         instants = [self.progress.as_of, fresh.last_arrival]
         if answer.millis_behind_latest == 0:
             instants.append(answer.requested_at)
-        return ShardProgress(
-            position=self.progress.position if last is None else resume_after(last),
-            as_of=_latest(*instants),
-        )
+        return _latest(*instants)
 
-    async def _deliver(self, batch: RecordBatch, progress: ShardProgress) -> None:
+    async def _deliver(self, batch: RecordBatch, as_of: datetime | None) -> bool:
+        """Hand on what is in ``batch``, which is not empty; say whether the position moves."""
+        processed = self.progress.processed
         try:
             await self._check_gap(batch)
-            await self._room.deliver(batch, progress)
+            records = await user_records(batch, processed, self.context, self.shard)
+            self._expansion = max(1.0, len(records) / len(batch))
+            if len(records):
+                await self._room.deliver(records, _progress_after(batch, as_of))
+            # The record itself has come, whatever is delivered of it: it is not asked for again.
+            is_found = self.progress.position.type is PositionType.AT_SEQUENCE_NUMBER
+            return len(records) > 0 or is_found
         except BaseException as error:
             self._delivery_error = error
             raise
 
     async def _check_gap(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
-        guard, asked = self.context.data_loss, self.progress.position.sequence_number
-        if asked is not None and self.progress.processed is None:
+        guard, position = self.context.data_loss, self.progress.position
+        if position.type is PositionType.AT_SEQUENCE_NUMBER:
+            assert position.sequence_number is not None
+            asked = position.sequence_number.whole
             guard.check_first(self.shard.key, asked, batch.first_sequence_number)
         else:
             await guard.check_retention(self.shard, self.progress, batch.requested_at)
@@ -219,6 +230,12 @@ class ShardConsumer(RecordBatchConsumer):
     def _give_up_shard(self, cause: ServiceError) -> None:
         self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)
         self._end_shard()
+
+
+def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress:
+    last = batch.last_sequence_number
+    assert last is not None, "an empty batch moves nothing"
+    return ShardProgress(position=resume_after(last), as_of=as_of)
 
 
 def _latest(*instants: datetime | None) -> datetime | None:

@@ -49,6 +49,7 @@ class PrefetchedPartition(InputPartition):
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the records."""
+        freeze_in_task()
         with pa.ipc.open_stream(self.ipc) as reader:
             yield from reader
 
@@ -119,7 +120,6 @@ def _together(rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the records of either kind of partition; depends on nothing else."""
-    freeze_in_task()
     if isinstance(partition, (PrefetchedPartition, RangePartition)):
         return partition.read()
     raise TypeError(f"not a partition of this source: {partition!r}")

@@ -88,18 +88,17 @@ def check_schema(schema: StructType, *, include_metadata: bool) -> None:
 
 def to_spark_arrow(batch: RecordBatch, *, include_metadata: bool = False) -> pa.RecordBatch:
     """Return the records of ``batch`` as rows of :func:`arrow_schema`."""
-    columns = batch.to_arrow().columns
+    *columns, sub_sequence_numbers = batch.to_arrow().columns
     if include_metadata:
-        columns += _metadata_columns(batch)
+        columns += [sub_sequence_numbers, *_metadata_columns(batch)]
     schema = arrow_schema(include_metadata=include_metadata)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _metadata_columns(batch: RecordBatch) -> list[pa.Array]:
-    count = len(batch)
+    count, hash_keys = len(batch), batch.explicit_hash_keys
     return [
-        pa.nulls(count, pa.int64()),
-        pa.nulls(count, pa.string()),
+        pa.nulls(count, pa.string()) if hash_keys is None else pa.array(hash_keys, pa.string()),
         _encryption_types(batch, count),
     ]
 

@@ -86,7 +86,13 @@ class AggregationMode(Enum):
     """What is done with the KPL's aggregate records."""
 
     AUTO = "auto"
+    """They are taken apart; what belongs to another shard after a reshard is left out."""
+
+    UNFILTERED = "unfiltered"
+    """They are taken apart, and everything in them is delivered."""
+
     OFF = "off"
+    """They are delivered as they are."""
 
 
 class Planner(Enum):

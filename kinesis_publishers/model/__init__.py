@@ -1,5 +1,6 @@
 """Frozen values: streams, shards, records, positions. No I/O, no clock, no AWS client."""
 
+from kinesis_publishers.model.hash_keys import HashRange, hash_key_of
 from kinesis_publishers.model.positions import (
     PositionType,
     SequenceNumber,
@@ -19,9 +20,11 @@ from kinesis_publishers.model.shards import (
     StreamSummary,
 )
 from kinesis_publishers.model.subscriptions import StreamConsumer, SubscriptionEvent
+from kinesis_publishers.model.user_records import UserRecord
 
 __all__ = [
     "ChildShard",
+    "HashRange",
     "PositionType",
     "Record",
     "RecordBatch",
@@ -38,6 +41,8 @@ __all__ = [
     "StreamProgress",
     "StreamSummary",
     "SubscriptionEvent",
+    "UserRecord",
     "continue_from",
+    "hash_key_of",
     "resume_after",
 ]

@@ -32,13 +32,14 @@ ARROW_SCHEMA = pa.schema(
         pa.field("sequence_number", pa.string()),
         pa.field("partition_key", pa.string()),
         pa.field("approximate_arrival_timestamp", _TIMESTAMP),
+        pa.field("sub_sequence_number", pa.int64()),
     ]
 )
 
 
 def to_arrow(batch: RecordBatch) -> pa.RecordBatch:
     """Return ``batch`` as one Arrow record batch of :data:`ARROW_SCHEMA`."""
-    count = len(batch)
+    count, subs = len(batch), batch.sub_sequence_numbers
     return pa.RecordBatch.from_arrays(
         [
             pa.array(batch.payloads, pa.binary()),
@@ -47,6 +48,7 @@ def to_arrow(batch: RecordBatch) -> pa.RecordBatch:
             pa.array(batch.sequence_numbers, pa.string()),
             pa.array(batch.partition_keys, pa.string()),
             _timestamps(batch.arrival_epoch_seconds),
+            pa.nulls(count, pa.int64()) if subs is None else pa.array(subs, pa.int64()),
         ],
         schema=ARROW_SCHEMA,
     )

@@ -47,6 +47,11 @@ class SequenceNumber:
     sequence_number: str = field(validator=_validate_decimal)
     sub_sequence_number: int | None = None
 
+    @property
+    def whole(self) -> SequenceNumber:
+        """The Kinesis record that this is, or is inside of."""
+        return self if self.sub_sequence_number is None else SequenceNumber(self.sequence_number)
+
     def _sort_key(self) -> tuple[int, float]:
         sub = self.sub_sequence_number
         return int(self.sequence_number), float("inf") if sub is None else sub

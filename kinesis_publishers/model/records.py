@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from attrs import Factory, evolve, field, frozen
 
 from kinesis_publishers.model.positions import SequenceNumber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from kinesis_publishers.model.shards import ChildShard, Shard
 
 __all__ = ["Record", "RecordPage", "RecordBatch"]
+
+_T = TypeVar("_T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The lag that an answer names may be that of its last record, with more of the same instant behind.
@@ -46,6 +49,9 @@ class Record(NamedTuple):
         encryption_type: ``KMS``, ``NONE`` or ``None`` where AWS does not say.
         shard_id: the shard that holds the record.
         stream_name: the stream that holds the shard.
+        sub_sequence_number: 0-based index inside the aggregate in which the producer put the
+            record; ``None`` for a record that was put by itself.
+        explicit_hash_key: decimal; of a record inside an aggregate, if the producer gave one.
     """
 
     data: bytes
@@ -55,6 +61,13 @@ class Record(NamedTuple):
     encryption_type: str | None
     shard_id: str
     stream_name: str
+    sub_sequence_number: int | None = None
+    explicit_hash_key: str | None = None
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether the producer put the record inside an aggregate."""
+        return self.sub_sequence_number is not None
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
@@ -103,6 +116,9 @@ class RecordBatch:
         shard: where the records come from.
         requested_at: when the service was asked (aware UTC): with ``millis_behind_latest`` 0,
             everything that arrived before this instant has been delivered.
+        sub_sequence_numbers: of each record that was inside an aggregate its index there, ``None``
+            of the others; ``None`` instead of the column if nothing was taken apart.
+        explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -114,6 +130,8 @@ class RecordBatch:
     arrival_epoch_seconds: Sequence[float] = _EMPTY
     encryption_types: Sequence[str | None] | None = None
     millis_behind_latest: int | None = None
+    sub_sequence_numbers: Sequence[int | None] | None = None
+    explicit_hash_keys: Sequence[str | None] | None = None
     payload_bytes: int = field(
         init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
     )
@@ -144,9 +162,11 @@ class RecordBatch:
                 self.partition_keys,
                 self.sequence_numbers,
                 self.arrival_epoch_seconds,
-                repeat(None, count) if self.encryption_types is None else self.encryption_types,
+                _column(self.encryption_types, count),
                 repeat(self.shard.shard_id, count),
                 repeat(self.shard.stream_name, count),
+                _column(self.sub_sequence_numbers, count),
+                _column(self.explicit_hash_keys, count),
                 strict=True,
             ),
         )
@@ -154,12 +174,17 @@ class RecordBatch:
     @property
     def first_sequence_number(self) -> SequenceNumber:
         """The place of the first record; there must be one."""
-        return SequenceNumber(self.sequence_numbers[0])
+        return self._number_at(0)
 
     @property
     def last_sequence_number(self) -> SequenceNumber | None:
         """The place of the last record, or ``None`` in an empty batch."""
-        return SequenceNumber(self.sequence_numbers[-1]) if self.sequence_numbers else None
+        return self._number_at(-1) if self.sequence_numbers else None
+
+    def _number_at(self, index: int) -> SequenceNumber:
+        subs = self.sub_sequence_numbers
+        sub_sequence_number = None if subs is None else subs[index]
+        return SequenceNumber(self.sequence_numbers[index], sub_sequence_number)
 
     @property
     def last_arrival(self) -> datetime | None:
@@ -183,35 +208,37 @@ class RecordBatch:
         """Return the records from index ``start`` to before ``stop``."""
         if start <= 0 and stop >= len(self):
             return self
-        types = self.encryption_types
         return evolve(
             self,
             payloads=self.payloads[start:stop],
             partition_keys=self.partition_keys[start:stop],
             sequence_numbers=self.sequence_numbers[start:stop],
             arrival_epoch_seconds=self.arrival_epoch_seconds[start:stop],
-            encryption_types=None if types is None else types[start:stop],
+            encryption_types=_part(self.encryption_types, start, stop),
+            sub_sequence_numbers=_part(self.sub_sequence_numbers, start, stop),
+            explicit_hash_keys=_part(self.explicit_hash_keys, start, stop),
         )
 
     def count_up_to(self, sequence_number: SequenceNumber) -> int:
         """Return how many records stand at or before ``sequence_number``."""
-        target = int(sequence_number.sequence_number)
-        low, high = 0, len(self.sequence_numbers)
-        while low < high:
-            middle = (low + high) // 2
-            if int(self.sequence_numbers[middle]) <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_right(range(len(self)), sequence_number, key=self._number_at)
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the batch as Arrow columns.
 
         The columns are ``data`` binary, ``stream_name`` string, ``shard_id`` string,
-        ``sequence_number`` string, ``partition_key`` string and ``approximate_arrival_timestamp``
-        timestamp in microseconds, UTC.
+        ``sequence_number`` string, ``partition_key`` string, ``approximate_arrival_timestamp``
+        timestamp in microseconds, UTC, and ``sub_sequence_number`` 64-bit integer, null where the
+        record was not inside an aggregate.
         """
         from kinesis_publishers.model.arrow import to_arrow
 
         return to_arrow(self)
+
+
+def _column(values: Sequence[_T | None] | None, count: int) -> Iterable[_T | None]:
+    return repeat(None, count) if values is None else values
+
+
+def _part(values: Sequence[_T] | None, start: int, stop: int) -> Sequence[_T] | None:
+    return None if values is None else values[start:stop]

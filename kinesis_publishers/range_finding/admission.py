@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ReadLimit", "shares"]
+__all__ = ["ReadLimit", "Weight", "shares"]
+
+
+class Weight(NamedTuple):
+    """What one Kinesis record counts for: an aggregate is several, and is admitted whole."""
+
+    payload_bytes: int
+    records: int = 1
 
 
 @frozen(kw_only=True)
@@ -30,61 +37,61 @@ class _Budget:
         self._bytes = limit.payload_bytes
         self._is_untouched = True
 
-    def take(self, sizes: Sequence[int], most: int) -> int:
-        """Return how many records of these sizes fit, at most ``most``; they count from now on."""
+    def take(self, weights: Sequence[Weight], most: int) -> int:
+        """Return how many of these fit, at most ``most``; they count from now on."""
         count = 0
-        for size in sizes[:most]:
-            if not self._admits(size):
+        for weight in weights[:most]:
+            if not self._admits(weight):
                 break
-            self._spend(size)
+            self._spend(weight)
             count += 1
         return count
 
-    def _admits(self, size: int) -> bool:
-        if self._records is not None and self._records < 1:
-            return False
+    def _admits(self, weight: Weight) -> bool:
         # One that alone exceeds the limit goes through, alone: otherwise nothing ever would.
-        return self._bytes is None or self._bytes >= size or self._is_untouched
+        return self._is_untouched or (
+            (self._records is None or self._records >= weight.records)
+            and (self._bytes is None or self._bytes >= weight.payload_bytes)
+        )
 
-    def _spend(self, size: int) -> None:
+    def _spend(self, weight: Weight) -> None:
         self._is_untouched = False
         if self._records is not None:
-            self._records -= 1
+            self._records -= weight.records
         if self._bytes is not None:
-            self._bytes -= size
+            self._bytes -= weight.payload_bytes
 
 
-def shares(sizes: Sequence[Sequence[int]], limit: ReadLimit, *, first: int = 0) -> list[int]:
-    """Return how many records of each shard are admitted: evenly at first, then what is left.
+def shares(weights: Sequence[Sequence[Weight]], limit: ReadLimit, *, first: int = 0) -> list[int]:
+    """Return how many Kinesis records of each shard are admitted: evenly, then what is left.
 
     Args:
-        sizes: per shard, the payload bytes of the records that wait, in their order.
+        weights: per shard, what the records that wait count for, in their order.
         limit: the limit for all of them together; it holds to the record.
         first: which shard is served first. Whoever changes it from round to round lets every shard
             have its turn, however small the limit.
     """
-    count = len(sizes)
+    count = len(weights)
     order = [(first + step) % count for step in range(count)] if count else []
     admitted = [0] * count
     budget = _Budget(limit)
     even = max(1, limit.records // count) if limit.records is not None and count else None
     even_bytes = limit.payload_bytes // count if limit.payload_bytes is not None and count else None
     for index in order:
-        most = _even_share(sizes[index], even, even_bytes)
-        admitted[index] = budget.take(sizes[index], most)
+        most = _even_share(weights[index], even, even_bytes)
+        admitted[index] = budget.take(weights[index], most)
     for index in order:
-        rest = sizes[index][admitted[index] :]
+        rest = weights[index][admitted[index] :]
         admitted[index] += budget.take(rest, len(rest))
     return admitted
 
 
-def _even_share(sizes: Sequence[int], records: int | None, payload_bytes: int | None) -> int:
-    most = len(sizes) if records is None else min(records, len(sizes))
-    if payload_bytes is None:
-        return most
-    total = 0
-    for index, size in enumerate(sizes[:most]):
-        total += size
-        if total > payload_bytes:
+def _even_share(weights: Sequence[Weight], records: int | None, payload_bytes: int | None) -> int:
+    total_records = total_bytes = 0
+    for index, weight in enumerate(weights):
+        total_records += weight.records
+        total_bytes += weight.payload_bytes
+        has_too_many = records is not None and total_records > records
+        if has_too_many or (payload_bytes is not None and total_bytes > payload_bytes):
             return max(1, index)
-    return most
+    return len(weights)

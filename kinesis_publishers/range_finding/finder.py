@@ -200,7 +200,9 @@ class KinesisRangeFinder:
             probe = before.get(shard.key)
             if probe is None:
                 progress, create = self._shards.progress[shard.key], self._parts.polling.create
-                probe = ShardProbe(shard, Sighting(progress), create, self._parts.clock)
+                probe = ShardProbe(
+                    shard, Sighting(progress), create, self._parts.clock, self._parts.aggregates
+                )
             probe.shard = shard
             self._probes[shard.key] = probe
         return list(self._probes.values())
@@ -275,7 +277,7 @@ class KinesisRangeFinder:
         probes = [probe for probe in self._probes.values() if probe.has_news]
         if not probes:
             return FoundRanges()
-        counts = shares([probe.waiting_sizes for probe in probes], limit, first=self._first_served)
+        counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
         self._first_served = (self._first_served + 1) % len(probes)
         ends: dict[ShardKey, RangeEnd] = {}
         for probe, count in zip(probes, counts, strict=True):

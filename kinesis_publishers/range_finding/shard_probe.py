@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.deaggregation import Deaggregator
     from kinesis_publishers.polled_pages import CreatePollingPublisher
     from kinesis_publishers.publishers.polling import PollingRecordPublisher
+    from kinesis_publishers.range_finding.admission import Weight
 
 __all__ = ["ShardProbe"]
 
@@ -65,6 +67,7 @@ class ShardProbe:
         seen: what was seen, at first nothing but where the shard stands.
         create_publisher: makes what reads a page.
         clock: the only source of time.
+        aggregates: says what an aggregate counts for.
 
     Attributes:
         last_look: when the service was asked last, on the monotonic clock.
@@ -75,6 +78,7 @@ class ShardProbe:
     _seen: Sighting
     _create_publisher: CreatePollingPublisher
     _clock: Clock
+    _aggregates: Deaggregator
     last_look: float = field(default=float("-inf"), init=False)
     millis_behind_latest: int | None = field(default=None, init=False)
     # What reads on from the last record that was seen.
@@ -105,9 +109,9 @@ class ShardProbe:
         return bool(self._seen)
 
     @property
-    def waiting_sizes(self) -> Sequence[int]:
-        """The payload bytes of each record that was seen and is in no range yet."""
-        return self._seen.sizes
+    def waiting(self) -> Sequence[Weight]:
+        """What each record counts for that was seen and is in no range yet."""
+        return self._seen.weights
 
     @property
     def record_bytes(self) -> float:
@@ -134,9 +138,10 @@ class ShardProbe:
 
     async def count(self, most: int) -> None:
         """Look at the records that follow what was seen, until ``most`` of them wait."""
-        if not self._seen.has_ended and len(self._seen.sizes) < most:
+        waiting = sum(weight.records for weight in self._seen.weights)
+        if not self._seen.has_ended and waiting < most:
             self._step = 1
-            await self._read_on(most - len(self._seen.sizes))
+            await self._read_on(most - waiting)
 
     async def look(self) -> None:
         """Look for a record near the tip, or as far on as one range may reach.
@@ -224,7 +229,7 @@ class ShardProbe:
             return
         fresh = fresh_records(page, reached)
         self._seen.has_ended = result is RunResult.COMPLETE
-        self._seen.add(fresh)
+        self._seen.add(fresh, self._aggregates.counts(fresh))
         self._resample(fresh, since=reached.as_of)
         self._step = self._step * _GROWTH if len(page) == limit else 1
         # After a record that the retention has removed, the service may answer nothing for ever.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardProgress, resume_after
+from kinesis_publishers.range_finding.admission import Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,16 +48,16 @@ class Sighting:
     _last_arrival: datetime | None = field(default=None, init=False)
     # One entry per record, unless there is a gap.
     _numbers: list[str] = field(factory=list, init=False)
-    _sizes: list[int] = field(factory=list, init=False)
+    _weights: list[Weight] = field(factory=list, init=False)
     _arrivals: list[float] = field(factory=list, init=False)
 
     def __bool__(self) -> bool:
         return self._last is not None or self.has_ended
 
     @property
-    def sizes(self) -> Sequence[int]:
-        """The payload bytes of each record; nothing if there is a gap."""
-        return self._sizes
+    def weights(self) -> Sequence[Weight]:
+        """What each record counts for; nothing if there is a gap."""
+        return self._weights
 
     @property
     def reached(self) -> ShardProgress:
@@ -71,8 +72,13 @@ class Sighting:
         """When the first of this arrived, or what came before it; ``None`` if nothing tells."""
         return self.start.as_of or self._first_arrival
 
-    def add(self, fresh: RecordBatch) -> None:
-        """Add records that directly follow what was seen before."""
+    def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
+        """Add records that directly follow what was seen before.
+
+        Args:
+            fresh: the records.
+            counts: as how many records each of them is delivered.
+        """
         if not len(fresh):
             return
         if self._last is None:
@@ -82,14 +88,14 @@ class Sighting:
         self._last_arrival = _latest(self._last_arrival, fresh.last_arrival)
         if not self._is_gap:
             self._numbers += fresh.sequence_numbers
-            self._sizes += map(len, fresh.payloads)
+            self._weights += map(Weight, map(len, fresh.payloads), counts)
             self._arrivals += fresh.arrival_epoch_seconds
 
     def leap_to(self, fresh: RecordBatch) -> None:
         """Add records that follow at a distance: there is a gap before them."""
         first, arrival = self._first, self._first_arrival
         self._open_gap()
-        self.add(fresh)
+        self.add(fresh, ())
         self._first, self._first_arrival = first, arrival
 
     def leap_to_end(self) -> None:
@@ -100,7 +106,7 @@ class Sighting:
 
     def _open_gap(self) -> None:
         self._is_gap = True
-        self._numbers, self._sizes, self._arrivals = [], [], []
+        self._numbers, self._weights, self._arrivals = [], [], []
 
     def take(self, count: int | None = None) -> tuple[RangeEnd | None, Sighting]:
         """Make a range of this, or of its first ``count`` records.
@@ -108,12 +114,12 @@ class Sighting:
         Returns:
             The end of the range, ``None`` if it would be empty, and what is left.
         """
-        if count is not None and count < len(self._sizes):
+        if count is not None and count < len(self._weights):
             return self._take_some(count) if count else (None, self)
         if not self:
             return None, self
         progress = self.reached.ended() if self.has_ended else self.reached
-        size = None if self._is_gap else sum(self._sizes)
+        size = None if self._is_gap else _bytes_of(self._weights)
         end = RangeEnd(progress=progress, first=self._first, payload_bytes=size)
         return end, Sighting(progress)
 
@@ -122,11 +128,12 @@ class Sighting:
             position=resume_after(SequenceNumber(self._numbers[count - 1])),
             as_of=_latest(self.start.as_of, instant_of(max(self._arrivals[:count]))),
         )
-        end = RangeEnd(progress=progress, first=self._first, payload_bytes=sum(self._sizes[:count]))
+        size = _bytes_of(self._weights[:count])
+        end = RangeEnd(progress=progress, first=self._first, payload_bytes=size)
         rest = Sighting(progress)
         rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
         rest._last_arrival, rest.has_ended = self._last_arrival, self.has_ended
-        rest._numbers, rest._sizes = self._numbers[count:], self._sizes[count:]
+        rest._numbers, rest._weights = self._numbers[count:], self._weights[count:]
         rest._arrivals = self._arrivals[count:]
         return end, rest
 
@@ -140,6 +147,10 @@ def fresh_records(page: RecordBatch, progress: ShardProgress) -> RecordBatch:
     if progress.processed is None:
         return page
     return page.slice(page.count_up_to(progress.processed), len(page))
+
+
+def _bytes_of(weights: Sequence[Weight]) -> int:
+    return sum(weight.payload_bytes for weight in weights)
 
 
 def instant_of(epoch_seconds: float) -> datetime:

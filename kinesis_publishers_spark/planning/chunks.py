@@ -101,8 +101,9 @@ class BatchLimit:
 def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list[Chunk]]:
     """Return what the next micro-batch has, and what stays, in the order of arrival.
 
-    The limits hold to the record, except that a first record which alone exceeds the limit in bytes
-    goes through: otherwise nothing ever would. A shard waits until the records of its ancestors are
+    The limits hold to the record, an aggregate counting for the records inside and never being
+    split, except that a first one which alone exceeds them goes through: otherwise nothing ever
+    would. A shard waits until the records of its ancestors are
     in earlier micro-batches, because the tasks of one micro-batch run at the same time.
     """
     taken: list[Chunk] = []
@@ -114,7 +115,7 @@ def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list
         shards.add(chunk.shard)
         fitting = _fitting_rows(chunk, limit, records, payload_bytes)
         if fitting == 0 and not taken:
-            fitting = 1
+            fitting = _rows_of_first_record(chunk.rows)
         if fitting == len(chunk):
             taken.append(chunk)
             records += len(chunk)
@@ -139,7 +140,28 @@ def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: 
         room = limit.payload_bytes - payload_bytes
         sizes = pc.cumulative_sum(_payload_lengths(chunk.rows))
         rows = min(rows, pc.sum(pc.less_equal(sizes, room)).as_py() or 0)
-    return max(0, rows)
+    return _whole_records(chunk.rows, max(0, rows))
+
+
+def _whole_records(rows: pa.RecordBatch, count: int) -> int:
+    """Return at most ``count``: as many rows as do not end inside an aggregate.
+
+    A micro-batch that ended there could not be named by an offset that is read with ranges.
+    """
+    numbers = rows.column("sequenceNumber")
+    if count >= len(numbers):
+        return count
+    return count - _count(numbers.slice(0, count), numbers[count])
+
+
+def _rows_of_first_record(rows: pa.RecordBatch) -> int:
+    """Return how many rows come of the first Kinesis record: several if it is an aggregate."""
+    numbers = rows.column("sequenceNumber")
+    return _count(numbers, numbers[0])
+
+
+def _count(values: pa.Array, value: pa.Scalar) -> int:
+    return pc.sum(pc.equal(values, value)).as_py() or 0
 
 
 def next_offset(

@@ -177,9 +177,10 @@ class FetchSession(DeliverySink, PlanningSession):
     async def _plan_catching_up(
         self, start: Offset, limit: BatchLimit
     ) -> tuple[Offset, list[Chunk]]:
+        enough = limit.tightened(self._enough)
         with suppress(TimeoutError):
             async with asyncio.timeout(_GATHER_SECONDS):
-                while not (self._is_caught_up() or self._fills(limit) or self._fills(self._enough)):
+                while not (self._is_caught_up() or self._fills(enough)):
                     await self._wait_for_activity()
         while not (self._waiting or self._is_caught_up()):
             await self._wait_for_activity()

@@ -89,8 +89,8 @@ AGGREGATION: Final = Option(
     default=AggregationMode.AUTO,
     namespace=Namespace.OURS,
     section=_SECTION,
-    implemented=False,
-    doc="Whether the KPL's aggregate records are taken apart.",
+    doc="What becomes of the KPL's aggregates: taken apart, where records that belong to another "
+    "shard after a reshard are left out (auto) or not (unfiltered), or delivered whole (off).",
 )
 FAIL_ON_DATA_LOSS: Final = Option(
     key="failondataloss",

@@ -43,6 +43,7 @@ from kinesis_publishers.testing.fakes.fan_out import (
 )
 from kinesis_publishers.testing.fakes.polling import (
     FeedItem,
+    aggregated,
     empty_shard,
     expired_iterator_after,
     live_feed,
@@ -69,9 +70,11 @@ from kinesis_publishers.testing.fakes.registration import (
 from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
     batch_of,
+    sample_aggregates,
     sample_records,
     sample_shard,
     shard_name,
+    taken_apart,
 )
 from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
 from kinesis_publishers.testing.fakes.subscriptions import FakeSubscription, event_of
@@ -82,6 +85,7 @@ __all__ = [
     "records_in_calls",
     "expired_iterator_after",
     "throttled",
+    "aggregated",
     "live_feed",
     "FeedItem",
     "bounded_shard",
@@ -133,6 +137,8 @@ __all__ = [
     "STREAM_ARN",
     "sample_shard",
     "sample_records",
+    "sample_aggregates",
+    "taken_apart",
     "shard_name",
     "batch_of",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kinesis_publishers.testing.fakes.control_plane import FakeControlPlane, FakeStream
 from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
 from kinesis_publishers.testing.fakes.failing_shards import ExpiringIterators, ThrottledCalls
-from kinesis_publishers.testing.fakes.samples import sample_records
+from kinesis_publishers.testing.fakes.samples import sample_aggregates, sample_records
 from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FeedItem",
+    "aggregated",
     "empty_shard",
     "expired_iterator_after",
     "live_feed",
@@ -69,6 +70,23 @@ def expired_iterator_after(answers: int, *, records: int | Sequence[Record] = 10
 def throttled(times: int, *, records: int | Sequence[Record] = 10) -> FakeDataPlane:
     """A shard that refuses ``times`` GetRecords, then hands out ``records`` and has ended."""
     return FakeDataPlane(ThrottledCalls(_shard_in_calls(records, 1, 0), times=times))
+
+
+def aggregated(per_batch: int, children: int, batches: int) -> FakeDataPlane:
+    """A shard of aggregates, as the KPL puts them, that hands them out and has then ended.
+
+    :func:`~kinesis_publishers.testing.fakes.taken_apart` of
+    :func:`~kinesis_publishers.testing.fakes.sample_aggregates` says what is to be delivered. It is
+    polled and subscribed to.
+
+    Args:
+        per_batch: how many aggregates one answer has.
+        children: how many user records are in each, two at least: the KPL does not aggregate one.
+        batches: how many answers they come in.
+    """
+    if children < 2:
+        raise ValueError(f"an aggregate has at least two records, not {children}")
+    return records_in_calls(sample_aggregates(per_batch * batches, children), batches)
 
 
 def live_feed(queue: asyncio.Queue[FeedItem]) -> FakeDataPlane:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import field, frozen
 
+from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.config.options.pending import MAX_PENDING_BYTES, MAX_PENDING_RECORDS
 from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.delivery import ConsumerContext
 from kinesis_publishers.model import ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
@@ -63,6 +65,9 @@ class ShardReader:
         pool: the budget.
         events: what was reported by the consumer.
         fails_on_data_loss: as ``kinesis.failondataloss``.
+        aggregation: as ``kinesis.aggregation``.
+        listed_shards: what the service answers when the shards are listed.
+        listings: the streams for which it was asked.
         retention_seconds: what the service answers when it is asked for the retention.
         retention_questions: the streams for which it was asked.
     """
@@ -77,6 +82,9 @@ class ShardReader:
     )
     events: list[Event] = field(factory=list)
     fails_on_data_loss: bool = True
+    aggregation: AggregationMode = AggregationMode.AUTO
+    listed_shards: tuple[Shard, ...] = field(factory=lambda: (sample_shard(),))
+    listings: list[str] = field(factory=list)
     retention_seconds: float = _DAY_SECONDS
     retention_questions: list[str] = field(factory=list)
 
@@ -87,6 +95,7 @@ class ShardReader:
             create_publisher=self.factory.create,
             pool=self.pool,
             sink=self.sink,
+            aggregates=Deaggregator(self.aggregation, self.events.append, self._list_shards),
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,
@@ -116,6 +125,10 @@ class ShardReader:
         consumer = self.consumer(progress, shard=shard)
         await finish(consumer.run(), self.clock)
         return consumer.progress
+
+    async def _list_shards(self, stream_arn: str) -> tuple[Shard, ...]:
+        self.listings.append(stream_arn)
+        return self.listed_shards
 
     async def _answer_retention(self, stream_arn: str) -> float:
         self.retention_questions.append(stream_arn)
@@ -148,14 +161,20 @@ async def assert_shard_is_read(
     reader = ShardReader(factory=factory, clock=clock)
     begin = ShardProgress(position=start or StartingPosition.trim_horizon())
     progress = await reader.read(begin, shard=shard)
-    delivered = [(one.sequence_number, one.data, one.partition_key) for one in reader.sink.records]
-    assert delivered == [(one.sequence_number, one.data, one.partition_key) for one in expected]
+    assert list(map(_identity, reader.sink.records)) == list(map(_identity, expected))
     assert progress.is_ended, f"the shard was left at {progress.position} and not marked as ended"
     for delivery in reader.sink.deliveries:
-        assert delivery.progress.processed == delivery.batch.last_sequence_number
+        delivered = delivery.batch.last_sequence_number
+        assert delivered is not None
+        assert delivery.progress.processed == delivered.whole
     if expected:
         last = progress.processed
         assert last is not None
         assert last.sequence_number == expected[-1].sequence_number
     assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0), "the pool is not empty"
     return reader
+
+
+def _identity(record: Record) -> tuple[object, ...]:
+    place = record.sequence_number, record.sub_sequence_number
+    return *place, record.data, record.partition_key

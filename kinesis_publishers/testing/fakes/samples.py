@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.model import Record, RecordBatch, Shard
+from kinesis_publishers.aggregation import RecordAggregator, expand
+from kinesis_publishers.model import Record, RecordBatch, Shard, UserRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
 __all__ = [
     "STREAM_ARN",
     "batch_of",
+    "sample_aggregates",
     "sample_records",
     "sample_shard",
     "shard_name",
+    "taken_apart",
 ]
 
 STREAM_ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -90,6 +93,32 @@ def sample_records(
         )
         for index in range(first, first + count)
     ]
+
+
+def sample_aggregates(count: int, children: int, *, shard: Shard | None = None) -> list[Record]:
+    """Return ``count`` aggregates of ``children`` user records each, as the KPL puts them.
+
+    They stand where :func:`sample_records` stand; :func:`taken_apart` says what is inside.
+    """
+    return [
+        outer._replace(data=_aggregate(outer, children), partition_key="a")
+        for outer in sample_records(count, shard=shard)
+    ]
+
+
+def _aggregate(outer: Record, children: int) -> bytes:
+    aggregator = RecordAggregator(max_bytes=10 * 1024 * 1024)
+    for index in range(children):
+        key = f"{outer.partition_key}-{index}"
+        aggregator.add(UserRecord(data=f"{key}: data".encode(), partition_key=key))
+    packed = aggregator.flush()
+    assert packed is not None, "an aggregate has at least one record"
+    return packed.data
+
+
+def taken_apart(records: Sequence[Record]) -> list[Record]:
+    """Return what is delivered of ``records``: those inside aggregates in the place of these."""
+    return list(expand(batch_of(records)).batch)
 
 
 def batch_of(

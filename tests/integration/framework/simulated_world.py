@@ -9,8 +9,9 @@ from simulated_kinesis import SimulatedPlanes
 
 from kinesis_publishers import PublisherContext, StartingPosition
 from kinesis_publishers.assembly import FetcherParts, publisher_factory_class
-from kinesis_publishers.config import DiscoveryConfig, SourceConfig
+from kinesis_publishers.config import AggregationMode, DiscoveryConfig, SourceConfig
 from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.shard_discovery import ShardDiscovery
@@ -76,6 +77,7 @@ class SimulatedWorld:
             polling=PollingRecordPublisherFactory.from_properties(properties, context),
             discovery=discovery,
             pool=self.pool,
+            aggregates=Deaggregator(AggregationMode.AUTO, events, discovery.list_shards),
             data_loss=DataLossGuard(
                 fail=fails_on_data_loss,
                 events=events,

@@ -12,8 +12,9 @@ from disordered_plane import DisorderedPlane
 
 from kinesis_publishers import Properties, PublisherContext, ShardRange, StartingPosition
 from kinesis_publishers.assembly import FetcherParts
-from kinesis_publishers.config import DiscoveryConfig
+from kinesis_publishers.config import AggregationMode, DiscoveryConfig
 from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
@@ -78,6 +79,7 @@ class DisorderedQuery:
             polling=polling,
             discovery=discovery,
             pool=PendingPool(max_records=10, max_bytes=100),
+            aggregates=Deaggregator(AggregationMode.AUTO, context.events, discovery.list_shards),
             data_loss=DataLossGuard(
                 fail=True, events=context.events, retention_seconds=discovery.retention_seconds
             ),

@@ -8,9 +8,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from spark_harness import FROM_THE_START, by_place, numbered, numbers
 
+from kinesis_publishers.testing.fakes import sample_aggregates, taken_apart
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from spark_harness import QueryRunner
+
+AGGREGATES = sample_aggregates(3, 4)
+INSIDE = taken_apart(AGGREGATES)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -19,16 +24,21 @@ def test_the_additional_columns_are_there_and_the_same_in_a_replay(
     runner: QueryRunner, flights: str, planner: str
 ) -> None:
     runner.server.put_many(flights, numbered(0, 200))
+    runner.server.put_many(flights, [("a", one.data) for one in AGGREGATES])
     options = FROM_THE_START | {"includeMetadata": "true", "kinesis.spark.planner": planner}
     batch_id, before = runner.run_into_a_failure(**options)
     with runner.run(**options) as running:
-        running.wait_for_rows(200)
+        running.wait_for_rows(212)
 
     assert by_place(running.batches[batch_id]) == by_place(before)
-    assert sorted(numbers(running.rows)) == list(range(200))
+    plain = [row for row in running.rows if row.subSequenceNumber is None]
+    assert sorted(numbers(plain)) == list(range(200))
+    inside = [row for row in running.rows if row.subSequenceNumber is not None]
+    assert sorted(
+        (row.subSequenceNumber, row.partitionKey, bytes(row.data)) for row in inside
+    ) == sorted((one.sub_sequence_number, one.partition_key, one.data) for one in INSIDE)
     for row in running.rows:
-        assert (row.subSequenceNumber, row.explicitHashKey) == (None, None)
-        assert row.encryptionType == "NONE"
+        assert (row.explicitHashKey, row.encryptionType) == (None, "NONE")
 
 
 def test_another_schema_is_an_error_that_names_the_columns(

@@ -86,6 +86,7 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "stream.endpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
     "shard.order": ("none", {}),
+    "aggregation": ("off", {}),
     "failondataloss": (False, {}),
     "shard.adaptivereads": (True, {}),
     "stream.efo.http-version": ("1.1", {}),

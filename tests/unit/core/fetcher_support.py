@@ -18,8 +18,9 @@ from kinesis_publishers import (
     StreamProgress,
 )
 from kinesis_publishers.assembly import FetcherParts
-from kinesis_publishers.config import DiscoveryConfig, PollingConfig
+from kinesis_publishers.config import AggregationMode, DiscoveryConfig, PollingConfig
 from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
@@ -157,6 +158,9 @@ class World:
             polling=polling,
             discovery=discovery,
             pool=self.pool,
+            aggregates=Deaggregator(
+                AggregationMode.AUTO, self.events.append, discovery.list_shards
+            ),
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,

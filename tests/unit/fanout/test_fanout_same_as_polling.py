@@ -26,8 +26,10 @@ from kinesis_publishers.testing.fakes import (
     StoredShard,
     assert_shard_is_read,
     finish,
+    sample_aggregates,
     sample_records,
     sample_shard,
+    taken_apart,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -131,3 +133,24 @@ async def test_an_error_of_the_application_reaches_whoever_runs_the_consumer(
         await reader.read()
     assert caught.value is error
     assert reader.pool.records == 0
+
+
+AGGREGATES = sample_aggregates(4, 3)
+
+
+def shard_of_aggregates() -> FakeDataPlane:
+    shard = StoredShard(AGGREGATES, page_ends=[2])
+    shard.close(SUCCESSOR)
+    return FakeDataPlane(shard)
+
+
+@pytest.mark.parametrize("done", range(12))
+async def test_reading_goes_on_inside_an_aggregate(
+    make_factory: MakeFactory, manual_clock: ManualClock, done: int
+) -> None:
+    """After each record inside, one is processed and the next one follows, none twice."""
+    inside = taken_apart(AGGREGATES)
+    last = inside[done]
+    position = StartingPosition.at(SequenceNumber(last.sequence_number, last.sub_sequence_number))
+    factory = make_factory(shard_of_aggregates(), manual_clock)
+    await assert_shard_is_read(factory, inside[done + 1 :], clock=manual_clock, start=position)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.range_finding.admission import ReadLimit, shares
+from kinesis_publishers.range_finding.admission import ReadLimit, Weight
+from kinesis_publishers.range_finding.admission import shares as weighted_shares
 
 SHARDS = st.lists(st.lists(st.integers(0, 50), max_size=12), max_size=8)
+
+
+def shares(sizes: list[list[int]], limit: ReadLimit, *, first: int = 0) -> list[int]:
+    """Return the shares of records that are no aggregates."""
+    return weighted_shares([list(map(Weight, of)) for of in sizes], limit, first=first)
 
 
 def test_without_a_limit_everything_is_admitted() -> None:
@@ -34,6 +40,20 @@ def test_a_record_that_exceeds_the_limit_goes_through_alone() -> None:
     assert shares([[4, 100], [3]], limit) == [1, 1]
     assert shares([[100], [3]], limit) == [1, 0]
     assert shares([[100], [3]], limit, first=1) == [0, 1]
+
+
+def test_an_aggregate_counts_for_what_is_inside_and_is_not_split() -> None:
+    weights = [Weight(1, 3), Weight(1, 1), Weight(1, 4), Weight(1, 1)]
+    admitted = [
+        weighted_shares([weights], ReadLimit(records=limit)) for limit in (1, 3, 4, 7, 8, 9)
+    ]
+    assert admitted == [[1], [1], [2], [2], [3], [4]]
+
+
+def test_an_aggregate_that_exceeds_the_limit_goes_through_alone() -> None:
+    weights = [[Weight(1, 5)], [Weight(1)]]
+    assert weighted_shares(weights, ReadLimit(records=2)) == [1, 0]
+    assert weighted_shares(weights, ReadLimit(records=2), first=1) == [0, 1]
 
 
 @given(

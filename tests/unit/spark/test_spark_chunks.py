@@ -74,6 +74,39 @@ def test_a_later_record_that_exceeds_the_limit_waits_for_its_own_batch() -> None
     assert (numbers(taken), numbers(rest)) == ([1], [2])
 
 
+def aggregates(*counts: int) -> Chunk:
+    """Return a chunk of records 1, 2, ... of which each has so many rows of one byte."""
+    rows = [number for number, count in enumerate(counts, 1) for _ in range(count)]
+    return chunk(shard(0), rows, [b"x"] * len(rows))
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (BatchLimit(records=1), [1, 1, 1]),
+        (BatchLimit(records=3), [1, 1, 1]),
+        (BatchLimit(records=4), [1, 1, 1, 2]),
+        (BatchLimit(records=7), [1, 1, 1, 2]),
+        (BatchLimit(records=8), [1, 1, 1, 2, 3, 3, 3, 3]),
+        (BatchLimit(payload_bytes=2), [1, 1, 1]),
+        (BatchLimit(payload_bytes=7), [1, 1, 1, 2]),
+        (BatchLimit(), [1, 1, 1, 2, 3, 3, 3, 3, 4]),
+    ],
+)
+def test_an_aggregate_is_not_split(limit: BatchLimit, expected: list[int]) -> None:
+    taken, rest = take([aggregates(3, 1, 4, 1)], limit)
+    assert numbers(taken) == expected
+    assert numbers([*taken, *rest]) == [1, 1, 1, 2, 3, 3, 3, 3, 4]
+    assert taken[-1].progress == after(expected[-1])
+    assert all(one.first == SequenceNumber(str(expected[-1] + 1)) for one in rest)
+
+
+def test_an_aggregate_waits_for_its_own_batch_behind_another_shard() -> None:
+    waiting = [chunk(shard(1), [9], [b"x"]), aggregates(3)]
+    taken, rest = take(waiting, BatchLimit(records=2))
+    assert (numbers(taken), numbers(rest)) == ([9], [1, 1, 1])
+
+
 def test_empty_payloads_cost_no_bytes_but_count_as_records() -> None:
     waiting = [chunk(shard(0), [1, 2, 3], [b"", b"", b""])]
     assert numbers(take(waiting, BatchLimit(payload_bytes=1))[0]) == [1, 2, 3]

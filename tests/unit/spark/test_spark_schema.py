@@ -62,6 +62,14 @@ def test_the_additional_columns_of_plain_records() -> None:
     assert rows.column("encryptionType").to_pylist() == ["KMS", "NONE"]
 
 
+def test_the_additional_columns_of_records_that_were_inside_an_aggregate() -> None:
+    batch = _batch(sub_sequence_numbers=[None, 7], explicit_hash_keys=[None, "42"])
+    rows = to_spark_arrow(batch, include_metadata=True)
+    assert rows.schema.equals(arrow_schema(include_metadata=True))
+    assert rows.column("subSequenceNumber").to_pylist() == [None, 7]
+    assert rows.column("explicitHashKey").to_pylist() == [None, "42"]
+
+
 @pytest.mark.parametrize("types", [None, [None, None], ["NONE", None]])
 def test_a_record_without_a_type_of_encryption_is_the_same_row_as_one_with_none(
     types: list[str | None] | None,

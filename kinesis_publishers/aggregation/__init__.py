@@ -1,0 +1,21 @@
+"""The aggregate format of the Kinesis Producer Library: taking apart and packing, without I/O."""
+
+from kinesis_publishers.aggregation.aggregator import AggregatedRecord, RecordAggregator
+from kinesis_publishers.aggregation.decoding import (
+    UserRecordColumns,
+    decode_aggregate,
+    has_aggregates,
+    is_aggregate,
+)
+from kinesis_publishers.aggregation.expansion import Expansion, expand
+
+__all__ = [
+    "AggregatedRecord",
+    "Expansion",
+    "RecordAggregator",
+    "UserRecordColumns",
+    "decode_aggregate",
+    "expand",
+    "has_aggregates",
+    "is_aggregate",
+]

@@ -1,0 +1,147 @@
+"""Packs records into aggregates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field, frozen, validators
+
+from kinesis_publishers.aggregation.wire_format import DIGEST_BYTES, MAGIC, new_message, pack
+from kinesis_publishers.model import hash_key_of
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import UserRecord
+
+__all__ = ["AggregatedRecord", "RecordAggregator"]
+
+# The KPL's AggregationMaxSize, 50 KiB: what is lost or repeated with one record stays small.
+_DEFAULT_MAX_BYTES: Final = 51_200
+_AROUND_MESSAGE: Final = len(MAGIC) + DIGEST_BYTES
+# Readers that know of aggregates never see the outer key; the others see that it says nothing.
+_OUTER_PARTITION_KEY: Final = "a"
+
+
+@frozen(kw_only=True)
+class AggregatedRecord:
+    """What is put into the stream for one or more user records.
+
+    Attributes:
+        data: an aggregate; of a single record its own data, as it is.
+        partition_key: the record's own, or one that says nothing.
+        explicit_hash_key: decimal; sends an aggregate to the shard of its first record.
+        user_records: how many records are inside.
+    """
+
+    data: bytes
+    partition_key: str
+    explicit_hash_key: str | None
+    user_records: int
+
+
+@define(eq=False)
+class RecordAggregator:
+    """Collects user records and packs them into one Kinesis record.
+
+    All of them must belong to the same shard: the aggregate goes to that of the first one, and
+    readers leave out what belongs to another. Which shard that is, the caller finds out.
+
+    Args:
+        max_bytes: the size that an aggregate does not exceed; a record that is larger by itself is
+            put as it is.
+        max_records: the most records in one aggregate.
+    """
+
+    _max_bytes: int = field(default=_DEFAULT_MAX_BYTES, validator=validators.ge(1), kw_only=True)
+    _max_records: int = field(default=2**32 - 1, validator=validators.ge(1), kw_only=True)
+    _records: list[UserRecord] = field(factory=list, init=False)
+    _keys: dict[str, int] = field(factory=dict, init=False)
+    _hash_keys: dict[str, int] = field(factory=dict, init=False)
+    _message_bytes: int = field(default=0, init=False)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def size(self) -> int:
+        """The size of the aggregate of what has been collected, in bytes; 0 if that is nothing."""
+        return self._message_bytes + _AROUND_MESSAGE if self._records else 0
+
+    def add(self, record: UserRecord) -> AggregatedRecord | None:
+        """Collect ``record``.
+
+        Returns:
+            What was collected before, if there was no room for the record beside it; it is put
+            before anything that is collected from now on.
+        """
+        full, added = None, self._bytes_for(record)
+        if self._records and not self._has_room_for(added):
+            full = self.flush()
+            # The tables have begun anew as well.
+            added = self._bytes_for(record)
+        self._message_bytes += added
+        self._keys.setdefault(record.partition_key, len(self._keys))
+        if record.explicit_hash_key is not None:
+            self._hash_keys.setdefault(record.explicit_hash_key, len(self._hash_keys))
+        self._records.append(record)
+        return full
+
+    def flush(self) -> AggregatedRecord | None:
+        """Return what has been collected, ``None`` if that is nothing, and begin anew."""
+        if not self._records:
+            return None
+        packed = self._packed()
+        self._records, self._keys, self._hash_keys = [], {}, {}
+        self._message_bytes = 0
+        return packed
+
+    def _has_room_for(self, added: int) -> bool:
+        return len(self._records) < self._max_records and self.size + added <= self._max_bytes
+
+    def _bytes_for(self, record: UserRecord) -> int:
+        """Return by how many bytes ``record`` makes the message longer."""
+        key, hash_key = record.partition_key, record.explicit_hash_key
+        # Each field is a byte of tag, a number or a length, and the bytes themselves.
+        inside = 1 + _varint_bytes(self._keys.get(key, len(self._keys)))
+        inside += _field_bytes(len(record.data))
+        added = 0 if key in self._keys else _field_bytes(len(key.encode()))
+        if hash_key is not None:
+            inside += 1 + _varint_bytes(self._hash_keys.get(hash_key, len(self._hash_keys)))
+            added += 0 if hash_key in self._hash_keys else _field_bytes(len(hash_key))
+        return added + _field_bytes(inside)
+
+    def _packed(self) -> AggregatedRecord:
+        first = self._records[0]
+        if len(self._records) == 1:
+            return AggregatedRecord(
+                data=first.data,
+                partition_key=first.partition_key,
+                explicit_hash_key=first.explicit_hash_key,
+                user_records=1,
+            )
+        return AggregatedRecord(
+            data=self._packed_message(),
+            partition_key=_OUTER_PARTITION_KEY,
+            explicit_hash_key=str(hash_key_of(first.partition_key, first.explicit_hash_key)),
+            user_records=len(self._records),
+        )
+
+    def _packed_message(self) -> bytes:
+        message = new_message()
+        message.partition_key_table.extend(self._keys)
+        message.explicit_hash_key_table.extend(self._hash_keys)
+        for record in self._records:
+            packed = message.records.add()
+            packed.partition_key_index = self._keys[record.partition_key]
+            packed.data = record.data
+            if record.explicit_hash_key is not None:
+                packed.explicit_hash_key_index = self._hash_keys[record.explicit_hash_key]
+        return pack(message)
+
+
+def _field_bytes(length: int) -> int:
+    return 1 + _varint_bytes(length) + length
+
+
+def _varint_bytes(number: int) -> int:
+    # Most numbers are that small.
+    return 1 if number < 128 else -(-number.bit_length() // 7)

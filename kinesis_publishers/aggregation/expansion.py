@@ -1,0 +1,148 @@
+"""Puts the records inside aggregates into the place of the aggregates, for a whole delivery."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field, frozen
+
+from kinesis_publishers.aggregation.decoding import decode_aggregate, is_aggregate
+from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.model import hash_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers.aggregation.decoding import UserRecordColumns
+    from kinesis_publishers.model import HashRange, RecordBatch
+
+__all__ = ["Expansion", "expand"]
+
+
+@frozen(kw_only=True, eq=False)
+class Expansion:
+    """A delivery whose aggregates have been taken apart.
+
+    Attributes:
+        batch: the records, with a sub-sequence number for each that was in an aggregate.
+        aggregates: how many aggregates there were.
+        user_records: how many records were in them, those included that were left out.
+        left_out: how many of these belong to other shards.
+        corrupt: how many records begin like an aggregate and are none; they are in ``batch``.
+    """
+
+    batch: RecordBatch
+    aggregates: int = 0
+    user_records: int = 0
+    left_out: int = 0
+    corrupt: int = 0
+
+
+def expand(batch: RecordBatch, hash_range: HashRange | None = None) -> Expansion:
+    """Take the aggregates in ``batch`` apart; everything else stays as it is.
+
+    Args:
+        batch: records as Kinesis stored them.
+        hash_range: leave out records inside aggregates whose hash keys are not in it: they belong
+            to another shard, to which the producer sends them again. ``None`` leaves out nothing.
+
+    Raises:
+        AggregationError: an aggregate contradicts itself; names shard and sequence number.
+    """
+    columns = _Columns(batch, hash_range)
+    for index, payload in enumerate(batch.payloads):
+        columns.add(index, payload)
+    return columns.expansion()
+
+
+@define(eq=False)
+class _Columns:
+    _batch: RecordBatch
+    _range: HashRange | None
+    # For each record to come, the index of the one that Kinesis stored.
+    _origins: list[int] = field(factory=list, init=False)
+    _payloads: list[bytes] = field(factory=list, init=False)
+    _partition_keys: list[str] = field(factory=list, init=False)
+    _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
+    _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
+    _aggregates: int = field(default=0, init=False)
+    _user_records: int = field(default=0, init=False)
+    _left_out: int = field(default=0, init=False)
+    _corrupt: int = field(default=0, init=False)
+
+    def add(self, index: int, payload: bytes) -> None:
+        if not is_aggregate(payload):
+            self._add_plain(index, payload)
+            return
+        try:
+            inside = decode_aggregate(payload)
+            if inside is None:
+                self._corrupt += 1
+                self._add_plain(index, payload)
+            else:
+                self._add_aggregate(index, inside, self._needed(inside))
+        except AggregationError as error:
+            raise AggregationError(
+                f"{self._batch.shard}: record {self._batch.sequence_numbers[index]} is an "
+                f"aggregate that contradicts itself: {error}. kinesis.aggregation = off delivers "
+                "aggregates as they are, this one included."
+            ) from error
+
+    def _add_plain(self, index: int, payload: bytes) -> None:
+        self._origins.append(index)
+        self._payloads.append(payload)
+        self._partition_keys.append(self._batch.partition_keys[index])
+        self._sub_sequence_numbers.append(None)
+        self._explicit_hash_keys.append(None)
+
+    def _add_aggregate(self, index: int, inside: UserRecordColumns, needed: Sequence[int]) -> None:
+        self._aggregates += 1
+        self._user_records += len(inside)
+        self._left_out += len(inside) - len(needed)
+        self._origins += repeat(index, len(needed))
+        self._sub_sequence_numbers += needed
+        if len(needed) == len(inside):
+            self._payloads += inside.payloads
+            self._partition_keys += inside.partition_keys
+            self._explicit_hash_keys += inside.explicit_hash_keys
+        else:
+            self._payloads += [inside.payloads[one] for one in needed]
+            self._partition_keys += [inside.partition_keys[one] for one in needed]
+            self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
+
+    def _needed(self, inside: UserRecordColumns) -> Sequence[int]:
+        """Return the sub-sequence numbers of the records that belong to the shard."""
+        hash_range, everything = self._range, range(len(inside))
+        if hash_range is None:
+            return everything
+        keys = inside.partition_keys, inside.explicit_hash_keys
+        try:
+            return [
+                number
+                for number, (key, explicit) in enumerate(zip(*keys, strict=True))
+                if hash_key_of(key, explicit) in hash_range
+            ]
+        except ValueError as error:
+            raise AggregationError(f"a sub-record has an explicit hash key {error}") from error
+
+    def expansion(self) -> Expansion:
+        batch, origins = self._batch, self._origins
+        types = batch.encryption_types
+        expanded = evolve(
+            batch,
+            payloads=self._payloads,
+            partition_keys=self._partition_keys,
+            sequence_numbers=[batch.sequence_numbers[one] for one in origins],
+            arrival_epoch_seconds=[batch.arrival_epoch_seconds[one] for one in origins],
+            encryption_types=None if types is None else [types[one] for one in origins],
+            sub_sequence_numbers=self._sub_sequence_numbers,
+            explicit_hash_keys=self._explicit_hash_keys,
+        )
+        return Expansion(
+            batch=expanded if self._aggregates else batch,
+            aggregates=self._aggregates,
+            user_records=self._user_records,
+            left_out=self._left_out,
+            corrupt=self._corrupt,
+        )

@@ -1,0 +1,137 @@
+"""Takes the aggregates of deliveries apart, as the configuration says."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from kinesis_publishers.aggregation import Expansion, decode_aggregate, expand, has_aggregates
+from kinesis_publishers.config import AggregationMode
+from kinesis_publishers.errors import AggregationError, ShardNotFoundError
+from kinesis_publishers.events import AggregatesExpanded
+from kinesis_publishers.model import HashRange, Shard, ShardKey
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import RecordBatch
+
+__all__ = ["Deaggregator"]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@define(eq=False)
+class Deaggregator:
+    """Puts the records inside aggregates into the place of the aggregates.
+
+    After a reshard, a producer that does not know of it yet puts aggregates that hold records of
+    several shards, and puts those that came into the wrong one again. In a shard that has parents,
+    records whose hash keys belong to another shard are therefore left out, one by one, and counted.
+    Elsewhere all are delivered: producers that aggregate without regard to shards exist, and
+    nothing is put twice there.
+
+    Args:
+        mode: what becomes of aggregates.
+        events: where it is reported what was found.
+        list_shards: lists the shards of a stream (by ARN), for who knows a shard by name only.
+    """
+
+    _mode: AggregationMode
+    _events: EventSink
+    _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
+    _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    # A corrupt record and one that is left out are worth one warning per shard.
+    _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
+
+    async def expand(self, batch: RecordBatch, shard: Shard | None) -> RecordBatch:
+        """Return the records of ``batch`` with its aggregates taken apart.
+
+        Args:
+            batch: whole records, as Kinesis stored them.
+            shard: where they come from, as ListShards gives it, with parents and hash keys;
+                ``None`` lists the shards when the first aggregate is met.
+
+        Raises:
+            AggregationError: an aggregate contradicts itself.
+            ShardNotFoundError: the shard is not listed any more.
+            ServiceError: the shards could not be listed.
+        """
+        if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
+            return batch
+        expansion = expand(batch, await self._range_of(shard, batch.shard.key))
+        self._report(batch.shard, expansion)
+        return expansion.batch
+
+    def counts(self, batch: RecordBatch) -> Sequence[int]:
+        """Return for each record of ``batch`` as how many records it is delivered, at most."""
+        payloads = batch.payloads
+        if self._mode is AggregationMode.OFF or not has_aggregates(payloads):
+            return [1] * len(payloads)
+        return [_count(payload) for payload in payloads]
+
+    async def _range_of(self, shard: Shard | None, key: ShardKey) -> HashRange | None:
+        if self._mode is AggregationMode.UNFILTERED:
+            return None
+        if shard is None:
+            shard = await self._listing_of(key)
+        return HashRange.of(shard) if shard.parent_keys else None
+
+    async def _listing_of(self, key: ShardKey) -> Shard:
+        if key not in self._listed:
+            listed = await self._list_shards(key.stream_arn)
+            self._listed.update({one.key: one for one in listed})
+        try:
+            return self._listed[key]
+        except KeyError:
+            raise ShardNotFoundError(
+                f"{key} is not listed any more: which records of its aggregates belong to it "
+                "cannot be said. It has left the retention; kinesis.aggregation = unfiltered "
+                "delivers all of them.",
+                operation="ListShards",
+                code="ShardNotListed",
+            ) from None
+
+    def _report(self, shard: Shard, found: Expansion) -> None:
+        if found.left_out:
+            self._warn_once(
+                shard,
+                "left out",
+                f"{found.left_out} of {found.user_records} records inside aggregates were left "
+                "out: their hash keys belong to another shard, and after a reshard their producer "
+                "puts them there again. Where producers aggregate without regard to shards, set "
+                "kinesis.aggregation = unfiltered",
+            )
+        if found.corrupt:
+            self._warn_once(
+                shard,
+                "corrupt",
+                f"{found.corrupt} records begin like an aggregate, but their checksum is wrong or "
+                "they do not parse: they were delivered as they are",
+            )
+        self._events(
+            AggregatesExpanded(
+                shard=shard.key,
+                aggregates=found.aggregates,
+                user_records=found.user_records,
+                left_out=found.left_out,
+                corrupt=found.corrupt,
+            )
+        )
+
+    def _warn_once(self, shard: Shard, kind: str, message: str) -> None:
+        if (shard.key, kind) not in self._warned:
+            self._warned.add((shard.key, kind))
+            _LOGGER.warning("%s: %s. This is said once per shard.", shard, message)
+
+
+def _count(payload: bytes) -> int:
+    try:
+        inside = decode_aggregate(payload)
+    except AggregationError:
+        # Whoever delivers it reports that.
+        return 1
+    return 1 if inside is None else len(inside)

@@ -1,0 +1,279 @@
+"""Aggregates on their way through the consumer of a shard and of a range."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve
+from consumer_support import RECORDS, at, place, run_of
+from fetcher_support import POLLING
+from range_support import RangeWorld, range_of
+
+from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
+from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.config import AggregationMode
+from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ShardNotFoundError
+from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped
+from kinesis_publishers.model import hash_key_of
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+from kinesis_publishers.testing.fakes import (
+    FakeControlPlane,
+    ScriptedPublisherFactory,
+    ScriptedRun,
+    ShardReader,
+    aggregated,
+    assert_shard_is_read,
+    batch_of,
+    sample_aggregates,
+    sample_shard,
+    taken_apart,
+)
+
+if TYPE_CHECKING:
+    from kinesis_publishers import Record, Shard
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+AGGREGATES = sample_aggregates(3, 4)
+INSIDE = taken_apart(AGGREGATES)
+# A child of a split, which has the lower half of the hash keys.
+LOWER = evolve(sample_shard(1, parent=0), ending_hash_key=str(2**127 - 1))
+IS_LOWER = [hash_key_of(one.partition_key) < 2**127 for one in INSIDE]
+
+
+def reader_of(*batches: list[Record], lag: int = 0, **settings: object) -> ShardReader:
+    """Return a reader of a shard that delivers ``batches`` and has then ended."""
+    runs = [ScriptedRun(batches=[batch_of(one, millis_behind_latest=lag)]) for one in batches]
+    return ShardReader(factory=ScriptedPublisherFactory(runs), **settings)
+
+
+def found(reader: ShardReader) -> list[AggregatesExpanded]:
+    return [one for one in reader.events if isinstance(one, AggregatesExpanded)]
+
+
+def range_world(listed: Shard | None = None) -> RangeWorld:
+    """Return a world whose shard holds the aggregates, and is listed as ``listed``."""
+    runs = [ScriptedRun(batches=[batch_of(AGGREGATES)])]
+    world = RangeWorld(factory=ScriptedPublisherFactory(runs))
+    world.reader = evolve(world.reader, listed_shards=(listed or sample_shard(),))
+    return world
+
+
+def with_data(record: Record, data: bytes) -> Record:
+    return record._replace(data=data)
+
+
+async def test_the_records_inside_are_delivered_in_their_order_with_their_own_keys():
+    reader = reader_of([RECORDS[0], *AGGREGATES[1:]])
+    progress = await reader.read()
+    assert reader.sink.records == [RECORDS[0], *INSIDE[4:]]
+    first = reader.sink.records[1]
+    assert (first.sub_sequence_number, first.aggregated) == (0, True)
+    assert (first.partition_key, first.data) == ("key-1-0", b"key-1-0: data")
+    assert progress.position == StartingPosition.after(place(2))
+    assert found(reader) == [
+        AggregatesExpanded(
+            shard=sample_shard().key, aggregates=2, user_records=8, left_out=0, corrupt=0
+        )
+    ]
+
+
+async def test_a_shard_without_aggregates_is_delivered_as_it_came():
+    reader = reader_of(RECORDS)
+    await reader.read()
+    (delivery,) = reader.sink.deliveries
+    assert delivery.batch.sub_sequence_numbers is None
+    assert found(reader) == []
+
+
+async def test_with_aggregation_off_aggregates_are_delivered_whole():
+    reader = reader_of(AGGREGATES, aggregation=AggregationMode.OFF)
+    await reader.read()
+    assert reader.sink.records == AGGREGATES
+
+
+@pytest.mark.parametrize("sub", range(4))
+async def test_reading_goes_on_inside_an_aggregate(sub: int):
+    reader = reader_of(AGGREGATES)
+    progress = await reader.read(at(0, sub))
+    assert reader.sink.records == INSIDE[sub + 1 :]
+    assert progress.position == StartingPosition.after(place(2))
+    assert RecordsSkipped(shard=sample_shard().key, records=sub + 1) in reader.events
+
+
+async def test_the_publisher_goes_on_after_whole_records_only():
+    reader = reader_of(AGGREGATES[:2], AGGREGATES[2:])
+    await reader.read(at(0, 1))
+    (publisher,) = reader.factory.publishers
+    assert reader.factory.positions == [StartingPosition.at(place(0, 1))]
+    assert publisher.processed == [place(1), place(2)]
+
+
+async def test_a_position_at_the_last_record_inside_delivers_nothing_twice():
+    reader = reader_of(AGGREGATES[:1], AGGREGATES[1:])
+    await reader.read(at(0, 3))
+    assert reader.sink.records == INSIDE[4:]
+
+
+async def test_a_position_at_a_record_is_left_once_it_has_come_though_nothing_is_delivered():
+    key = next(one.partition_key for one, low in zip(INSIDE, IS_LOWER, strict=True) if not low)
+    only_foreign = with_data(AGGREGATES[0], aggregate_of(UserRecord(data=b"", partition_key=key)))
+    reader = reader_of([only_foreign], RECORDS[1:3])
+    await reader.read(at(0), shard=LOWER)
+    assert reader.sink.records == RECORDS[1:3]
+
+
+async def test_the_rest_of_an_aggregate_that_is_gone_is_lost_data():
+    reader = reader_of(AGGREGATES[1:])
+    with pytest.raises(PositionTrimmedError, match=f"record {place(0)} is gone"):
+        await reader.read(at(0, 1))
+
+
+async def test_what_belongs_to_another_shard_is_left_out_one_by_one_and_counted(
+    caplog: pytest.LogCaptureFixture,
+):
+    reader = reader_of(AGGREGATES)
+    await reader.read(shard=LOWER)
+    expected = [one for one, is_lower in zip(INSIDE, IS_LOWER, strict=True) if is_lower]
+    delivered = [one._replace(shard_id=INSIDE[0].shard_id) for one in reader.sink.records]
+    assert 0 < len(expected) < len(INSIDE)
+    assert [(one.data, one.sub_sequence_number) for one in delivered] == [
+        (one.data, one.sub_sequence_number) for one in expected
+    ]
+    (event,) = found(reader)
+    assert (event.user_records, event.left_out) == (12, 12 - len(expected))
+    assert [one.levelno for one in caplog.records] == [logging.WARNING]
+    assert "kinesis.aggregation = unfiltered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "shard"),
+    [
+        (AggregationMode.UNFILTERED, LOWER),
+        # Without parents nothing was resharded: what is foreign there was put without regard.
+        (AggregationMode.AUTO, evolve(LOWER, parent_shard_id=None)),
+    ],
+    ids=["unfiltered", "without parents"],
+)
+async def test_nothing_is_left_out_where_nothing_is_put_twice(mode: AggregationMode, shard: Shard):
+    reader = reader_of(AGGREGATES, aggregation=mode)
+    await reader.read(shard=shard)
+    assert [one.data for one in reader.sink.records] == [one.data for one in INSIDE]
+
+
+async def test_a_delivery_of_which_everything_is_left_out_moves_no_position():
+    foreign = evolve(LOWER, starting_hash_key="0", ending_hash_key="0")
+    start = ShardProgress(position=StartingPosition.at_timestamp(datetime(2026, 1, 1, tzinfo=UTC)))
+    reader = reader_of(AGGREGATES, [])
+    progress = await reader.read(start, shard=foreign)
+    assert reader.sink.deliveries == []
+    assert progress.position == start.position
+    assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0)
+
+
+async def test_the_progress_covers_a_last_record_of_which_nothing_was_delivered():
+    key = next(one.partition_key for one, low in zip(INSIDE, IS_LOWER, strict=True) if not low)
+    only_foreign = with_data(AGGREGATES[2], aggregate_of(UserRecord(data=b"", partition_key=key)))
+    reader = reader_of([RECORDS[0], RECORDS[1], only_foreign])
+    progress = await reader.read(shard=LOWER)
+    assert len(reader.sink.records) == 2
+    assert progress.position == StartingPosition.after(place(2))
+
+
+async def test_a_corrupt_aggregate_is_an_ordinary_record_and_counted(
+    caplog: pytest.LogCaptureFixture,
+):
+    corrupt = with_data(AGGREGATES[1], AGGREGATES[1].data[:-1])
+    reader = reader_of([AGGREGATES[0], corrupt], [corrupt._replace(sequence_number="5000")])
+    await reader.read()
+    assert reader.sink.records[:5] == [*INSIDE[:4], corrupt]
+    assert [one.corrupt for one in found(reader)] == [1, 1]
+    assert len(caplog.records) == 1
+
+
+async def test_an_aggregate_that_contradicts_itself_stops_the_reading():
+    # A record that names the partition key 5 of none.
+    broken = wrapped(bytes.fromhex("1a0408051a00"))
+    reader = reader_of([RECORDS[0], with_data(RECORDS[1], broken)])
+    with pytest.raises(AggregationError, match=f"record {place(1)} .*kinesis.aggregation = off"):
+        await reader.read()
+    assert reader.sink.deliveries == []
+
+
+async def test_an_explicit_hash_key_that_is_none_stops_the_reading_of_a_resharded_shard():
+    packed = aggregate_of(UserRecord(data=b"", partition_key="k", explicit_hash_key="7"))
+    damaged = wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x"))
+    reader = reader_of([with_data(RECORDS[0], damaged)])
+    with pytest.raises(AggregationError, match="explicit hash key 'x'"):
+        await reader.read(shard=LOWER)
+
+
+async def test_room_is_asked_for_as_many_records_as_come_out():
+    reader = reader_of(AGGREGATES[:2])
+    consumer = reader.consumer()
+    await consumer(batch_of(AGGREGATES[:2]))
+    await consumer.wait_for_space(10, 100)
+    assert (reader.pool.records, reader.pool.payload_bytes) == (40, 100)
+
+
+async def test_a_range_is_taken_apart_like_a_shard():
+    world = range_world()
+    await world.read(range_of(0, 1))
+    assert world.sink.records == INSIDE[4:8]
+    assert world.reader.listings == [sample_shard().stream_arn]
+
+
+async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
+    world = RangeWorld(factory=ScriptedPublisherFactory([run_of((1, 3))]))
+    await world.read(range_of(0, 2))
+    assert world.reader.listings == []
+
+
+async def test_a_range_leaves_out_what_the_shard_leaves_out():
+    lower = evolve(sample_shard(parent=7), ending_hash_key=str(2**127 - 1))
+    world = range_world(lower)
+    await world.read(range_of(0, 2, at=True))
+    expected = [one for one, is_lower in zip(INSIDE, IS_LOWER, strict=True) if is_lower]
+    assert world.sink.records == expected
+
+
+async def test_a_range_of_a_shard_that_is_not_listed_any_more_is_an_error():
+    world = range_world(sample_shard(7))
+    with pytest.raises(ShardNotFoundError, match="not listed any more"):
+        await world.read(range_of(0, 2, at=True))
+
+
+@pytest.mark.parametrize(("per_batch", "children", "batches"), [(1, 2, 1), (3, 5, 4)])
+async def test_the_named_fake_is_read_by_polling(
+    manual_clock: ManualClock, per_batch: int, children: int, batches: int
+):
+    events: list[object] = []
+    context = PublisherContext(
+        data_plane=aggregated(per_batch, children, batches),
+        control_plane=FakeControlPlane(),
+        clock=manual_clock,
+        events=events.append,
+    )
+    factory = PollingRecordPublisherFactory(POLLING, context)
+    expected = taken_apart(sample_aggregates(per_batch * batches, children))
+    assert len(expected) == per_batch * children * batches
+    reader = await assert_shard_is_read(factory, expected, clock=manual_clock)
+    assert len(reader.sink.deliveries) == batches
+
+
+def wrapped(message: bytes) -> bytes:
+    """Return ``message`` as an aggregate with the right checksum."""
+    return bytes.fromhex("f3899ac2") + message + hashlib.md5(message).digest()
+
+
+def aggregate_of(*records: UserRecord) -> bytes:
+    """Return an aggregate of ``records``, of a single one too: twice, as no producer does."""
+    aggregator = RecordAggregator()
+    for record in records if len(records) > 1 else records * 2:
+        aggregator.add(record)
+    packed = aggregator.flush()
+    assert packed is not None
+    return packed.data
