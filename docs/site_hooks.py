@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ _FENCED_OR_LINK: Final = re.compile(
 _ROLE: Final = re.compile(r":\w+:<code>(?:~[\w.]*\.)?(?P<name>[^<]*)</code>")
 
 
+@cache
 def pages_around() -> dict[str, str]:
     """Return the path in the site of each file that is outside of ``docs/``, by its path here."""
     found = [path.relative_to(_ROOT) for glob in _AROUND for path in sorted(_ROOT.glob(glob))]
