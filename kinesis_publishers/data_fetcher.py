@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["KinesisDataFetcher", "OnBatch"]
 
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
+"""What the records of a shard are handed to; returning means that they count as processed."""
 
 
 class _CallbackSink(DeliverySink):

@@ -58,11 +58,6 @@ def test_the_quick_start_is_two_commands() -> None:
     assert commands[:2] == ["pip install tox && tox -e demo\n", "pip install tox && tox\n"]
 
 
-@pytest.mark.parametrize("block", _BLOCKS)
-def test_every_block_of_python_compiles(block: str) -> None:
-    compile(block, "README.md", "exec")
-
-
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.name)
 def test_every_example_compiles(path: Path) -> None:
     compile(path.read_text(encoding="utf-8"), str(path), "exec")

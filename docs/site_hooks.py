@@ -1,0 +1,98 @@
+"""Brings the files around ``docs/`` into the site, and leads the links of its pages to them.
+
+The pages are written for whoever reads the repository: a link is relative to the file that it
+stands in, and may leave ``docs/``. Here README.md becomes the front page, and what the pages link
+to outside of ``docs/`` becomes a page below ``repository/``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+_ROOT: Final = Path(__file__).parents[1]
+_FRONT_PAGE: Final = {"README.md": "index.md"}
+_AROUND: Final = ("CHANGELOG.md", "LICENSE", "benchmarks/**/*.md", "examples/**/*.py")
+_FENCED_OR_LINK: Final = re.compile(
+    r"^(?P<fence>`{3,}).*?^(?P=fence)[^\n]*$|(?P<open>\]\()(?P<path>[^)#\s]+)(?P<rest>[^)\s]*\))",
+    re.DOTALL | re.MULTILINE,
+)
+
+_ROLE: Final = re.compile(r":\w+:<code>(?:~[\w.]*\.)?(?P<name>[^<]*)</code>")
+
+
+@cache
+def pages_around() -> dict[str, str]:
+    """Return the path in the site of each file that is outside of ``docs/``, by its path here."""
+    found = [path.relative_to(_ROOT) for glob in _AROUND for path in sorted(_ROOT.glob(glob))]
+    return _FRONT_PAGE | {str(path): _site_path(path) for path in found}
+
+
+def _site_path(path: Path) -> str:
+    # MkDocs would make a README.md the index of its directory.
+    stem = path.with_suffix("") if path.suffix == ".md" else path
+    return f"repository/{str(stem).lower()}.md"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that stand outside of ``docs/``."""
+    for path, site_path in pages_around().items():
+        files.append(File.generated(config, site_path, content=_content(_ROOT / path)))
+    files.append(File.generated(config, "repository/examples.md", content=_examples()))
+    return files
+
+
+def _content(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    language = path.suffix.removeprefix(".")
+    return f"# {path.relative_to(_ROOT)}\n\n```{language}\n{text}```\n"
+
+
+def _examples() -> str:
+    paths = [path for path in pages_around() if path.startswith("examples/")]
+    return "# Examples\n\n" + "\n".join(f"- [{path}]({path}.md)" for path in paths) + "\n"
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Lead the links that leave ``docs/``, or come into it, to where their targets are."""
+    site_path = page.file.src_uri
+    own_path = {there: here for here, there in pages_around().items()}.get(site_path)
+    directory = posixpath.dirname(own_path if own_path is not None else f"docs/{site_path}")
+
+    def led(match: re.Match[str]) -> str:
+        path = match["path"]
+        if path is None or ":" in path:
+            return match[0]
+        target = posixpath.normpath(posixpath.join(directory, path))
+        there = _in_site(target)
+        if there is None:
+            return match[0]
+        relative = posixpath.relpath(there, posixpath.dirname(site_path) or ".")
+        return f"{match['open']}{relative}{match['rest']}"
+
+    return _FENCED_OR_LINK.sub(led, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show the roles of docstrings, such as :class:`Record`, as the plain name."""
+    return _ROLE.sub(lambda match: f"<code>{match['name']}</code>", html)
+
+
+def _in_site(target: str) -> str | None:
+    if target.startswith("docs/"):
+        return target.removeprefix("docs/")
+    if target == "examples":
+        return "repository/examples.md"
+    return pages_around().get(target)

@@ -1,0 +1,91 @@
+"""The pages of the documentation fit the code, the site and each other."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from typing import TYPE_CHECKING
+
+import javaproperties
+import pytest
+from doc_pages import PAGES, ROOT, blocks_of, name_of, prose_of
+
+from kinesis_publishers.config.catalogue import find_option
+from kinesis_publishers.config.option import Namespace
+from kinesis_publishers.config.options import all_declarations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DOCS = ROOT / "docs"
+_LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
+_GENERATED = runpy.run_path(str(_DOCS / "generate.py"))["PAGES"]
+_NAV = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+_KEY = re.compile(
+    r"(?<![\w.<-])(?:kinesis|flink|aws\.credentials|aws\.(?:region|endpoint|cabundle))"
+    r"(?:\.[\w<>\[\]-]+)*"
+)
+# Prefixes of other connectors' options, and names that are no keys.
+_FOREIGN = re.compile(r"kinesis\.(?:executor|client|X$|us-|eu-|ap-)|flink\.X$|\w+$")
+_DECLARED = [option.full_key.lower() for option in all_declarations()]
+_SHARED = [one.full_key.lower() for one in all_declarations() if one.namespace is Namespace.SHARED]
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return where a link into a page may lead."""
+    headings = re.findall(r"^#+ (.*)$", prose_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def keys_on(page: Path) -> set[str]:
+    """Return everything on a page that looks like a key, in prose and in properties."""
+    prose = " ".join(re.findall(r"`([^`\n]+)`", prose_of(page)))
+    fragments = [block.code for block in blocks_of(page) if block.language == "properties"]
+    written = {key for code in fragments for key in javaproperties.loads(code)}
+    return {key for key in _KEY.findall(prose) if not _FOREIGN.match(key)} | written
+
+
+def is_known(key: str) -> bool:
+    """Return whether a key, or what several keys begin with, is declared."""
+    if find_option(key) is not None:
+        return True
+    prefix, _, bare = key.lower().partition(".")
+    declared = _SHARED if prefix == "flink" else _DECLARED
+    beginning = f"kinesis.{bare}." if prefix == "flink" else f"{key.lower()}."
+    return any(f"{name}.".startswith(beginning) for name in declared)
+
+
+@pytest.mark.parametrize("name", _GENERATED)
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    # Otherwise: tox -e docs
+    assert (_DOCS / name).read_text(encoding="utf-8") == _GENERATED[name]()
+
+
+@pytest.mark.parametrize("page", _LINKED, ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose_of(page))
+    broken = []
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.exists() or (anchor and anchor not in anchors_of(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_key_that_a_page_names_is_declared(page: Path) -> None:
+    assert sorted(key for key in keys_on(page) if not is_known(key)) == []
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    listed = set(re.findall(r": ([\w/-]+\.md)$", _NAV, re.MULTILINE))
+    pages = {str(page.relative_to(_DOCS)) for page in _DOCS.rglob("*.md")}
+    # One line in mkdocs.yml each; a decision is listed by decisions/index.md.
+    assert {page for page in pages - listed if not page.startswith("decisions/0")} == set()
+
+
+def test_a_key_that_nobody_declared_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Set `kinesis.pending.maxrecord = 5` and see `kinesis.pending`.\n", "utf-8")
+    assert [key for key in keys_on(page) if not is_known(key)] == ["kinesis.pending.maxrecord"]

@@ -1,0 +1,127 @@
+"""The code on the pages of the documentation works as it stands there; see ``doc_pages``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import javaproperties
+import pytest
+from doc_pages import PAGES, ROOT, Block, How, blocks_of, is_python, name_of, uses_spark
+
+from kinesis_publishers import Properties
+from kinesis_publishers.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RUNNER = Path(__file__).with_name("run_pages.py")
+_WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
+_PLAIN = [page for page in _WITH_PYTHON if not uses_spark(page)]
+_SPARK = [page for page in _WITH_PYTHON if uses_spark(page)]
+# Illustrations are what nobody has tried: whoever adds one raises this number, with a good reason.
+_MOST_ILLUSTRATIONS = 0
+
+
+def blocks_in(language: str) -> list[object]:
+    """Return the blocks of a language on all pages, as parameters."""
+    return [
+        pytest.param(block, id=f"{name_of(page)}:{block.line}")
+        for page in PAGES
+        for block in blocks_of(page)
+        if block.language == language
+    ]
+
+
+def outcomes_of(pages: Sequence[Path], directory: Path, *, seconds: float) -> dict[str, str | None]:
+    """Run pages in one process and return what went wrong on each."""
+    outcomes, log = directory / "outcomes.json", directory / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(_RUNNER), str(outcomes), *map(str, pages)],
+            stdout=output,
+            stderr=output,
+            # The pages run in a directory of their own, and a relative path would lead nowhere.
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            # With the JVM, and the programs of pages.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert outcomes.exists(), log.read_text()
+    found: dict[str, str | None] = json.loads(outcomes.read_text())
+    return found
+
+
+@pytest.fixture(scope="session")
+def plain_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    return outcomes_of(_PLAIN, tmp_path_factory.mktemp("pages"), seconds=100)
+
+
+@pytest.fixture(scope="session")
+def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    return outcomes_of(_SPARK, tmp_path_factory.mktemp("spark-pages"), seconds=280)
+
+
+@pytest.mark.parametrize("page", _PLAIN, ids=name_of)
+def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str | None]) -> None:
+    assert plain_outcomes[str(page)] is None, plain_outcomes[str(page)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", _SPARK, ids=name_of)
+def test_the_python_of_a_page_about_spark_runs(
+    page: Path, spark_outcomes: dict[str, str | None]
+) -> None:
+    assert spark_outcomes[str(page)] is None, spark_outcomes[str(page)]
+
+
+def test_hardly_any_block_is_an_illustration() -> None:
+    blocks = [block for page in PAGES for block in blocks_of(page) if block.how is How.COMPILE]
+    assert len(blocks) <= _MOST_ILLUSTRATIONS
+    assert all(block.text for block in blocks), "each has its reason"
+
+
+@pytest.mark.parametrize("block", blocks_in("properties"))
+def test_properties_on_a_page_are_accepted(block: Block) -> None:
+    pairs = javaproperties.loads(block.code)
+    # A fragment shows single keys: what it leaves out stands elsewhere.
+    assert Properties.parse(pairs, complete="kinesis.streams" in pairs)
+
+
+@pytest.mark.parametrize("block", blocks_in("json"))
+def test_json_on_a_page_is_json(block: Block) -> None:
+    assert json.loads(block.code)
+
+
+@pytest.mark.parametrize("block", blocks_in("sh"))
+def test_the_commands_on_a_page_exist_with_their_options(block: Block) -> None:
+    for line in re.sub(r"\\\n", " ", block.code).splitlines():
+        words = shlex.split(line, comments=True)
+        if words and words[0] == "kinesis-publishers":
+            parse_command(main, words)
+
+
+def parse_command(command: click.Command, words: list[str]) -> None:
+    """Let click check the words of a command line, without running anything."""
+    context = command.make_context(words[0], words[1:], help_option_names=[])
+    with context:
+        if isinstance(command, click.Group):
+            rest = [*context._protected_args, *context.args]
+            assert rest, f"{words[0]}: a command is missing"
+            _, inner, remaining = command.resolve_command(context, rest)
+            assert inner is not None
+            parse_command(inner, [rest[0], *remaining])
