@@ -32,6 +32,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
+from kinesis_publishers.publisher_checks import check_publisher, check_result
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -112,6 +113,7 @@ class ShardConsumer(RecordBatchConsumer):
         before = self.progress.position
         try:
             publisher = await self.context.create_publisher(position, self.shard)
+            check_publisher(publisher, self.shard)
             await self._run_publisher(publisher)
         except PositionTrimmedError as error:
             is_stuck = (
@@ -144,7 +146,9 @@ class ShardConsumer(RecordBatchConsumer):
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
         try:
-            return await publisher.run(self)
+            result = await publisher.run(self)
+            check_result(result, publisher, self.shard)
+            return result
         # With the star it is also found in the group that a publisher's own asyncio.TaskGroup makes
         # of it.
         except* _Stopped:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.config.options import (
     aws,
+    custom,
     discovery,
     ending,
     fanout,
@@ -36,7 +37,11 @@ ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *spark.OPTIONS,
     *ending.OPTIONS,
 )
-ALL_FAMILIES: Final[tuple[OptionFamily[Any], ...]] = (*registration.FAMILIES, *fanout.FAMILIES)
+ALL_FAMILIES: Final[tuple[OptionFamily[Any], ...]] = (
+    *registration.FAMILIES,
+    *fanout.FAMILIES,
+    *custom.FAMILIES,
+)
 
 
 def all_declarations() -> tuple[Option[Any], ...]:
