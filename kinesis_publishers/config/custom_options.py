@@ -6,7 +6,6 @@ They are carried unread until that class declares them, and are then as strict a
 from __future__ import annotations
 
 import difflib
-import os.path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_publishers.config.assignments import Assignments
@@ -96,10 +95,8 @@ def _check_declarations(options: Sequence[Option[Any]]) -> None:
 
 
 def _unknown(written_key: str, key: str, known: Mapping[str, Option[Any]]) -> UnknownOptionError:
-    # What all of them begin with would make any two of them look alike.
-    shared = len(os.path.commonprefix([key.lower(), *known]))
-    endings = {name[shared:]: option for name, option in known.items()}
-    near = difflib.get_close_matches(key.lower()[shared:], endings, n=1, cutoff=0.6)
+    # Most of a key is what they all begin with: one ending is like another only if they are close.
+    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.85)
     listed = ", ".join(option.full_key for option in known.values()) or "none"
-    hint = f"did you mean {endings[near[0]].full_key}?" if near else f"the publisher knows {listed}"
+    hint = f"did you mean {known[near[0]].full_key}?" if near else f"the publisher knows {listed}"
     return UnknownOptionError(f"{written_key}: unknown option; {hint}")

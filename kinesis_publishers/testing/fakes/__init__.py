@@ -13,6 +13,7 @@ from kinesis_publishers.testing.fakes.consumers import (
     ListConsumersCall,
     RegisterConsumerCall,
 )
+from kinesis_publishers.testing.fakes.context import publisher_context
 from kinesis_publishers.testing.fakes.control_plane import (
     DescribeCall,
     FakeControlPlane,
@@ -101,6 +102,7 @@ __all__ = [
     "deleting_until",
     "limit_exceeded",
     "CONSUMER_NAME",
+    "publisher_context",
     "assert_shard_is_read",
     "ShardReader",
     "finish",
