@@ -26,6 +26,8 @@ __all__ = [
 # Turns of the event loop: a task that is done but for its last steps is gone within these.
 _TURNS = 20
 _PATIENCE_SECONDS = 10.0
+#: Of real time: how long something that was cancelled may take to close what it has open.
+CANCELLING_SECONDS = 5.0
 
 
 def refuse_missing_fixture(contract: type, kind: str) -> NoReturn:
@@ -78,7 +80,7 @@ async def assert_can_be_cancelled(
         if task.done():
             raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
         task.cancel()
-        await asyncio.wait([task], timeout=_PATIENCE_SECONDS)
+        await asyncio.wait([task], timeout=CANCELLING_SECONDS)
         assert task.done(), f"{what}: it went on after it was cancelled: let CancelledError pass"
         assert task.cancelled(), (
             f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
@@ -86,8 +88,16 @@ async def assert_can_be_cancelled(
         )
         await let_others_run()
     finally:
+        await _end(task)
+
+
+async def _end(task: asyncio.Task[object]) -> None:
+    """Cancel ``task`` as often as it takes, within reason: it may be what swallows it."""
+    for _ in range(_TURNS):
+        if task.done():
+            return
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait([task], timeout=0.05)
 
 
 def _outcome(task: asyncio.Task[object]) -> str:
