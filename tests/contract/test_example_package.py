@@ -45,12 +45,3 @@ def test_its_tests_and_our_contract_pass(installed: Path, tmp_path: Path) -> Non
     shown = run(sys.executable, "-m", "pytest", "-q", "-rs", path=path, cwd=tmp_path)
     assert " passed" in shown
     assert "ReplaySubject.can_hold_open is False" in shown
-
-
-def test_it_is_found_by_its_entry_point(installed: Path) -> None:
-    code = (
-        "from kinesis_publishers.assembly import publisher_factory_class as find;"
-        "print(find('replay').__module__)"
-    )
-    shown = run(sys.executable, "-c", code, path=(str(installed), _FRAMEWORK))
-    assert shown == "kinesis_replay.factory\n"

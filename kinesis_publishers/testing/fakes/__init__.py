@@ -32,7 +32,6 @@ from kinesis_publishers.testing.fakes.failing_shards import (
     ThrottledCalls,
 )
 from kinesis_publishers.testing.fakes.fan_out import (
-    SUCCESSOR,
     alternating_success_and_error,
     bounded_shard,
     empty_event_then_record,
@@ -69,6 +68,7 @@ from kinesis_publishers.testing.fakes.registration import (
 )
 from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
+    SUCCESSOR,
     batch_of,
     sample_records,
     sample_shard,
