@@ -16,6 +16,13 @@ from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _own_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whoever uses the consumer in one test would keep it alive in all others.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from attrs import evolve
-
 from kinesis_publishers import (
     Properties,
     PublisherContext,
@@ -152,7 +150,7 @@ class ListSubject(FactorySubject):
         return publisher_context(clock=self.clock)
 
     async def hold(self, records: Sequence[Record], *, is_open: bool = False) -> HeldShard:
-        shard = evolve(sample_shard(len(MEMORY)))
+        shard = sample_shard(len(MEMORY))
         kept = [one._replace(shard_id=shard.shard_id) for one in records]
         MEMORY[shard.shard_id] = kept
         if is_open:

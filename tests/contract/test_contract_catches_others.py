@@ -22,7 +22,6 @@ from kinesis_publishers.testing.fakes import DescribeConsumerCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kinesis_publishers import PublisherContext, RecordPublisher, Shard
 
@@ -257,12 +256,11 @@ UNREGISTERING: list[tuple[type[_Wrapper], str, str]] = [
 
 
 @pytest.fixture
-def _own_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
 
 
-@pytest.mark.usefixtures("_own_leases")
+@pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(("broken", "test", "message"), [*REGISTRARS, *UNREGISTERING])
 async def test_a_broken_registrar_is_caught(
     broken: type[_Wrapper], test: str, message: str
@@ -273,7 +271,6 @@ async def test_a_broken_registrar_is_caught(
         await getattr(StreamConsumerRegistrarContract(), test)(subject)
 
 
-@pytest.mark.usefixtures("_own_leases")
 async def test_a_registrar_that_hides_refusals_is_caught() -> None:
     subject = RegistrarSubject(lambda context, _: HidesRefusals(context))
     with pytest.raises(AssertionError, match="AWS denied access"):

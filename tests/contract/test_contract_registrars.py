@@ -13,15 +13,9 @@ from kinesis_publishers.testing.fakes import CONSUMER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from kinesis_publishers import PublisherContext
     from kinesis_publishers.abc import StreamConsumerRegistrar
-
-
-@pytest.fixture(autouse=True)
-def _own_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def registering(strategy: str, context: PublisherContext) -> StreamConsumerRegistrar:
