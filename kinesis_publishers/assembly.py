@@ -45,7 +45,7 @@ from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plug
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.deaggregation import Deaggregator
-from kinesis_publishers.errors import ConfigError
+from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers.metrics.selection import open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
@@ -156,7 +156,7 @@ async def open_parts(
         context = PublisherContext(
             data_plane=data_plane, control_plane=control_plane, clock=clock, events=sink
         )
-        factory = factory_class.from_properties(properties, context)
+        factory = _build_factory(factory_class, properties, context)
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
         pool = PendingPool(
@@ -227,6 +227,19 @@ def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
     if name in _FACTORIES:
         return _FACTORIES[name]
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
+
+
+def _build_factory(
+    factory_class: type[RecordPublisherFactory], properties: Properties, context: PublisherContext
+) -> RecordPublisherFactory:
+    factory: object = factory_class.from_properties(properties, context)
+    if not isinstance(factory, RecordPublisherFactory):
+        raise PluginLoadError(
+            f"{factory_class.__module__}:{factory_class.__qualname__}: from_properties() returned "
+            f"{type(factory).__name__}, which does not extend RecordPublisherFactory: return an "
+            "instance of the class"
+        )
+    return factory
 
 
 def with_region(properties: Properties) -> Properties:

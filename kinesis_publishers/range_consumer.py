@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.delivery import (
@@ -34,9 +33,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+from kinesis_publishers.publisher_checks import check_publisher, check_result
 
 __all__ = ["RangeConsumer"]
 
@@ -115,7 +112,9 @@ class RangeConsumer(RecordBatchConsumer):
         before = self._progress.position
         try:
             if self._publisher is None:
-                self._publisher = await self._context.create_publisher(position, self._shard)
+                publisher = await self._context.create_publisher(position, self._shard)
+                check_publisher(publisher, self._shard)
+                self._publisher = publisher
             await self._run_publisher(self._publisher)
         except PositionTrimmedError as error:
             is_stuck = (
@@ -135,7 +134,7 @@ class RangeConsumer(RecordBatchConsumer):
 
     async def _run_publisher(self, publisher: RecordPublisher) -> None:
         while not self._is_done:
-            result = await self._run_once(publisher.run(self))
+            result = await self._run_once(publisher)
             if result is None:
                 self._publisher = None
             elif result is RunResult.COMPLETE:
@@ -147,14 +146,15 @@ class RangeConsumer(RecordBatchConsumer):
                     "asked it to stop. A publisher may return it only after it was told to."
                 )
 
-    async def _run_once(self, run: Awaitable[RunResult]) -> RunResult | None:
-        """Await one run of a publisher; return its result, ``None`` if it was interrupted."""
+    async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
+        """Run ``publisher`` once; return its result, ``None`` if it was interrupted."""
         result = None
         # It has no deadline until the range is done, see _finish.
         self._run = timeout = asyncio.timeout(None)
         try:
             async with timeout:
-                result = await run
+                result = await publisher.run(self)
+                check_result(result, publisher, self._shard)
         except TimeoutError:
             if not timeout.expired():
                 raise

@@ -34,6 +34,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
+from kinesis_publishers.publisher_checks import check_publisher, check_result
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -129,6 +130,7 @@ class ShardConsumer(RecordBatchConsumer):
         before = self.progress.position
         try:
             publisher = await self.context.create_publisher(position, self.shard)
+            check_publisher(publisher, self.shard)
             await self._run_publisher(publisher)
         except PositionTrimmedError as error:
             is_stuck = (
@@ -161,7 +163,9 @@ class ShardConsumer(RecordBatchConsumer):
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
         try:
-            return await publisher.run(self)
+            result = await publisher.run(self)
+            check_result(result, publisher, self.shard)
+            return result
         # With the star it is also found in the group that a publisher's own asyncio.TaskGroup makes
         # of it.
         except* _Stopped:

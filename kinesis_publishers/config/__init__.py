@@ -29,7 +29,16 @@ from kinesis_publishers.config.discovery import DiscoveryConfig
 from kinesis_publishers.config.ending import EndingPositionConfig
 from kinesis_publishers.config.fanout import FanOutConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.metrics import MetricsConfig
-from kinesis_publishers.config.option import Option, OptionFamily
+from kinesis_publishers.config.option import Namespace, Option, OptionFamily
+from kinesis_publishers.config.parsers import (
+    Choice,
+    DecimalNumber,
+    Duration,
+    Flag,
+    Size,
+    Text,
+    WholeNumber,
+)
 from kinesis_publishers.config.pending import PendingConfig
 from kinesis_publishers.config.polling import PollingConfig
 from kinesis_publishers.config.positions import InitialPositionConfig
@@ -75,4 +84,12 @@ __all__ = [
     "DeregistrationPolicy",
     "Option",
     "OptionFamily",
+    "Namespace",
+    "Text",
+    "WholeNumber",
+    "DecimalNumber",
+    "Duration",
+    "Size",
+    "Flag",
+    "Choice",
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeVar
 
 from kinesis_publishers.config.options.checkpoints import BUILT_IN_STORES
+from kinesis_publishers.config.plugin_fit import check_fit
 from kinesis_publishers.errors import PluginLoadError
 
 __all__ = [
@@ -43,67 +43,90 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
 
 
 def load_class(reference: str, base: type[_T]) -> type[_T]:
-    """Return the class at ``module:Class``, which must be a concrete subclass of ``base``.
+    """Return the class at ``module:Class``, a concrete subclass of ``base`` that can be used as it.
 
     With ``base=object`` any class will do.
 
     Raises:
         PluginLoadError: the module or the attribute is missing, importing fails, or it is not such
-            a class.
+            a class; says what is missing.
     """
-    module_name, _, path = reference.partition(":")
-    if not module_name or not path:
-        raise PluginLoadError(f"{reference!r} is not of the form module:Class")
-    try:
-        found: object = importlib.import_module(module_name)
-    except Exception as error:  # a plugin's module may raise anything
-        raise PluginLoadError(_describe_import_failure(reference, module_name, error)) from error
-    for attribute in path.split("."):
-        if not hasattr(found, attribute):
-            raise PluginLoadError(_describe_missing_attribute(reference, found, attribute))
-        found = getattr(found, attribute)
-    return _check_class(reference, found, base)
+    return _load(reference, base, shown=reference)
 
 
 def load_entry_point(name: str, base: type[_T], *, group: str) -> type[_T]:
     """Return the class that the entry point ``name`` of ``group`` announces.
 
     Raises:
-        PluginLoadError: there is no such entry point, or as for :func:`load_class`.
+        PluginLoadError: there is no such entry point, several packages announce different classes
+            by this name, or as for :func:`load_class`.
     """
-    candidates = {point.name: point for point in entry_points(group=group)}
-    point = candidates.get(name)
-    if point is None:
-        built_in = {known.lower(): known for known in _BUILT_IN.get(group, ())}
-        near = difflib.get_close_matches(name.lower(), built_in, n=1)
-        hint = f"; did you mean {built_in[near[0]]}?" if near else ""
-        installed = ", ".join(sorted(candidates)) or "none"
-        raise PluginLoadError(
-            f"{name!r} is no entry point of the group {group!r} (installed: {installed}){hint}"
-        )
-    return load_class(point.value.partition("[")[0].replace(" ", ""), base)
+    announced = entry_points(group=group)
+    # The same package may be found twice, as when it is installed and on the path as well.
+    candidates = {_reference(point): point for point in announced if point.name == name}
+    if len(candidates) > 1:
+        raise PluginLoadError(_describe_rivals(name, list(candidates.values()), group))
+    if not candidates:
+        raise PluginLoadError(_describe_missing_name(name, {one.name for one in announced}, group))
+    ((reference, point),) = candidates.items()
+    return _load(reference, base, shown=f"{reference} (entry point {name!r} of {_owner(point)})")
 
 
-def _check_class(reference: str, found: object, base: type[_T]) -> type[_T]:
+def _load(reference: str, base: type[_T], *, shown: str) -> type[_T]:
+    module_name, _, path = reference.partition(":")
+    if not module_name or not path:
+        raise PluginLoadError(f"{shown!r} is not of the form module:Class")
+    try:
+        found: object = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
+        raise PluginLoadError(_describe_import_failure(shown, module_name, error)) from error
+    for attribute in path.split("."):
+        found = _attribute_of(found, attribute, shown)
     if not isinstance(found, type):
         raise PluginLoadError(
-            f"{reference} is not a class but an object of type {type(found).__name__}: name the "
-            "class itself"
+            f"{shown} is not a class but an object of type {type(found).__name__}: name the class "
+            "itself"
         )
-    if not issubclass(found, base):
-        required = sorted(getattr(base, "__abstractmethods__", ()))
-        missing = [name for name in required if not hasattr(found, name)]
-        lacks = f" and lacks {', '.join(missing)}" if missing else ""
-        raise PluginLoadError(
-            f"{reference} does not extend {base.__module__}.{base.__qualname__}{lacks}"
-        )
-    if inspect.isabstract(found):
-        missing = sorted(getattr(found, "__abstractmethods__", ()))
-        raise PluginLoadError(f"{reference} is abstract: it lacks {', '.join(missing)}")
+    check_fit(found, base, reference=shown)
     return found
 
 
-def _describe_import_failure(reference: str, module_name: str, error: Exception) -> str:
+def _attribute_of(owner: object, attribute: str, shown: str) -> object:
+    try:
+        return getattr(owner, attribute)
+    except AttributeError:
+        message = _describe_missing_attribute(shown, owner, attribute)
+    except Exception as error:  # a module may import what it offers only now
+        message = f"{shown}: reading {attribute} failed with {type(error).__name__}: {error}"
+        raise PluginLoadError(message) from error
+    raise PluginLoadError(message)
+
+
+def _reference(point: EntryPoint) -> str:
+    return point.value.partition("[")[0].replace(" ", "")
+
+
+def _owner(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+
+
+def _describe_rivals(name: str, points: list[EntryPoint], group: str) -> str:
+    rivals = "; ".join(sorted(f"{_reference(one)} of {_owner(one)}" for one in points))
+    return (
+        f"{name!r} of the group {group!r} is announced more than once ({rivals}): name the class "
+        "itself as module:Class, or uninstall all but one"
+    )
+
+
+def _describe_missing_name(name: str, installed: set[str], group: str) -> str:
+    candidates = {one.upper(): one for one in installed.union(_BUILT_IN.get(group, ()))}
+    near = difflib.get_close_matches(name.upper(), candidates, n=1)
+    hint = f"; did you mean {candidates[near[0]]}?" if near else ""
+    listed = ", ".join(sorted(installed)) or "none"
+    return f"{name!r} is no entry point of the group {group!r} (installed: {listed}){hint}"
+
+
+def _describe_import_failure(reference: str, module_name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         if module_name == error.name or module_name.startswith(f"{error.name}."):
             return (

@@ -10,7 +10,9 @@ from attrs import field, frozen
 
 from kinesis_publishers.config.assignments import Assignment, Assignments, assign_properties
 from kinesis_publishers.config.catalogue import find_bare_option
+from kinesis_publishers.config.custom_options import assign_custom
 from kinesis_publishers.config.option import Option, OptionFamily, show_value
+from kinesis_publishers.config.options.custom import PREFIX
 from kinesis_publishers.config.rules import find_problems
 from kinesis_publishers.config.spark_options import assign_spark_options
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
@@ -125,16 +127,8 @@ class Properties:
 
     @classmethod
     def _build(cls, assignments: Assignments, *, complete: bool) -> Properties:
-        entries: dict[str, _Entry] = {}
-        refused: set[str] = set()
-        problems = list(assignments.problems)
-        for assignment in assignments.found:
-            try:
-                _add_entry(entries, assignment)
-            except ConfigError as error:
-                refused.add(assignment.option.key)
-                problems.append(error)
-        problems += find_problems(cls(entries, frozenset(refused)), complete=complete)
+        entries, refused, problems = _read(assignments, {})
+        problems += find_problems(cls(entries, refused), complete=complete)
         if problems:
             raise ConfigErrors(problems)
         return cls(entries)
@@ -163,6 +157,27 @@ class Properties:
         """Return the values of a family of keys, by the part of the key that varies."""
         names = ((key, family.name_in(key)) for key in self._entries)
         return {name: self._entries[key].value for key, name in names if name is not None}
+
+    def custom(self, *options: Option[Any]) -> Properties:
+        """Return the same properties with the keys ``kinesis.custom.*`` read as ``options``.
+
+        For a publisher of your own: until they are read, such keys have no type, and are masked.
+
+        Args:
+            options: every custom key that there is; each begins with ``custom.`` and has the
+                namespace ``OURS``.
+
+        Raises:
+            ConfigErrors: lists every unknown key, bad value and missing option.
+            PluginLoadError: an option is not one of a custom key.
+        """
+        unread = {key: one for key, one in self._entries.items() if key.startswith(PREFIX)}
+        written = {key: (one.written_key, one.raw) for key, one in unread.items()}
+        others = {key: one for key, one in self._entries.items() if key not in unread}
+        entries, _, problems = _read(assign_custom(written, options, self), others)
+        if problems:
+            raise ConfigErrors(problems)
+        return Properties(entries)
 
     def is_given(self, option: Option[Any]) -> bool:
         """Return whether the user wrote ``option``."""
@@ -197,6 +212,22 @@ class Properties:
     def __repr__(self) -> str:
         pairs = ", ".join(f"{entry.full_key}={entry.shown}" for entry in self._entries.values())
         return f"Properties({pairs})"
+
+
+def _read(
+    assignments: Assignments, others: Mapping[str, _Entry]
+) -> tuple[dict[str, _Entry], frozenset[str], list[ConfigError]]:
+    """Return ``others`` and the values that could be read, the keys of those that could not."""
+    entries = dict(others)
+    refused: set[str] = set()
+    problems = list(assignments.problems)
+    for assignment in assignments.found:
+        try:
+            _add_entry(entries, assignment)
+        except ConfigError as error:
+            refused.add(assignment.option.key)
+            problems.append(error)
+    return entries, frozenset(refused), problems
 
 
 def _add_entry(entries: dict[str, _Entry], assignment: Assignment) -> None:

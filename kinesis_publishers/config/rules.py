@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_publishers.config.checkpoints import checkpoint_problems
 from kinesis_publishers.config.contradictions import contradictions
 from kinesis_publishers.config.credential_rules import credential_problems
+from kinesis_publishers.config.custom_options import unread_custom_problems
 from kinesis_publishers.config.ending import ending_problems
 from kinesis_publishers.config.fan_out_rules import fan_out_problems
 from kinesis_publishers.config.instants import BEGIN, instant_problems
@@ -39,6 +40,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *checkpoint_problems(lookup),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
+        *unread_custom_problems(lookup),
     ]
 
 

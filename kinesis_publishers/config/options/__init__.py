@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinesis_publishers.config.options import (
     aws,
     checkpoints,
+    custom,
     discovery,
     ending,
     fanout,
@@ -40,7 +41,11 @@ ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *ending.OPTIONS,
     *checkpoints.OPTIONS,
 )
-ALL_FAMILIES: Final[tuple[OptionFamily[Any], ...]] = (*registration.FAMILIES, *fanout.FAMILIES)
+ALL_FAMILIES: Final[tuple[OptionFamily[Any], ...]] = (
+    *registration.FAMILIES,
+    *fanout.FAMILIES,
+    *custom.FAMILIES,
+)
 
 
 def all_declarations() -> tuple[Option[Any], ...]:

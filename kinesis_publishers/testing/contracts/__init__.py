@@ -1,5 +1,31 @@
-"""What every implementation of an interface must do, as test classes to subclass."""
+"""Contract suites: what a replaceable part owes, as pytest classes with one fixture to override.
+
+A test module subclasses one, and returns its own part from the fixture ``subject``; pytest runs the
+tests of the class. They need pytest and pytest-asyncio.
+"""
 
 from kinesis_publishers.testing.contracts.checkpoint_store import CheckpointStoreContract
+from kinesis_publishers.testing.contracts.record_publisher import RecordPublisherContract
+from kinesis_publishers.testing.contracts.record_publisher_factory import (
+    RecordPublisherFactoryContract,
+)
+from kinesis_publishers.testing.contracts.registrar_subject import RegistrarSubject
+from kinesis_publishers.testing.contracts.stream_consumer_registrar import (
+    StreamConsumerRegistrarContract,
+)
+from kinesis_publishers.testing.contracts.subjects import (
+    FactorySubject,
+    HeldShard,
+    PublisherSubject,
+)
 
-__all__ = ["CheckpointStoreContract"]
+__all__ = [
+    "RecordPublisherContract",
+    "PublisherSubject",
+    "RecordPublisherFactoryContract",
+    "FactorySubject",
+    "HeldShard",
+    "StreamConsumerRegistrarContract",
+    "RegistrarSubject",
+    "CheckpointStoreContract",
+]

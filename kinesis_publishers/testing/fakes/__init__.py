@@ -13,6 +13,7 @@ from kinesis_publishers.testing.fakes.consumers import (
     ListConsumersCall,
     RegisterConsumerCall,
 )
+from kinesis_publishers.testing.fakes.context import publisher_context
 from kinesis_publishers.testing.fakes.control_plane import (
     DescribeCall,
     FakeControlPlane,
@@ -31,7 +32,6 @@ from kinesis_publishers.testing.fakes.failing_shards import (
     ThrottledCalls,
 )
 from kinesis_publishers.testing.fakes.fan_out import (
-    SUCCESSOR,
     alternating_success_and_error,
     bounded_shard,
     empty_event_then_record,
@@ -69,6 +69,7 @@ from kinesis_publishers.testing.fakes.registration import (
 )
 from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
+    SUCCESSOR,
     batch_of,
     sample_aggregates,
     sample_records,
@@ -105,6 +106,7 @@ __all__ = [
     "deleting_until",
     "limit_exceeded",
     "CONSUMER_NAME",
+    "publisher_context",
     "assert_shard_is_read",
     "ShardReader",
     "finish",

@@ -8,9 +8,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import LimitExceededError, StreamNotFoundError
-from kinesis_publishers.model import ChildShard, PositionType
+from kinesis_publishers.model import PositionType
 from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
-from kinesis_publishers.testing.fakes.samples import sample_records, shard_name
+from kinesis_publishers.testing.fakes.samples import SUCCESSOR, sample_records
 from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
 from kinesis_publishers.testing.fakes.subscriptions import event_of
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import Record, StartingPosition, SubscriptionEvent
 
 __all__ = [
-    "SUCCESSOR",
     "alternating_success_and_error",
     "bounded_shard",
     "empty_event_then_record",
@@ -31,13 +30,6 @@ __all__ = [
     "rnf_when_subscribing",
 ]
 
-#: The child shard that the last event of every closed shard here announces.
-SUCCESSOR = ChildShard(
-    shard_id=shard_name(1),
-    parent_shard_ids=(shard_name(0),),
-    starting_hash_key="0",
-    ending_hash_key=str(2**128 - 1),
-)
 _OPERATION = "SubscribeToShard"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kinesis_publishers.testing.fakes.control_plane import FakeControlPlane, FakeStream
 from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
 from kinesis_publishers.testing.fakes.failing_shards import ExpiringIterators, ThrottledCalls
-from kinesis_publishers.testing.fakes.samples import sample_aggregates, sample_records
+from kinesis_publishers.testing.fakes.samples import SUCCESSOR, sample_aggregates, sample_records
 from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def _shard_in_calls(records: int | Sequence[Record], calls: int, millis_behind: 
         held,
         page_ends=[len(held) * number // calls for number in range(1, calls + 1)],
         is_closed=True,
+        child_shards=(SUCCESSOR,),
         millis_behind_latest=millis_behind,
     )
 
@@ -122,7 +123,9 @@ class _EmptyShard(ShardBehaviour):
 
     async def read(self, index: int, limit: int) -> Answer:
         self._answers_left -= 1
-        return Answer(next_index=0 if self._answers_left > 0 else None)
+        if self._answers_left > 0:
+            return Answer(next_index=0)
+        return Answer(next_index=None, child_shards=(SUCCESSOR,))
 
 
 class _LiveFeed(ShardBehaviour):
@@ -142,7 +145,7 @@ class _LiveFeed(ShardBehaviour):
             if isinstance(item, Exception):
                 raise item
             if item is None:
-                self._shard.close()
+                self._shard.close(SUCCESSOR)
             else:
                 self._shard.extend(item)
         return await self._shard.read(index, limit)

@@ -13,7 +13,7 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.model import RunResult
+from kinesis_publishers.model import PositionType, RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +86,8 @@ class ScriptedPublisherFactory(RecordPublisherFactory):
         return cls()
 
     async def create(self, starting_position: StartingPosition, shard: Shard) -> ScriptedPublisher:
+        if starting_position.type is PositionType.LATEST:
+            raise ValueError("LATEST must be pinned to an instant before it is read from")
         self.positions.append(starting_position)
         script = self._scripts.popleft() if self._scripts else ()
         self.publishers.append(ScriptedPublisher(script))

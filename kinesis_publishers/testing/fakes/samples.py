@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.aggregation import RecordAggregator, expand
-from kinesis_publishers.model import Record, RecordBatch, Shard, UserRecord
+from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard, UserRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
     "STREAM_ARN",
+    "SUCCESSOR",
     "batch_of",
     "sample_aggregates",
     "sample_records",
@@ -33,6 +34,15 @@ _FIRST_SEQUENCE_NUMBER = 991
 def shard_name(number: int) -> str:
     """Return the id that AWS gives the shard ``number``."""
     return f"shardId-{number:012d}"
+
+
+#: The child shard that the last answer of every closed shard of the fakes announces.
+SUCCESSOR = ChildShard(
+    shard_id=shard_name(1),
+    parent_shard_ids=(shard_name(0),),
+    starting_hash_key="0",
+    ending_hash_key=str(2**128 - 1),
+)
 
 
 def sample_shard(

@@ -129,9 +129,10 @@ def test_every_key_is_declared_exactly_once() -> None:
     assert sorted(keys) == sorted(_IDS)
 
 
-def test_the_two_families_are_declared() -> None:
+def test_the_families_are_declared() -> None:
     families = {option.key for option in all_declarations()} - set(_IDS)
     assert families == {
+        "custom.<key>",
         "stream.efo.consumerarn.<stream>",
         "shard.consumer.error.recoverable[i].exception",
     }

@@ -1,0 +1,110 @@
+"""Publishes one recorded shard."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from kinesis_publishers import RecordBatch, RecordBatchConsumer, RecordPublisher, RunResult
+
+if TYPE_CHECKING:
+    from kinesis_publishers import Clock, Shard, StartingPosition
+    from kinesis_replay.recording import RecordedShard, Recording
+    from kinesis_replay.timeline import Timeline
+
+__all__ = ["ReplayPublisher"]
+
+_MOST_RECORDS = 1000
+# A reader learns that a quiet shard is still being read, as with Kinesis itself.
+_HEARTBEAT_SECONDS = 5.0
+
+
+class ReplayPublisher(RecordPublisher):
+    """Publishes the rows of one shard, each when it is due; one ``run`` is at most one delivery.
+
+    What it has delivered needs no repetition: nothing between it and its records can break, so that
+    it has one place only, and the answers of the consumer do not move it back.
+
+    Args:
+        shard: what to read.
+        starting_position: where to begin; not LATEST.
+        recording: where the rows are.
+        timeline: when they are due.
+        clock: the only source of time.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        starting_position: StartingPosition,
+        recording: Recording,
+        timeline: Timeline,
+        clock: Clock,
+    ) -> None:
+        if starting_position.type.value == "LATEST":
+            raise ValueError("LATEST must be pinned to an instant before it is read from")
+        self._shard = shard
+        self._position = starting_position
+        self._recording = recording
+        self._timeline = timeline
+        self._clock = clock
+        self._rows: RecordedShard | None = None
+        self._next = 0
+
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        if self._rows is None:
+            # Reading files blocks: not on the event loop, on which all shards are read.
+            self._rows = await asyncio.to_thread(self._recording.read, self._shard)
+            self._next = _first_row(self._rows, self._position)
+        rows = self._rows
+        # Before room is asked for: it is missing to other shards while this one sleeps.
+        await self._wait_for_next(rows)
+        batch = self._due_batch(rows)
+        if len(batch):
+            await consumer.wait_for_space(len(batch), batch.payload_bytes)
+        await consumer(batch)
+        self._next += len(batch)
+        is_done = self._next >= len(rows.sequence_numbers)
+        return RunResult.COMPLETE if is_done else RunResult.INCOMPLETE
+
+    async def _wait_for_next(self, rows: RecordedShard) -> None:
+        if self._next < len(rows.sequence_numbers):
+            seconds = self._timeline.seconds_until(rows.arrival_epoch_seconds[self._next])
+            if seconds > 0:
+                await self._clock.sleep(min(seconds, _HEARTBEAT_SECONDS))
+
+    def _due_batch(self, rows: RecordedShard) -> RecordBatch:
+        """Return the rows that are due by now; none if the wait was cut short."""
+        start = stop = self._next
+        limit = min(start + _MOST_RECORDS, len(rows.sequence_numbers))
+        while stop < limit and self._timeline.seconds_until(rows.arrival_epoch_seconds[stop]) <= 0:
+            stop += 1
+        return RecordBatch(
+            shard=self._shard,
+            # The replay is what arrives now: up to this instant nothing is missing.
+            requested_at=self._clock.now(),
+            payloads=rows.payloads[start:stop],
+            partition_keys=rows.partition_keys[start:stop],
+            sequence_numbers=rows.sequence_numbers[start:stop],
+            arrival_epoch_seconds=rows.arrival_epoch_seconds[start:stop],
+            millis_behind_latest=self._millis_late(rows, stop),
+        )
+
+    def _millis_late(self, rows: RecordedShard, index: int) -> int:
+        if index >= len(rows.sequence_numbers):
+            return 0
+        seconds = self._timeline.seconds_until(rows.arrival_epoch_seconds[index])
+        return max(0, round(-1000 * seconds))
+
+
+def _first_row(rows: RecordedShard, position: StartingPosition) -> int:
+    """Return the index of the first row at or after ``position``."""
+    if position.sequence_number is not None:
+        number = int(position.sequence_number.sequence_number)
+        is_after = position.type.value == "AFTER_SEQUENCE_NUMBER"
+        return bisect_left(rows.sequence_numbers, number + is_after, key=int)
+    if position.timestamp is not None:
+        instant, arrivals = position.timestamp.timestamp(), rows.arrival_epoch_seconds
+        return next((row for row, one in enumerate(arrivals) if one >= instant), len(arrivals))
+    return 0

@@ -1,0 +1,126 @@
+"""What the contracts have in common: the fixture that is overridden, and how work is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+
+    from kinesis_publishers.testing.contracts.subjects import PublisherSubject
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+__all__ = [
+    "assert_can_be_cancelled",
+    "let_others_run",
+    "no_task_is_left",
+    "outcome_of",
+    "refuse_missing_fixture",
+    "require",
+]
+
+# Turns of the event loop: a task that is done but for its last steps is gone within these.
+_TURNS = 20
+_PATIENCE_SECONDS = 10.0
+#: Of real time: how long something that was cancelled may take to close what it has open.
+CANCELLING_SECONDS = 5.0
+
+
+def refuse_missing_fixture(contract: type, kind: str) -> NoReturn:
+    """Say which fixture a subclass of a contract lacks."""
+    raise NotImplementedError(
+        f"{contract.__name__} needs a fixture `subject` that returns a {kind}: override it in the "
+        "class"
+    )
+
+
+def require(subject: PublisherSubject, capability: str) -> None:
+    """Skip the test if ``subject`` does not declare ``capability``."""
+    if not getattr(subject, capability):
+        pytest.skip(f"{type(subject).__name__}.{capability} is False")
+
+
+@contextmanager
+def no_task_is_left() -> Iterator[None]:
+    """Check that no task is running afterwards that was not before."""
+    before = asyncio.all_tasks()
+    yield
+    left = [task for task in asyncio.all_tasks() - before if not task.done()]
+    names = ", ".join(f"{one.get_name()} ({one.get_coro()})" for one in left)
+    for task in left:
+        task.cancel()
+    assert not left, (
+        f"left running: {names}. Own every task (asyncio.TaskGroup), and wait for it before "
+        "returning or raising"
+    )
+
+
+async def assert_can_be_cancelled(
+    work: Coroutine[Any, Any, object],
+    is_reached: Callable[[], bool],
+    *,
+    what: str,
+    clock: ManualClock | None = None,
+) -> None:
+    """Cancel ``work`` once it ``is_reached``; check that it ends at once, and as cancelled.
+
+    Args:
+        work: what is cancelled.
+        is_reached: whether it is where it is to be cancelled.
+        what: where that is, in words.
+        clock: what ``work`` sleeps on, if a test can move it.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        await _wait_until(lambda: task.done() or is_reached(), clock)
+        if task.done():
+            raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCELLING_SECONDS)
+        assert task.done(), f"{what}: it went on after it was cancelled: let CancelledError pass"
+        assert task.cancelled(), (
+            f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
+            "swallow it, and raise nothing else in its place"
+        )
+        await let_others_run()
+    finally:
+        await _end(task)
+
+
+async def _end(task: asyncio.Task[object]) -> None:
+    """Cancel ``task`` as often as it takes, within reason: it may be what swallows it."""
+    for _ in range(_TURNS):
+        if task.done():
+            return
+        task.cancel()
+        await asyncio.wait([task], timeout=0.05)
+
+
+def _outcome(task: asyncio.Task[object]) -> str:
+    error = task.exception()
+    return f"the result {task.result()!r}" if error is None else f"the error {error!r}"
+
+
+async def _wait_until(condition: Callable[[], bool], clock: ManualClock | None) -> None:
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while not condition():
+            await (asyncio.sleep(0.001) if clock is None else clock.advance(0.1))
+
+
+async def let_others_run() -> None:
+    """Let tasks take their last steps."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+async def outcome_of(work: Awaitable[object]) -> BaseException | None:
+    """Return what ``work`` raises, ``None`` if it does not."""
+    try:
+        await work
+    except BaseException as error:  # noqa: BLE001 - the error is the result
+        return error
+    return None

@@ -1,0 +1,142 @@
+"""What publishers deliver to in a contract: it checks each delivery, and says what is wrong."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.model import Record, RecordBatch, RunResult, SequenceNumber, Shard
+from kinesis_publishers.testing.contracts.base import let_others_run
+from kinesis_publishers.testing.contracts.batch_checks import check_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from typing import TypeAlias
+
+    from kinesis_publishers.testing.manual_clock import ManualClock
+
+    Process: TypeAlias = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
+
+__all__ = ["CheckingConsumer", "run_once", "run_to_end"]
+
+# Enough for a publisher that delivers one record per run, and is throttled and heartbeats between.
+_MOST_RUNS = 1000
+
+
+class CheckingConsumer(RecordBatchConsumer):
+    """Takes deliveries one at a time, and fails the test for one that no publisher may make.
+
+    Args:
+        shard: what the publisher reads.
+        process: says what has been processed after each batch; unless it is given, everything has.
+        clock: what the publisher sleeps on, if that is known.
+
+    Attributes:
+        batches: every batch, in order, empty ones included.
+        has_room: whether room has been given for a delivery that has not come yet.
+        slept_with_room: for how many seconds the publisher has slept with room.
+    """
+
+    def __init__(
+        self, shard: Shard, process: Process | None = None, *, clock: ManualClock | None = None
+    ) -> None:
+        self._shard = shard
+        self._process = process
+        self._clock = clock
+        self._processed: SequenceNumber | None = None
+        self._is_busy = False
+        self._sleeps_before = 0
+        self._violation: AssertionError | None = None
+        self.batches: list[RecordBatch] = []
+        self.has_room = False
+        self.slept_with_room = 0.0
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record, in the order of delivery."""
+        return [record for batch in self.batches for record in batch]
+
+    async def wait_for_space(self, records: int, payload_bytes: int) -> None:
+        with self._one_call("wait_for_space()"):
+            for name, value in (("records", records), ("payload_bytes", payload_bytes)):
+                assert isinstance(value, int), f"wait_for_space: {name} is {value!r}, not an int"
+                assert value >= 0, f"wait_for_space: {name} is {value}: it cannot be negative"
+            self.release_room()
+            await let_others_run()
+        self.has_room = True
+        self._sleeps_before = self._count_sleeps()
+
+    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
+        with self._one_call("a delivery"):
+            self.release_room()
+            check_batch(batch, self._shard)
+            self.batches.append(batch)
+            await let_others_run()
+            if self._process is not None:
+                return await self._process(batch)
+            self._processed = batch.last_sequence_number or self._processed
+            return self._processed
+
+    def release_room(self) -> None:
+        """Take the room back, as a delivery or the end of a run does."""
+        if self.has_room and self._clock is not None:
+            self.slept_with_room += sum(self._clock.sleeps[self._sleeps_before :])
+        self.has_room = False
+
+    def check(self) -> None:
+        """Fail for what was wrong so far, also if the publisher has swallowed or wrapped it."""
+        if self._violation is not None:
+            raise self._violation
+        assert not self._is_busy, (
+            "run() ended while the consumer was still processing: await every delivery"
+        )
+
+    @contextmanager
+    def _one_call(self, what: str) -> Iterator[None]:
+        try:
+            assert not self._is_busy, (
+                f"{what} came before the consumer had returned from the call before: await each "
+                "call, and make one at a time"
+            )
+        except AssertionError as error:
+            self._violation = error
+            raise
+        self._is_busy = True
+        try:
+            yield
+        except AssertionError as error:
+            self._violation = self._violation or error
+            raise
+        finally:
+            self._is_busy = False
+
+    def _count_sleeps(self) -> int:
+        return 0 if self._clock is None else len(self._clock.sleeps)
+
+
+async def run_to_end(publisher: RecordPublisher, consumer: CheckingConsumer) -> list[RunResult]:
+    """Run ``publisher`` until its shard has ended; return what every run has returned."""
+    results: list[RunResult] = []
+    while RunResult.COMPLETE not in results:
+        assert len(results) < _MOST_RUNS, (
+            f"after {_MOST_RUNS} runs the publisher has not returned RunResult.COMPLETE, though "
+            "its shard has ended: return it once the last record has been delivered"
+        )
+        results.append(await run_once(publisher, consumer))
+    return results
+
+
+async def run_once(publisher: RecordPublisher, consumer: CheckingConsumer) -> RunResult:
+    """Run ``publisher`` once; check what it returns."""
+    try:
+        result: object = await publisher.run(consumer)
+    finally:
+        consumer.release_room()
+        consumer.check()
+    assert isinstance(result, RunResult), f"run() returned {result!r}, which is no RunResult"
+    assert result is not RunResult.CANCELLED, (
+        "run() returned CANCELLED though nobody asked the publisher to stop: return INCOMPLETE, "
+        "and let CancelledError pass"
+    )
+    return result

@@ -1,0 +1,220 @@
+"""What a publisher owes to its consumer: patience, its answer, its errors, and its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.testing.contracts.base import (
+    assert_can_be_cancelled,
+    no_task_is_left,
+    outcome_of,
+    require,
+)
+from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
+from kinesis_publishers.testing.contracts.checking_consumer import (
+    CheckingConsumer,
+    run_once,
+    run_to_end,
+)
+from kinesis_publishers.testing.fakes.samples import sample_records
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import Record
+    from kinesis_publishers.testing.contracts.subjects import PublisherSubject
+
+__all__ = ["ConsumerContract"]
+
+TRIM_HORIZON = StartingPosition.trim_horizon()
+_SOME = 12
+
+
+class _ApplicationError(Exception):
+    """What an application may raise: nothing that a publisher knows."""
+
+
+class _EngineStop(BaseException):
+    """What ends a run from above, and is no ``Exception``."""
+
+
+class _NoRoom(CheckingConsumer):
+    """Never has room; what asks for it waits, or fails with ``error``."""
+
+    error: Exception | None = None
+    is_asked = False
+
+    async def wait_for_space(self, records: int, payload_bytes: int) -> None:
+        self.is_asked = True
+        if self.error is not None:
+            raise self.error
+        await asyncio.get_running_loop().create_future()
+
+
+class ConsumerContract:
+    """The consumer decides how fast records come, and where reading goes on."""
+
+    async def test_the_next_delivery_waits_for_the_consumer(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        if sum(1 for batch in consumer.batches if len(batch)) < 2:
+            pytest.skip(f"{type(subject).__name__} delivers {_SOME} records at once")
+
+    @pytest.mark.parametrize("kind", [_ApplicationError, _EngineStop])
+    async def test_an_error_of_the_consumer_comes_out_as_it_is(
+        self, subject: PublisherSubject, kind: type[BaseException]
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        error = kind("the application failed")
+
+        async def fail(batch: RecordBatch) -> SequenceNumber | None:
+            if len(batch):
+                raise error
+            return None
+
+        consumer = CheckingConsumer(held.shard, fail)
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        with no_task_is_left():
+            raised = await outcome_of(subject.finish(run_to_end(publisher, consumer)))
+        _assert_same_error(raised, error)
+        assert sum(1 for batch in consumer.batches if len(batch)) == 1, (
+            "records were delivered after the consumer had failed: let its error pass"
+        )
+
+    async def test_an_error_while_waiting_for_room_comes_out_as_it_is(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = _NoRoom(held.shard)
+        consumer.error = _ApplicationError("no room will ever come")
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        with no_task_is_left():
+            raised = await outcome_of(subject.finish(run_to_end(publisher, consumer)))
+        _skip_unless_asked(consumer)
+        _assert_same_error(raised, consumer.error)
+
+    async def test_it_can_be_cancelled_while_the_consumer_processes(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        is_processing = False
+
+        async def process(batch: RecordBatch) -> NoReturn:
+            nonlocal is_processing
+            is_processing = True
+            raise await asyncio.get_running_loop().create_future()
+
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        with no_task_is_left():
+            await assert_can_be_cancelled(
+                run_to_end(publisher, CheckingConsumer(held.shard, process)),
+                lambda: is_processing,
+                what="while the consumer processes a batch",
+                clock=subject.clock,
+            )
+
+    async def test_it_can_be_cancelled_while_it_waits_for_room(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = _NoRoom(held.shard)
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        with no_task_is_left():
+            await assert_can_be_cancelled(
+                run_to_end(publisher, consumer),
+                lambda: consumer.is_asked or len(consumer.batches) > 0,
+                what="while it waits for room",
+                clock=subject.clock,
+            )
+        _skip_unless_asked(consumer)
+
+    async def test_a_later_publisher_goes_on_where_the_consumer_has_come_to(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        processed: list[Record] = []
+
+        async def fail_soon(batch: RecordBatch) -> SequenceNumber | None:
+            processed.extend(list(batch)[:2])
+            if len(processed) >= 2:
+                raise _ApplicationError
+            return SequenceNumber(processed[-1].sequence_number) if processed else None
+
+        first = await subject.publisher(held, TRIM_HORIZON)
+        await outcome_of(subject.finish(run_to_end(first, CheckingConsumer(held.shard, fail_soon))))
+        assert processed, "nothing was delivered before the consumer failed"
+        position = StartingPosition.after(SequenceNumber(processed[-1].sequence_number))
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, position), consumer))
+        assert_same_records(
+            [*processed, *consumer.records],
+            held.records,
+            advice="what the consumer had processed, and what came after it, is not the shard",
+        )
+
+    async def test_after_an_interruption_it_goes_on_after_what_was_processed(
+        self, subject: PublisherSubject
+    ) -> None:
+        require(subject, "can_be_interrupted")
+        held = await subject.hold(sample_records(_SOME))
+        await subject.interrupt_after(1)
+        first: list[Record] = []
+        kept = 0
+
+        async def process(batch: RecordBatch) -> SequenceNumber | None:
+            nonlocal kept
+            if first or not len(batch):
+                return batch.last_sequence_number or _number(first[kept - 1 : kept])
+            first.extend(batch)
+            kept = len(first) // 2
+            return _number(first[:kept])
+
+        consumer = CheckingConsumer(held.shard, process)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        assert_same_records(
+            consumer.records[len(first) :],
+            held.records[kept:],
+            advice=f"the consumer had processed {kept} of the {len(first)} records of the first "
+            "delivery when the service broke off: go on with the one after that",
+        )
+
+    async def test_while_it_is_throttled_it_holds_no_room(self, subject: PublisherSubject) -> None:
+        require(subject, "can_be_throttled")
+        held = await subject.hold(sample_records(_SOME))
+        await subject.throttle(3)
+        consumer = CheckingConsumer(held.shard, clock=subject.clock)
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        result = await subject.finish(run_once(publisher, consumer))
+        assert (result, consumer.records) == (RunResult.INCOMPLETE, []), (
+            f"a run that was refused returned {result} with {len(consumer.records)} records: "
+            "return INCOMPLETE without a delivery, and wait at the beginning of the next run"
+        )
+        await subject.finish(run_to_end(publisher, consumer))
+        assert_same_records(
+            consumer.records, held.records, advice="being throttled must cost no record"
+        )
+        assert consumer.slept_with_room == 0, (
+            f"it slept {consumer.slept_with_room:g} s after wait_for_space() had returned: other "
+            "shards need that room; sleep first"
+        )
+
+
+def _number(records: list[Record]) -> SequenceNumber | None:
+    return SequenceNumber(records[-1].sequence_number) if records else None
+
+
+def _assert_same_error(raised: BaseException | None, error: BaseException) -> None:
+    assert raised is error, (
+        f"the consumer raised {error!r}, and run() ended with {raised!r}: neither swallow nor wrap "
+        "what the consumer raises (a TaskGroup makes a group of it)"
+    )
+
+
+def _skip_unless_asked(consumer: _NoRoom) -> None:
+    if not consumer.is_asked:
+        pytest.skip("the publisher never calls wait_for_space(): its deliveries wait themselves")

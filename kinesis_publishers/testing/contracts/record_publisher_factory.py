@@ -1,0 +1,192 @@
+"""The contract of every :class:`~kinesis_publishers.RecordPublisherFactory`."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers.abc import RecordPublisher, RecordPublisherFactory
+from kinesis_publishers.config import Properties
+from kinesis_publishers.config.plugin_fit import check_fit
+from kinesis_publishers.errors import ConfigError
+from kinesis_publishers.model import SequenceNumber, StartingPosition
+from kinesis_publishers.testing.contracts.base import (
+    no_task_is_left,
+    outcome_of,
+    refuse_missing_fixture,
+)
+from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
+from kinesis_publishers.testing.contracts.checking_consumer import CheckingConsumer, run_to_end
+from kinesis_publishers.testing.fakes.context import publisher_context
+from kinesis_publishers.testing.fakes.control_plane import FakeControlPlane
+from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
+from kinesis_publishers.testing.fakes.reading import assert_shard_is_read
+from kinesis_publishers.testing.fakes.samples import sample_records
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.contracts.subjects import FactorySubject, HeldShard
+
+__all__ = ["RecordPublisherFactoryContract"]
+
+TRIM_HORIZON = StartingPosition.trim_horizon()
+
+
+class RecordPublisherFactoryContract:
+    """What every factory owes, whatever its publishers read from.
+
+    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
+    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
+    pytest-asyncio runs in its mode "auto".
+    """
+
+    @pytest.fixture
+    def subject(self) -> FactorySubject:
+        """How to get at the factory that is tested."""
+        refuse_missing_fixture(RecordPublisherFactoryContract, "FactorySubject")
+
+    async def test_its_class_can_be_named_in_the_properties(self, subject: FactorySubject) -> None:
+        kind = subject.factory_class
+        check_fit(kind, RecordPublisherFactory, reference=f"{kind.__module__}:{kind.__qualname__}")
+
+    async def test_good_properties_are_accepted_without_a_call(
+        self, subject: FactorySubject
+    ) -> None:
+        await subject.hold(sample_records(3))
+        data_plane, control_plane = FakeDataPlane({}), FakeControlPlane()
+        context = publisher_context(data_plane, control_plane=control_plane, clock=subject.clock)
+        properties = Properties.parse(subject.properties, complete=False)
+        factory: object = subject.factory_class.from_properties(properties, context)
+        assert isinstance(factory, subject.factory_class), (
+            f"from_properties() returned {factory!r}: return an instance of the class"
+        )
+        calls = [*data_plane.calls, *control_plane.calls]
+        assert calls == [], (
+            f"from_properties() called {calls}: it only reads the properties; calls are made by "
+            "prepare(), create() and the publishers"
+        )
+
+    async def test_bad_properties_are_refused_before_any_call(
+        self, subject: FactorySubject
+    ) -> None:
+        await subject.hold(sample_records(3))
+        if not subject.bad_properties:
+            pytest.skip(f"{type(subject).__name__}.bad_properties names none")
+        for bad in subject.bad_properties:
+            data_plane, control_plane = FakeDataPlane({}), FakeControlPlane()
+            context = publisher_context(data_plane, control_plane=control_plane)
+            try:
+                properties = Properties.parse(bad, complete=False)
+                subject.factory_class.from_properties(properties, context)
+            except ConfigError:
+                calls = [*data_plane.calls, *control_plane.calls]
+                assert calls == [], f"{bad} was refused, but only after the calls {calls}"
+            else:
+                raise AssertionError(
+                    f"{bad} was accepted: raise a ConfigError that names the key, what was given "
+                    "and what is expected"
+                )
+
+    async def test_the_properties_may_come_from_another_process(
+        self, subject: FactorySubject
+    ) -> None:
+        held = await subject.hold(sample_records(3))
+        parsed = Properties.parse(subject.properties, complete=False)
+        travelled: Properties = pickle.loads(pickle.dumps(parsed))
+        factory = subject.factory_class.from_properties(travelled, subject.context)
+        await _assert_reads(subject, factory, held)
+        await factory.close()
+
+    async def test_it_creates_a_publisher_for_each_of_many_shards(
+        self, subject: FactorySubject
+    ) -> None:
+        shards = [await subject.hold(sample_records(count)) for count in (3, 0, 5, 1)]
+        factory = subject.factory()
+        await factory.prepare(sorted({held.shard.stream_arn for held in shards}))
+        publishers = [await factory.create(TRIM_HORIZON, held.shard) for held in shards]
+        assert all(isinstance(one, RecordPublisher) for one in publishers), (
+            f"create() returned {publishers}: return instances of a subclass of RecordPublisher"
+        )
+        assert len(set(map(id, publishers))) == len(shards), (
+            "create() returned the same publisher for several shards: each reads one shard"
+        )
+        consumers = [CheckingConsumer(held.shard) for held in shards]
+        work = asyncio.gather(*map(run_to_end, publishers, consumers))
+        await subject.finish(work)
+        for held, consumer in zip(shards, consumers, strict=True):
+            assert_same_records(
+                consumer.records,
+                held.records,
+                advice=f"{held.shard} was read together with {len(shards) - 1} others",
+            )
+        await factory.close()
+
+    async def test_it_works_without_being_prepared(self, subject: FactorySubject) -> None:
+        # Only a fetcher that reads whole shards prepares; who reads a range does not.
+        held = await subject.hold(sample_records(3))
+        factory = subject.factory()
+        await _assert_reads(subject, factory, held)
+        await factory.close()
+
+    async def test_it_can_be_prepared_for_no_streams(self, subject: FactorySubject) -> None:
+        await subject.hold(sample_records(3))
+        factory = subject.factory()
+        error = await outcome_of(subject.finish(factory.prepare([])))
+        assert error is None, (
+            f"prepare([]) raised {error!r}: with no streams there is nothing to do"
+        )
+        await factory.close()
+
+    async def test_publishers_begin_where_they_are_told_to(self, subject: FactorySubject) -> None:
+        held = await subject.hold(sample_records(6))
+        factory = subject.factory()
+        for index in (1, 4):
+            consumer = CheckingConsumer(held.shard)
+            start = StartingPosition.after(SequenceNumber(held.records[index].sequence_number))
+            publisher = await factory.create(start, held.shard)
+            await subject.finish(run_to_end(publisher, consumer))
+            assert_same_records(
+                consumer.records,
+                held.records[index + 1 :],
+                advice=f"create() was given {start}: pass it on to the publisher",
+            )
+        await factory.close()
+
+    async def test_a_shard_consumer_reads_a_shard_to_its_end(self, subject: FactorySubject) -> None:
+        if subject.clock is None:
+            pytest.skip(f"{type(subject).__name__}.clock is None: it runs in real time")
+        held = await subject.hold(sample_records(6))
+        factory = subject.factory()
+        await assert_shard_is_read(factory, held.records, clock=subject.clock, shard=held.shard)
+        await factory.close()
+
+    async def test_it_can_be_closed_when_its_publishers_have_stopped(
+        self, subject: FactorySubject
+    ) -> None:
+        held = await subject.hold(sample_records(3))
+        with no_task_is_left():
+            factory = subject.factory()
+            await _assert_reads(subject, factory, held)
+            await subject.finish(factory.close())
+
+    async def test_it_can_be_closed_unused_and_twice(self, subject: FactorySubject) -> None:
+        await subject.hold(sample_records(3))
+        with no_task_is_left():
+            factory = subject.factory()
+            for times in ("once, unused", "twice"):
+                error = await outcome_of(subject.finish(factory.close()))
+                assert error is None, (
+                    f"close() raised {error!r} when it was called {times}: it runs while other "
+                    "errors are on their way, and must not hide them"
+                )
+
+
+async def _assert_reads(
+    subject: FactorySubject, factory: RecordPublisherFactory, held: HeldShard
+) -> None:
+    consumer = CheckingConsumer(held.shard)
+    publisher = await factory.create(TRIM_HORIZON, held.shard)
+    await subject.finish(run_to_end(publisher, consumer))
+    assert_same_records(consumer.records, held.records, advice=f"{held.shard} was not read")

@@ -1,0 +1,233 @@
+"""The contract of every :class:`~kinesis_publishers.abc.StreamConsumerRegistrar`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers.errors import AccessDeniedError, ConsumerNotFoundError
+from kinesis_publishers.testing.contracts.base import (
+    assert_can_be_cancelled,
+    no_task_is_left,
+    outcome_of,
+    refuse_missing_fixture,
+)
+from kinesis_publishers.testing.fakes.consumers import (
+    DeregisterConsumerCall,
+    DescribeConsumerCall,
+    RegisterConsumerCall,
+)
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.contracts.registrar_subject import RegistrarSubject
+
+__all__ = ["StreamConsumerRegistrarContract"]
+
+# More than any registrar will wait for.
+_NEVER = 10**9
+
+
+class StreamConsumerRegistrarContract:
+    """What every registration strategy owes.
+
+    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
+    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
+    pytest-asyncio runs in its mode "auto".
+    """
+
+    @pytest.fixture
+    def subject(self) -> RegistrarSubject:
+        """How to get at the registrar that is tested."""
+        refuse_missing_fixture(StreamConsumerRegistrarContract, "RegistrarSubject")
+
+    async def test_each_stream_has_an_active_consumer_of_its_own(
+        self, subject: RegistrarSubject
+    ) -> None:
+        registrar = subject.registrar()
+        await subject.finish(registrar.prepare(subject.stream_arns))
+        for stream_arn in subject.stream_arns:
+            arn = await subject.finish(registrar.consumer_arn(stream_arn))
+            assert arn.startswith(f"{stream_arn}/consumer/"), (
+                f"consumer_arn({stream_arn!r}) returned {arn!r}, a consumer of another stream: its "
+                "ARN decides which stream SubscribeToShard reads"
+            )
+            assert subject.status_of(arn) == "ACTIVE", (
+                f"consumer_arn() returned {arn}, which is {subject.status_of(arn)}: wait until it "
+                "is ACTIVE"
+            )
+        await subject.finish(registrar.close())
+
+    async def test_all_shards_of_a_stream_share_one_consumer(
+        self, subject: RegistrarSubject
+    ) -> None:
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        asked = (registrar.consumer_arn(stream_arn) for _ in range(10))
+        arns = set(await subject.finish(asyncio.gather(*asked)))
+        assert len(arns) == 1, f"ten shards that asked at once were given {sorted(arns)}"
+        again = await subject.finish(registrar.consumer_arn(stream_arn))
+        assert {again} == arns, f"the eleventh was given {again} instead of {arns}"
+        assert len(subject.consumers(stream_arn)) == 1, (
+            f"the stream has the consumers {subject.consumers(stream_arn)}: one is enough for all "
+            "shards, and a stream takes 20"
+        )
+        await subject.finish(registrar.close())
+
+    async def test_a_consumer_that_is_being_created_is_waited_for(
+        self, subject: RegistrarSubject
+    ) -> None:
+        _require_registering(subject)
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        subject.stream(stream_arn).consumers.creating_descriptions = 3
+        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        assert subject.status_of(arn) == "ACTIVE", (
+            f"consumer_arn() returned {arn} while it was {subject.status_of(arn)}: a subscription "
+            "with it would be refused; describe it until it is ACTIVE"
+        )
+        await subject.finish(registrar.close())
+
+    async def test_without_registering_no_call_is_made(self, subject: RegistrarSubject) -> None:
+        if subject.registers:
+            pytest.skip("this registrar registers consumers")
+        registrar = subject.registrar()
+        await subject.finish(registrar.prepare(subject.stream_arns))
+        for stream_arn in subject.stream_arns:
+            await subject.finish(registrar.consumer_arn(stream_arn))
+        await subject.finish(registrar.close())
+        assert subject.control_plane.calls == [], (
+            f"calls were made: {subject.control_plane.calls}; who may not register may not be "
+            "allowed to describe either"
+        )
+
+    async def test_a_consumer_that_is_still_there_is_kept(self, subject: RegistrarSubject) -> None:
+        _require_registering(subject)
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        renewed = await subject.finish(registrar.renew(stream_arn, arn))
+        assert renewed == arn, (
+            f"renew() returned {renewed} though {arn} is there: the same ARN says that something "
+            "else was not found"
+        )
+        await subject.finish(registrar.close())
+
+    async def test_a_consumer_that_is_gone_is_registered_again(
+        self, subject: RegistrarSubject
+    ) -> None:
+        _require_registering(subject)
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        subject.lose_consumers(stream_arn)
+        renewed = await subject.finish(registrar.renew(stream_arn, arn))
+        assert renewed != arn, f"renew() returned {arn}, which is gone: register it again"
+        assert subject.status_of(renewed) == "ACTIVE", f"renew() returned {renewed}, not ACTIVE"
+        later = await subject.finish(registrar.consumer_arn(stream_arn))
+        assert later == renewed, f"after renew() consumer_arn() still returns {later}"
+        await subject.finish(registrar.close())
+
+    async def test_a_consumer_that_is_gone_and_not_ours_to_register_is_an_error(
+        self, subject: RegistrarSubject
+    ) -> None:
+        if subject.registers:
+            pytest.skip("this registrar registers the consumer again")
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        arn = await subject.finish(registrar.consumer_arn(stream_arn))
+        subject.lose_consumers(stream_arn)
+        error = await outcome_of(subject.finish(registrar.renew(stream_arn, arn)))
+        assert isinstance(error, ConsumerNotFoundError), (
+            f"renew() of a consumer that is gone led to {error!r}: raise ConsumerNotFoundError, or "
+            "reading waits for ever"
+        )
+        await subject.finish(registrar.close())
+
+    async def test_what_it_has_registered_is_removed_at_the_end(
+        self, subject: RegistrarSubject
+    ) -> None:
+        _require_registering(subject)
+        registrar = subject.registrar()
+        for stream_arn in subject.stream_arns:
+            await subject.finish(registrar.consumer_arn(stream_arn))
+        await subject.finish(registrar.close())
+        left = [arn for one in subject.stream_arns for arn in subject.consumers(one)]
+        assert left == [], f"close() left {left}: whoever registered a consumer removes it"
+
+    async def test_what_others_have_registered_stays(self, subject: RegistrarSubject) -> None:
+        theirs = [subject.add_consumer(stream_arn) for stream_arn in subject.stream_arns]
+        registrar = subject.registrar()
+        for stream_arn in subject.stream_arns:
+            await subject.finish(registrar.consumer_arn(stream_arn))
+        await subject.finish(registrar.close())
+        left = [arn for one in subject.stream_arns for arn in subject.consumers(one)]
+        assert left == theirs, (
+            f"after close() there are {left} instead of {theirs}: never remove a consumer that "
+            "this application did not create"
+        )
+
+    async def test_closing_never_fails(self, subject: RegistrarSubject) -> None:
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        await subject.finish(registrar.consumer_arn(stream_arn))
+        refusal = AccessDeniedError("no", operation="DeregisterStreamConsumer", code="AccessDenied")
+        subject.control_plane.consumer_errors[DeregisterConsumerCall] = [refusal] * 100
+        with no_task_is_left():
+            error = await outcome_of(subject.finish(registrar.close()))
+        assert error is None, (
+            f"close() raised {error!r}: log how to remove the consumer by hand instead"
+        )
+
+    async def test_it_can_be_closed_unused_and_twice(self, subject: RegistrarSubject) -> None:
+        registrar = subject.registrar()
+        for times in ("once, unused", "twice"):
+            error = await outcome_of(subject.finish(registrar.close()))
+            assert error is None, f"close() raised {error!r} when it was called {times}"
+        assert subject.control_plane.calls == [], "close() made calls though nothing was registered"
+
+    async def test_if_one_stream_cannot_be_prepared_none_is(
+        self, subject: RegistrarSubject
+    ) -> None:
+        _require_registering(subject)
+        registrar, (first, second) = subject.registrar(), subject.stream_arns
+        subject.stream(second).consumers.limit = 0
+        error = await outcome_of(subject.finish(registrar.prepare(subject.stream_arns)))
+        if error is None:
+            pytest.skip("prepare() registers nothing")
+        assert subject.consumers(first) == [], (
+            f"prepare() failed for {second} and left {subject.consumers(first)}: remove again what "
+            "this call has registered"
+        )
+        await subject.finish(registrar.close())
+
+    @pytest.mark.parametrize("call", [DescribeConsumerCall, RegisterConsumerCall])
+    async def test_a_refusal_comes_out_as_it_is(
+        self,
+        subject: RegistrarSubject,
+        call: type[DescribeConsumerCall | RegisterConsumerCall],
+    ) -> None:
+        _require_registering(subject)
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        refusal = AccessDeniedError("not allowed", operation="any", code="AccessDeniedException")
+        subject.control_plane.consumer_errors[call] = [refusal] * 100
+        error = await outcome_of(subject.finish(registrar.consumer_arn(stream_arn)))
+        assert isinstance(error, AccessDeniedError), (
+            f"AWS denied access, and consumer_arn() led to {error!r}: waiting does not mend it, "
+            "and the error says which permission is missing"
+        )
+        await subject.finish(registrar.close())
+
+    async def test_it_can_be_cancelled_while_it_waits(self, subject: RegistrarSubject) -> None:
+        _require_registering(subject)
+        registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
+        subject.stream(stream_arn).consumers.creating_descriptions = _NEVER
+        with no_task_is_left():
+            await assert_can_be_cancelled(
+                registrar.consumer_arn(stream_arn),
+                lambda: len(subject.consumers(stream_arn)) > 0,
+                what="while the consumer is being created",
+                clock=subject.clock,
+            )
+            error = await outcome_of(subject.finish(registrar.close()))
+        assert error is None, f"close() after a cancellation raised {error!r}"
+
+
+def _require_registering(subject: RegistrarSubject) -> None:
+    if not subject.registers:
+        pytest.skip("this registrar does not register consumers (registers=False)")

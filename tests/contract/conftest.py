@@ -1,0 +1,56 @@
+"""What the contract tests share: a local service without limits, and clients of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from attrs import evolve
+from service_subjects import QuickClock, ShiftedClock
+
+from kinesis_publishers import PublisherContext
+from kinesis_publishers.config import AwsConfig, Properties, SubscriptionHttpConfig
+from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
+from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _own_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whoever uses the consumer in one test would keep it alive in all others.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def server_clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture(scope="module")
+def server(server_clock: ShiftedClock) -> Iterator[LocalKinesis]:
+    limits = evolve(Limits.off(), event_max_records=5)
+    behaviour = Behaviour(heartbeat_seconds=0.05)
+    with LocalKinesis.in_thread(limits, server_clock, behaviour) as running:
+        yield running
+
+
+# Opening clients takes longer than all tests together: they share a loop, and them.
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def clients(server: LocalKinesis) -> AsyncIterator[PublisherContext]:
+    properties = Properties.parse(server.properties("orders"))
+    aws, http = (one.from_properties(properties) for one in (AwsConfig, SubscriptionHttpConfig))
+    clock = QuickClock()
+    async with (
+        Boto3ControlPlane(aws) as control_plane,
+        AioDataPlane(aws, http=http, clock=clock) as data_plane,
+    ):
+        yield PublisherContext(
+            data_plane=data_plane,
+            control_plane=control_plane,
+            clock=clock,
+            events=lambda _: None,
+        )

@@ -1,0 +1,305 @@
+"""The contracts of factories and registrars can fail, each test for somebody who breaks it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from list_publisher import ListFactory, ListSubject
+from test_contract_registrars import registering
+
+from kinesis_publishers import StartingPosition
+from kinesis_publishers.abc import StreamConsumerRegistrar
+from kinesis_publishers.errors import PluginLoadError, StreamNotFoundError
+from kinesis_publishers.testing.contracts import (
+    RecordPublisherFactoryContract,
+    RegistrarSubject,
+    StreamConsumerRegistrarContract,
+    base,
+)
+from kinesis_publishers.testing.fakes import DescribeConsumerCall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers import PublisherContext, RecordPublisher, Shard
+
+
+class IsNotAsync(ListFactory):
+    def create(self, starting_position: StartingPosition, shard: Shard) -> Any:
+        return self.publisher_class(shard, starting_position, self.context)
+
+
+class CallsAtOnce(ListFactory):
+    @classmethod
+    def from_properties(cls, properties: Any, context: PublisherContext) -> Any:
+        with pytest.raises(StreamNotFoundError):
+            context.control_plane.describe_stream("orders").send(None)  # type: ignore[attr-defined]
+        return super().from_properties(properties, context)
+
+
+class ReturnsNothing(ListFactory):
+    @classmethod
+    def from_properties(cls, properties: Any, context: PublisherContext) -> Any:
+        super().from_properties(properties, context)
+
+
+class AcceptsAnything(ListFactory):
+    @classmethod
+    def from_properties(cls, properties: Any, context: PublisherContext) -> Any:
+        return cls(context)
+
+
+class MakesOnePublisher(ListFactory):
+    only: RecordPublisher | None = None
+
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        self.only = self.only or await super().create(starting_position, shard)
+        return self.only
+
+
+class NeedsPreparing(ListFactory):
+    is_prepared = False
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        self.is_prepared = True
+
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        publisher: Any = await super().create(starting_position, shard)
+        publisher.cursor = None if self.is_prepared else len(publisher.records)
+        return publisher
+
+
+class NeedsAStream(ListFactory):
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        self.first = stream_arns[0]
+
+
+class ForgetsThePosition(ListFactory):
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        return await super().create(StartingPosition.trim_horizon(), shard)
+
+
+class LeavesATask(ListFactory):
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        future = asyncio.get_running_loop().create_future()
+        self.task = asyncio.ensure_future(asyncio.wait([future]))
+        return await super().create(starting_position, shard)
+
+
+class ClosesOnce(ListFactory):
+    is_closed = False
+
+    async def close(self) -> None:
+        if self.is_closed:
+            raise RuntimeError("closed already")
+        self.is_closed = True
+
+
+FACTORIES: list[tuple[type[ListFactory], str, str]] = [
+    (IsNotAsync, "test_its_class_can_be_named_in_the_properties", "create must be async"),
+    (CallsAtOnce, "test_good_properties_are_accepted_without_a_call", "it only reads the"),
+    (ReturnsNothing, "test_good_properties_are_accepted_without_a_call", "returned None"),
+    (AcceptsAnything, "test_bad_properties_are_refused_before_any_call", "was accepted"),
+    (MakesOnePublisher, "test_it_creates_a_publisher_for_each_of_many_shards", "same publisher"),
+    (NeedsPreparing, "test_it_works_without_being_prepared", "was not read"),
+    (NeedsAStream, "test_it_can_be_prepared_for_no_streams", "there is nothing to do"),
+    (ForgetsThePosition, "test_publishers_begin_where_they_are_told_to", "pass it on"),
+    (ForgetsThePosition, "test_publishers_begin_where_they_are_told_to", "AFTER_SEQUENCE_NUMBER"),
+    (LeavesATask, "test_it_can_be_closed_when_its_publishers_have_stopped", "left running"),
+    (ClosesOnce, "test_it_can_be_closed_unused_and_twice", "when it was called twice"),
+]
+
+
+@pytest.mark.parametrize(("broken", "test", "message"), FACTORIES)
+async def test_a_broken_factory_is_caught(
+    broken: type[ListFactory], test: str, message: str
+) -> None:
+    class Subject(ListSubject):
+        factory_class: ClassVar = broken
+
+    # What does not fit at all is refused as a plugin is.
+    with pytest.raises((AssertionError, PluginLoadError), match=message):
+        await getattr(RecordPublisherFactoryContract(), test)(Subject())
+
+
+class _Wrapper(StreamConsumerRegistrar):
+    """Does as our own registrar does, but for what a subclass breaks."""
+
+    def __init__(self, context: PublisherContext) -> None:
+        self.context = context
+        self.ours = registering("EAGER", context)
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        await self.ours.prepare(stream_arns)
+
+    async def consumer_arn(self, stream_arn: str) -> str:
+        return await self.ours.consumer_arn(stream_arn)
+
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        return await self.ours.renew(stream_arn, consumer_arn)
+
+    async def close(self) -> None:
+        await self.ours.close()
+
+
+class _RegistersItself(_Wrapper):
+    async def consumer_arn(self, stream_arn: str) -> str:
+        plane = self.context.control_plane
+        return (await plane.register_stream_consumer(stream_arn, "billing")).arn
+
+
+class MixesStreamsUp(_Wrapper):
+    first = ""
+
+    async def consumer_arn(self, stream_arn: str) -> str:
+        self.first = self.first or await super().consumer_arn(stream_arn)
+        return self.first
+
+
+class RegistersOnePerShard(_Wrapper):
+    count = 0
+
+    async def consumer_arn(self, stream_arn: str) -> str:
+        self.count += 1
+        plane, name = self.context.control_plane, f"billing-{self.count}"
+        return (await plane.register_stream_consumer(stream_arn, name)).arn
+
+
+class DoesNotWait(_RegistersItself):
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        """Prepare nothing."""
+
+
+class AlwaysRegistersAgain(_Wrapper):
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        plane = self.context.control_plane
+        return (await plane.register_stream_consumer(stream_arn, "another")).arn
+
+
+class NeverRegistersAgain(_Wrapper):
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        return consumer_arn
+
+
+class LeavesConsumers(_Wrapper):
+    async def close(self) -> None:
+        """Leave everything."""
+
+
+class RemovesEverything(_Wrapper):
+    async def close(self) -> None:
+        for stream in self.context.control_plane.streams:  # type: ignore[attr-defined]
+            for arn in list(stream.consumers.arns):
+                await self.context.control_plane.deregister_stream_consumer(arn)
+
+
+class DoesNotRollBack(DoesNotWait):
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        for stream_arn in stream_arns:
+            await self.consumer_arn(stream_arn)
+
+
+class HidesRefusals(_Wrapper):
+    async def consumer_arn(self, stream_arn: str) -> str:
+        try:
+            return await super().consumer_arn(stream_arn)
+        except Exception as error:
+            raise TimeoutError("it takes too long") from error
+
+
+class SwallowsCancellation(_Wrapper):
+    async def consumer_arn(self, stream_arn: str) -> str:
+        try:
+            return await super().consumer_arn(stream_arn)
+        except asyncio.CancelledError:
+            return "cancelled"
+
+
+class DescribesAlways(_Wrapper):
+    async def close(self) -> None:
+        await super().close()
+        await self.context.control_plane.list_stream_consumers("orders")
+
+
+class RenewsWhatIsGone(_Wrapper):
+    async def consumer_arn(self, stream_arn: str) -> str:
+        return f"{stream_arn}/consumer/billing:1"
+
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        return consumer_arn
+
+
+REGISTRARS: list[tuple[type[_Wrapper], str, str]] = [
+    (MixesStreamsUp, "test_each_stream_has_an_active_consumer_of_its_own", "another stream"),
+    (RegistersOnePerShard, "test_all_shards_of_a_stream_share_one_consumer", "ten shards"),
+    (DoesNotWait, "test_a_consumer_that_is_being_created_is_waited_for", "while it was CREATING"),
+    (DoesNotWait, "test_each_stream_has_an_active_consumer_of_its_own", "wait until it is ACTIVE"),
+    (AlwaysRegistersAgain, "test_a_consumer_that_is_still_there_is_kept", "the same ARN says"),
+    (NeverRegistersAgain, "test_a_consumer_that_is_gone_is_registered_again", "register it again"),
+    (LeavesConsumers, "test_what_it_has_registered_is_removed_at_the_end", "close\\(\\) left"),
+    (RemovesEverything, "test_what_others_have_registered_stays", "did not create"),
+    (RemovesEverything, "test_closing_never_fails", "log how to remove"),
+    (DescribesAlways, "test_it_can_be_closed_unused_and_twice", "(made calls|raised)"),
+    (DoesNotRollBack, "test_if_one_stream_cannot_be_prepared_none_is", "remove again"),
+    (SwallowsCancellation, "test_it_can_be_cancelled_while_it_waits", "never swallow it"),
+]
+UNREGISTERING: list[tuple[type[_Wrapper], str, str]] = [
+    (_Wrapper, "test_without_registering_no_call_is_made", "calls were made"),
+    (
+        RenewsWhatIsGone,
+        "test_a_consumer_that_is_gone_and_not_ours_to_register_is_an_error",
+        "raise ConsumerNotFoundError",
+    ),
+]
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize(("broken", "test", "message"), [*REGISTRARS, *UNREGISTERING])
+async def test_a_broken_registrar_is_caught(
+    broken: type[_Wrapper], test: str, message: str
+) -> None:
+    registers = (broken, test, message) not in UNREGISTERING
+    subject = RegistrarSubject(lambda context, _: broken(context), registers=registers)
+    with pytest.raises(AssertionError, match=message):
+        await getattr(StreamConsumerRegistrarContract(), test)(subject)
+
+
+async def test_a_registrar_that_hides_refusals_is_caught() -> None:
+    subject = RegistrarSubject(lambda context, _: HidesRefusals(context))
+    with pytest.raises(AssertionError, match="AWS denied access"):
+        await StreamConsumerRegistrarContract().test_a_refusal_comes_out_as_it_is(
+            subject, DescribeConsumerCall
+        )
+
+
+@pytest.mark.parametrize(
+    ("contract", "cases", "shared"),
+    [
+        (
+            RecordPublisherFactoryContract,
+            FACTORIES,
+            {
+                # What they check is checked of every publisher as well.
+                "test_a_shard_consumer_reads_a_shard_to_its_end",
+                "test_the_properties_may_come_from_another_process",
+            },
+        ),
+        (
+            StreamConsumerRegistrarContract,
+            [*REGISTRARS, *UNREGISTERING],
+            {"test_a_refusal_comes_out_as_it_is"},
+        ),
+    ],
+)
+def test_every_test_of_a_contract_is_broken_by_somebody(
+    contract: type, cases: list[tuple[type, str, str]], shared: set[str]
+) -> None:
+    tests = {name for name in dir(contract) if name.startswith("test_")}
+    assert tests - {case[1] for case in cases} == shared

@@ -1,0 +1,128 @@
+"""Options of a publisher that somebody else wrote: ``kinesis.custom.*``."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_publishers.config import DecimalNumber, Namespace, Option, Properties, Text
+from kinesis_publishers.errors import ConfigErrors, InvalidOptionError, PluginLoadError
+
+if TYPE_CHECKING:
+    from kinesis_publishers.config.parsers import Parser
+
+
+def option(key: str, parser: Parser[Any], default: Any = None, **more: Any) -> Option[Any]:
+    more = {"namespace": Namespace.OURS, **more}
+    return Option(key=key, parser=parser, default=default, doc="A test.", section="Test", **more)
+
+
+PATH = option("custom.replay.path", Text(), required=True)
+SPEED = option("custom.replay.speed", DecimalNumber(), 1.0)
+PASSWORD = option("custom.replay.password", Text(), secret=True)
+ALL = (PATH, SPEED, PASSWORD)
+REPLAY = {
+    "kinesis.streams": "orders",
+    "aws.region": "eu-west-1",
+    "kinesis.stream.recordpublisher": "replay",
+    "kinesis.custom.replay.path": "/tmp",
+}
+
+
+def parse(**more: Any) -> Properties:
+    custom = {f"kinesis.custom.replay.{key}": value for key, value in more.items()}
+    return Properties.parse({**REPLAY, **custom})
+
+
+def problems_of(properties: Properties) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        properties.custom(*ALL)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_what_the_publisher_declares_is_read_with_its_type_and_default() -> None:
+    own = parse(speed="2.5").custom(*ALL)
+    assert (own.get(PATH), own.get(SPEED)) == ("/tmp", 2.5)
+    assert parse().custom(*ALL).get(SPEED) == 1.0
+    assert own.is_given(SPEED)
+
+
+def test_the_other_keys_are_there_as_before() -> None:
+    own = parse(speed=2).custom(*ALL)
+    assert own.to_dict() == parse(speed=2).to_dict()
+
+
+def test_every_problem_is_named_at_once() -> None:
+    del (without_path := {**REPLAY})["kinesis.custom.replay.path"]
+    bad = {"kinesis.custom.replay.spede": "2", "kinesis.custom.replay.speed": "fast"}
+    assert problems_of(Properties.parse({**without_path, **bad})) == [
+        "kinesis.custom.replay.spede: unknown option; did you mean kinesis.custom.replay.speed?",
+        "kinesis.custom.replay.path is required: set it to a text that is not empty",
+        "kinesis.custom.replay.speed: got 'fast', expected a number of at least 0",
+    ]
+
+
+def test_a_key_like_no_other_is_answered_with_those_that_there_are() -> None:
+    (problem,) = problems_of(parse(colour="red"))
+    assert "the publisher knows kinesis.custom.replay.path, " in problem
+
+
+def test_nothing_is_shown_before_the_publisher_says_what_is_secret() -> None:
+    properties = parse(password="hunter2")
+    assert "hunter2" not in repr(properties)
+    assert "/tmp" not in repr(properties)
+    own = properties.custom(*ALL)
+    assert "hunter2" not in repr(own)
+    assert "/tmp" in repr(own)
+
+
+def test_spark_options_carry_them_in_lower_case() -> None:
+    options = {key.lower(): value for key, value in REPLAY.items()}
+    properties = Properties.from_spark_options({**options, "custom.REPLAY.speed".lower(): "3"})
+    assert properties.custom(*ALL).get(SPEED) == 3.0
+
+
+def test_case_does_not_matter_and_two_values_for_one_key_are_refused() -> None:
+    properties = Properties.parse({**REPLAY, "kinesis.custom.Replay.Path": "/other"})
+    (problem,) = problems_of(properties)
+    assert "mean the same option and differ" in problem
+
+
+def test_they_travel_to_other_processes() -> None:
+    assert pickle.loads(pickle.dumps(parse(speed=2))).custom(*ALL).get(SPEED) == 2.0
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "efo"])
+def test_a_key_that_nobody_reads_is_refused(publisher: str) -> None:
+    efo = {"kinesis.stream.efo.consumername": "reports"} if publisher == "efo" else {}
+    with pytest.raises(ConfigErrors, match=f"is {publisher.upper()}, which does not read it"):
+        Properties.parse({**REPLAY, **efo, "kinesis.stream.recordpublisher": publisher})
+
+
+def test_a_class_for_credentials_may_have_keys_that_the_publisher_does_not_know() -> None:
+    credentials = {
+        "aws.credentials.provider": "CUSTOM",
+        "aws.credentials.provider.custom.class": "vault:Credentials",
+        "kinesis.custom.vault.url": "https://vault",
+    }
+    Properties.parse({**REPLAY, **credentials}).custom(*ALL)
+    polling = {**REPLAY, **credentials, "kinesis.stream.recordpublisher": "POLLING"}
+    assert Properties.parse(polling)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [option("replay.path", Text()), option("custom.path", Text(), namespace=Namespace.SHARED)],
+    ids=["prefix", "namespace"],
+)
+def test_a_declaration_of_something_else_is_refused(declared: Option[Any]) -> None:
+    with pytest.raises(PluginLoadError, match=r"is not one of a custom class: declare it with"):
+        parse().custom(declared)
+
+
+def test_a_problem_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        Properties.parse({**REPLAY, "kinesis.stream.recordpublisher": "POLLING"})
+    assert isinstance(caught.value.problems[0], InvalidOptionError)
