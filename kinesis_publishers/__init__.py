@@ -37,8 +37,26 @@ from kinesis_publishers.model import (
     UserRecord,
 )
 from kinesis_publishers.pending_pool import Reservation
+from kinesis_publishers.processing import (
+    DeadLetter,
+    ErrorPolicy,
+    RecordStream,
+    RetryOnError,
+    ScanResult,
+    StopOnError,
+    read,
+    scan,
+)
 
 __all__ = [
+    "read",
+    "scan",
+    "RecordStream",
+    "ScanResult",
+    "ErrorPolicy",
+    "StopOnError",
+    "RetryOnError",
+    "DeadLetter",
     "KinesisDataFetcher",
     "OnBatch",
     "Properties",

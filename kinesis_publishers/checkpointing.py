@@ -166,7 +166,7 @@ class Checkpointer:
                     self._has_pending.set()
                     self._is_urgent.set()
         except BaseException as error:
-            await self._write_despite(error)
+            await self.flush_despite(error)
             raise
         await self.flush()
 
@@ -179,8 +179,12 @@ class Checkpointer:
             if not self._is_stopping:
                 await self.flush()
 
-    async def _write_despite(self, error: BaseException) -> None:
-        """Write the rest if the store has not failed itself; ``error`` is raised in any case."""
+    async def flush_despite(self, error: BaseException) -> None:
+        """Write what has been recorded although ``error`` ends everything.
+
+        It is tried for ten seconds, unless the store has failed itself. That it has failed is a
+        note on ``error``, which the caller raises.
+        """
         if self._has_failed:
             return
         try:

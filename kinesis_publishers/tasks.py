@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["TaskScope", "wait_for_event"]
+__all__ = ["BackgroundTask", "TaskScope", "wait_for_event"]
 
 
 class TaskScope:
@@ -54,6 +54,33 @@ class TaskScope:
         """Ask every task of the scope to stop; leaving the scope waits until they have."""
         for task in tuple(self._tasks):
             task.cancel()
+
+
+class BackgroundTask:
+    """Work that goes on beside its owner, until it ends or is stopped.
+
+    Only for an owner that cannot hold a :class:`TaskScope` open, as one whose methods are called
+    in turn. It has to call :meth:`stop`.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(work, name=name)
+        self._was_raised = False
+
+    def raise_if_failed(self) -> None:
+        """Raise what the work has failed with, if it has; once."""
+        if not self._task.done() or self._task.cancelled() or self._was_raised:
+            return
+        error = self._task.exception()
+        if error is not None:
+            self._was_raised = True
+            raise error
+
+    async def stop(self) -> None:
+        """Cancel the work, wait until it has ended, and raise what it has failed with."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self.raise_if_failed()
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -1,0 +1,21 @@
+"""The simple API: records one by one, in a loop or through a callback, with checkpoints."""
+
+from kinesis_publishers.processing.error_policies import (
+    DeadLetter,
+    ErrorPolicy,
+    RetryOnError,
+    StopOnError,
+)
+from kinesis_publishers.processing.reading import RecordStream, read
+from kinesis_publishers.processing.scanning import ScanResult, scan
+
+__all__ = [
+    "DeadLetter",
+    "ErrorPolicy",
+    "RecordStream",
+    "RetryOnError",
+    "ScanResult",
+    "StopOnError",
+    "read",
+    "scan",
+]

@@ -1,0 +1,116 @@
+"""Calls a callback for the records of a delivery, in a thread: what runs there and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import Record, RecordBatch
+
+__all__ = ["DeliveryCalls", "Process", "ScanResult"]
+
+# How often progress is noted while a delivery is worked through.
+_NOTE_SECONDS = 0.2
+
+
+class ScanResult(Enum):
+    """What a callback may return; ``None`` says that its record has been processed."""
+
+    SKIP_CHECKPOINT = "SKIP_CHECKPOINT"
+    """It has been taken, and is not to be recorded as processed yet: a later record is."""
+
+    STOP = "STOP"
+    """It has been processed, and no more are wanted."""
+
+
+Process: TypeAlias = "Callable[[Any], ScanResult | None]"
+
+
+@define(eq=False)
+class DeliveryCalls:
+    """The calls for one delivery; all state is that of one thread at a time.
+
+    Args:
+        process: the callback.
+        batch: the records.
+        per_batch: whether it takes them all at once.
+        clock: measures how long ago progress was noted.
+        note: is told, in the thread of the calls, how many records have been processed.
+
+    Attributes:
+        taken: how many records the callback has taken.
+        processed: how many of them, from the first one on, may be recorded as processed.
+        wants_no_more: whether the callback has said so.
+    """
+
+    _process: Process
+    _batch: RecordBatch
+    _per_batch: bool
+    _clock: Clock
+    _note: Callable[[int], None]
+    taken: int = field(default=0, init=False)
+    processed: int = field(default=0, init=False)
+    wants_no_more: bool = field(default=False, init=False)
+    _is_stopping: threading.Event = field(factory=threading.Event, init=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the callback has taken everything."""
+        return self.taken == len(self._batch)
+
+    @property
+    def current(self) -> Record | RecordBatch:
+        """What the callback takes next."""
+        if self._per_batch:
+            return self._batch
+        (record,) = self._batch.slice(self.taken, self.taken + 1)
+        return record
+
+    def stop(self) -> None:
+        """Let :meth:`run` return after the call that it is at; from any thread."""
+        self._is_stopping.set()
+
+    def run(self) -> Exception | None:
+        """Call until nothing is left, or something is to be decided; return what a call raised."""
+        next_note = self._clock.monotonic() + _NOTE_SECONDS
+        for item, count in self._rest():
+            if self._is_stopping.is_set() or self.wants_no_more:
+                break
+            try:
+                result = self._process(item)
+            except Exception as error:  # noqa: BLE001 - the error policy decides what follows
+                return error
+            self._take(count, result)
+            now = self._clock.monotonic()
+            if now >= next_note:
+                self._note(self.processed)
+                next_note = now + _NOTE_SECONDS
+        return None
+
+    def put_aside(self) -> None:
+        """Pass over what comes next: somebody else has it, and it counts as processed."""
+        self._take(len(self._batch) if self._per_batch else 1, None)
+
+    def _take(self, count: int, result: object) -> None:
+        if result not in (None, ScanResult.SKIP_CHECKPOINT, ScanResult.STOP):
+            raise TypeError(
+                f"the callback returned {result!r}; it may return None, "
+                "ScanResult.SKIP_CHECKPOINT or ScanResult.STOP"
+            )
+        self.taken += count
+        if result is not ScanResult.SKIP_CHECKPOINT:
+            self.processed = self.taken
+        self.wants_no_more = result is ScanResult.STOP
+
+    def _rest(self) -> Iterable[tuple[Record | RecordBatch, int]]:
+        if self._per_batch:
+            return [] if self.is_done else [(self._batch, len(self._batch))]
+        return ((record, 1) for record in islice(self._batch, self.taken, None))

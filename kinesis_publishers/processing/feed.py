@@ -1,0 +1,202 @@
+"""Deliveries one after the other, for somebody who works through them record by record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.model import SequenceNumber, ShardProgress, resume_after
+from kinesis_publishers.tasks import BackgroundTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from kinesis_publishers.checkpointing import Checkpointer
+    from kinesis_publishers.data_fetcher import KinesisDataFetcher
+    from kinesis_publishers.model import ShardKey
+
+__all__ = ["DeliveryFeed", "EndOfShard", "HandedOut", "OpenFetcher", "progress_within"]
+
+OpenFetcher: TypeAlias = "Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]]"
+
+
+@define(eq=False)
+class HandedOut:
+    """A delivery that somebody works through.
+
+    Attributes:
+        delivery: the records, at least one.
+        recorded: how many of them have been recorded as processed.
+    """
+
+    delivery: Delivery
+    recorded: int = field(default=0, init=False)
+    _is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    def finish(self) -> None:
+        """Let the shard be read on: all of it has been worked through."""
+        self._is_done.set()
+
+    async def wait(self) -> None:
+        """Wait until it is finished."""
+        await self._is_done.wait()
+
+
+@frozen(eq=False)
+class EndOfShard:
+    """All records of a shard have been worked through, and no more follow."""
+
+    status: ShardStatus
+
+
+def progress_within(delivery: Delivery, count: int) -> ShardProgress:
+    """Return how far a shard has been processed with ``count`` records of a delivery.
+
+    Inside an aggregate that is the place of the last one; behind its last record it is the whole
+    aggregate, so that nobody has to read that again.
+    """
+    batch = delivery.batch
+    if count >= len(batch):
+        return delivery.progress
+    number, following = batch.sequence_numbers[count - 1 : count + 1]
+    subs = batch.sub_sequence_numbers
+    sub = subs[count - 1] if subs is not None and number == following else None
+    return ShardProgress(
+        position=resume_after(SequenceNumber(number, sub)), as_of=batch.slice(0, count).last_arrival
+    )
+
+
+class DeliveryFeed(DeliverySink):
+    """Runs a fetcher in the background and hands out what it delivers, in the order of arrival.
+
+    A shard is read on only when its delivery has been finished: what is fetched and not processed
+    is one delivery per shard, within the pool. What counts as processed is what :meth:`record` is
+    told, and nothing else is ever written to the store of checkpoints.
+
+    Args:
+        open_fetcher: opens a fetcher that delivers to the sink it is given, and records nothing.
+    """
+
+    def __init__(self, open_fetcher: OpenFetcher) -> None:
+        self._open_fetcher = open_fetcher
+        self._waiting: deque[HandedOut | EndOfShard] = deque()
+        self._has_news = asyncio.Event()
+        self._checkpointer: Checkpointer | None = None
+        # Shards of which records have been processed and are not to be recorded yet.
+        self._held_back: set[ShardKey] = set()
+        self._resources = AsyncExitStack()
+        self._reading: BackgroundTask | None = None
+        self.is_stopping = False
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            fetcher = await stack.enter_async_context(self._open_fetcher(self))
+            self._checkpointer = fetcher.checkpointer
+            self._reading = BackgroundTask(self._read(fetcher), name="read streams")
+            self._resources = stack.pop_all()
+        return self
+
+    async def _read(self, fetcher: KinesisDataFetcher) -> None:
+        try:
+            await fetcher.run()
+        finally:
+            self._has_news.set()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        async with self._resources:
+            try:
+                await self._write_rest(error)
+            finally:
+                await self._stop_reading(error)
+
+    async def _stop_reading(self, error: BaseException | None) -> None:
+        assert self._reading is not None
+        try:
+            await self._reading.stop()
+        except Exception as failure:
+            if error is None:
+                raise
+            error.add_note(f"Reading has failed, too: {failure!r}")
+
+    async def _write_rest(self, error: BaseException | None) -> None:
+        if self._checkpointer is None:
+            return
+        if error is None:
+            await self._checkpointer.flush()
+        else:
+            await self._checkpointer.flush_despite(error)
+
+    async def next(self) -> HandedOut | EndOfShard | None:
+        """Wait for what comes next and return it; ``None`` once :meth:`stop` has been called.
+
+        Raises:
+            KinesisPublishersError: reading has failed.
+        """
+        assert self._reading is not None, "the feed has not been entered"
+        while not self.is_stopping:
+            self._reading.raise_if_failed()
+            if self._waiting:
+                return self._waiting.popleft()
+            self._has_news.clear()
+            await self._has_news.wait()
+        return None
+
+    def stop(self) -> None:
+        """Hand nothing out any more; what has been handed out may be recorded as before."""
+        self.is_stopping = True
+        self._has_news.set()
+
+    def record(self, handed: HandedOut, count: int) -> None:
+        """Note that the first ``count`` records of a delivery have been processed.
+
+        Raises:
+            CheckpointError: a defect: the progress of the shard would move back.
+        """
+        if count <= handed.recorded:
+            return
+        key = handed.delivery.shard.key
+        self._held_back.discard(key)
+        if self._checkpointer is not None:
+            progress = progress_within(handed.delivery, count)
+            self._checkpointer.record(key, progress, records=count - handed.recorded)
+        handed.recorded = count
+
+    def finish(self, handed: HandedOut) -> None:
+        """Let the shard of a delivery be read on; what was not recorded is not recorded by that."""
+        if handed.recorded < len(handed.delivery.batch):
+            self._held_back.add(handed.delivery.shard.key)
+        handed.finish()
+
+    def record_end(self, end: EndOfShard) -> None:
+        """Note that a shard has been processed to its end: it is not read again."""
+        if self._checkpointer is not None:
+            self._checkpointer.record(end.status.shard.key, end.status.progress)
+
+    async def deliver(self, delivery: Delivery) -> None:
+        handed = HandedOut(delivery)
+        self._waiting.append(handed)
+        self._has_news.set()
+        try:
+            await handed.wait()
+        finally:
+            delivery.release()
+
+    def observe(self, status: ShardStatus) -> None:
+        if status.progress.is_ended:
+            self._waiting.append(EndOfShard(status))
+            self._has_news.set()
+        elif self._checkpointer is not None and status.shard.key not in self._held_back:
+            # An idle shard's progress is renewed, so that its age is not taken for lost data.
+            self._checkpointer.record(status.shard.key, status.progress)

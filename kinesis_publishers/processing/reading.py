@@ -1,0 +1,181 @@
+"""Records one by one: ``async for record in read(properties)``."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.data_fetcher import KinesisDataFetcher
+from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
+from kinesis_publishers.processing.signals import stopped_by
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import Record, Shard
+
+__all__ = ["OnShardEnd", "RecordStream", "read"]
+
+OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
+
+# How often others get their turn, and progress is noted, while records are taken without waiting.
+_TURN_SECONDS = 0.01
+_NOTE_SECONDS = 0.2
+
+
+def read(
+    properties: Properties | Mapping[str, str | int | float | bool],
+    *,
+    on_shard_end: OnShardEnd | None = None,
+    events: EventSink | None = None,
+    clock: Clock | None = None,
+) -> RecordStream:
+    """Read the records of all shards of the configured streams, one by one.
+
+    ``async with read(properties) as records`` and ``async for record in records`` is the whole
+    use. Asking for the next record says that the one before has been processed; with
+    ``kinesis.checkpoint.application`` that is what the next run goes on behind. The records of a
+    shard come in their order, those of different shards batch by batch as they arrive.
+
+    SIGTERM ends the loop in an orderly way, unless the program handles it itself: the record in
+    hand is finished, and its checkpoint is written.
+
+    Args:
+        properties: what to read, and how.
+        on_shard_end: is awaited when a shard has ended and all of its records have been processed,
+            before any record of the shards that continue it.
+        events: takes diagnostic events, beside the sinks that the properties name.
+        clock: the only source of time, this machine's unless it is given.
+
+    Raises:
+        ConfigError: the properties cannot work; every problem is named.
+    """
+    if not isinstance(properties, Properties):
+        properties = Properties.parse(properties)
+    clock = clock or SystemClock()
+    open_fetcher = partial(
+        KinesisDataFetcher.from_properties,
+        properties,
+        records_deliveries=False,
+        events=events,
+        clock=clock,
+    )
+    return RecordStream(open_fetcher, clock=clock, on_shard_end=on_shard_end)
+
+
+class RecordStream(AsyncIterator["Record"]):
+    """The records that :func:`read` reads; open from the first one on, or from ``async with`` on.
+
+    Leaving ``async with`` without an exception, as by ``break``, says that the record in hand has
+    been processed; with an exception it has not, and the next run reads it again. Without ``async
+    with`` a loop that is left early leaves it to the end of the event loop to stop the reading, and
+    the record in hand is read again.
+
+    Args:
+        open_fetcher: opens what reads.
+        clock: the only source of time.
+        on_shard_end: as in :func:`read`.
+    """
+
+    def __init__(
+        self, open_fetcher: OpenFetcher, *, clock: Clock, on_shard_end: OnShardEnd | None = None
+    ) -> None:
+        self._feed = DeliveryFeed(open_fetcher)
+        self._clock = clock
+        self._on_shard_end = on_shard_end
+        self._resources = AsyncExitStack()
+        self._is_open = self._is_over = False
+        self._handed: HandedOut | None = None
+        self._records: Iterator[Record] = iter(())
+        # How many records of the delivery have been handed out, and how many of them are done.
+        self._taken = self._processed = 0
+        self._next_turn = self._next_note = 0.0
+
+    def stop(self) -> None:
+        """End the iteration after the record in hand."""
+        self._feed.stop()
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._processed = self._taken
+        await self._close(error)
+
+    async def _open(self) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._feed)
+            stack.enter_context(stopped_by(signal.SIGTERM, stop=lambda _: self.stop()))
+            self._resources = stack.pop_all()
+        self._is_open = True
+
+    async def _close(self, error: BaseException | None) -> None:
+        if self._is_over or not self._is_open:
+            return
+        self._is_over = True
+        self._note()
+        kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+        await self._resources.__aexit__(kind, error, traceback)
+
+    async def __anext__(self) -> Record:
+        self._processed = self._taken
+        if not self._feed.is_stopping:
+            for record in self._records:
+                self._taken += 1
+                if self._clock.monotonic() >= self._next_turn:
+                    await self._take_turns()
+                return record
+        return await self._first_of_next_delivery()
+
+    async def _take_turns(self) -> None:
+        """Let everything else run, which a loop that never waits would keep from it."""
+        now = self._clock.monotonic()
+        if now >= self._next_note:
+            self._note()
+            self._next_note = now + _NOTE_SECONDS
+        await self._clock.sleep(0)
+        self._next_turn = self._clock.monotonic() + _TURN_SECONDS
+
+    async def _first_of_next_delivery(self) -> Record:
+        try:
+            if not self._is_open:
+                await self._open()
+            handed = None if self._is_over else await self._next_delivery()
+        except BaseException as error:
+            await self._close(error)
+            raise
+        if handed is None:
+            await self._close(None)
+            raise StopAsyncIteration
+        self._handed, self._records = handed, iter(handed.delivery.batch)
+        self._taken, self._processed = 1, 0
+        return next(self._records)
+
+    async def _next_delivery(self) -> HandedOut | None:
+        self._note()
+        if self._handed is not None and not self._feed.is_stopping:
+            self._feed.finish(self._handed)
+            self._handed = None
+        while isinstance(item := await self._feed.next(), EndOfShard):
+            if self._on_shard_end is not None:
+                await self._on_shard_end(item.status.shard)
+            self._feed.record_end(item)
+        return item
+
+    def _note(self) -> None:
+        if self._handed is not None:
+            self._feed.record(self._handed, self._processed)

@@ -1,0 +1,255 @@
+"""A callback for each record or batch: ``scan(properties, process)``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import define, field
+
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.data_fetcher import KinesisDataFetcher
+from kinesis_publishers.model import RecordBatch, SequenceNumber
+from kinesis_publishers.processing.calls import DeliveryCalls, Process, ScanResult
+from kinesis_publishers.processing.error_policies import (
+    ErrorPolicy,
+    RetryOnError,
+    StopOnError,
+)
+from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
+from kinesis_publishers.processing.signals import stopped_by
+from kinesis_publishers.tasks import TaskScope, wait_for_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import Record, Shard
+
+__all__ = ["OnShardClosed", "ScanResult", "scan"]
+
+_LOGGER = logging.getLogger(__name__)
+
+OnShardClosed: TypeAlias = "Callable[[Shard], None]"
+
+
+def scan(
+    properties: Properties | Mapping[str, str | int | float | bool],
+    process: Process,
+    *,
+    per_batch: bool = False,
+    workers: int = 1,
+    on_error: ErrorPolicy | None = None,
+    on_shard_end: OnShardClosed | None = None,
+    events: EventSink | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Call ``process`` for each record of the configured streams, until told to stop.
+
+    It returns after SIGTERM, or when ``process`` returns ``ScanResult.STOP``: calls that have begun
+    are finished, and their checkpoints written. Ctrl-C does the same and raises
+    ``KeyboardInterrupt``. When ``process`` returns, its record has been processed, which the next
+    run knows with ``kinesis.checkpoint.application``. The records of a shard come in their order.
+
+    Args:
+        properties: what to read, and how.
+        process: takes a :class:`~kinesis_publishers.Record`, in a thread of its own, and returns
+            ``None`` or a :class:`ScanResult`.
+        per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead.
+        workers: how many calls may run at once, each for another shard; with more than one
+            ``process`` must be safe to call from several threads.
+        on_error: what follows when ``process`` raises; unless given, :class:`StopOnError`.
+        on_shard_end: is called, in such a thread, when a shard has ended and all of its records
+            have been processed; no other call that begins later overtakes it.
+        events: takes diagnostic events, beside the sinks that the properties name.
+        clock: the only source of time, this machine's unless it is given.
+
+    Raises:
+        ConfigError: the properties cannot work; every problem is named.
+        Exception: what ``process`` has raised, as the error policy says.
+        KinesisPublishersError: reading, or writing checkpoints, has failed.
+    """
+    _check_callback("process", process)
+    if on_shard_end is not None:
+        _check_callback("on_shard_end", on_shard_end)
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    if not isinstance(properties, Properties):
+        properties = Properties.parse(properties)
+    clock = clock or SystemClock()
+    open_fetcher = partial(
+        KinesisDataFetcher.from_properties,
+        properties,
+        records_deliveries=False,
+        events=events,
+        clock=clock,
+    )
+    scanner = Scanner(
+        process,
+        per_batch=per_batch,
+        on_error=on_error or StopOnError(),
+        on_shard_end=on_shard_end,
+        clock=clock,
+    )
+    _check_no_loop()
+    asyncio.run(scanner.run(open_fetcher, workers))
+    if scanner.was_interrupted:
+        raise KeyboardInterrupt
+
+
+def _check_callback(name: str, callback: object) -> None:
+    if not callable(callback):
+        raise TypeError(f"{name} must be callable, not {callback!r}")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(
+            f"{name} is an async function, and scan calls it in a thread: use "
+            "`async for record in kinesis_publishers.read(properties)`"
+        )
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "scan blocks, and this thread runs an event loop: use `async for record in "
+        "kinesis_publishers.read(properties)`, or `await asyncio.to_thread(scan, ...)`"
+    )
+
+
+@define(eq=False)
+class Scanner:
+    """Works through deliveries with a callback.
+
+    Args:
+        process: takes a record or a batch.
+        per_batch: which of them.
+        on_error: what follows when it raises.
+        on_shard_end: is called at the end of a shard.
+        clock: the only source of time.
+
+    Attributes:
+        was_interrupted: whether Ctrl-C has ended it.
+    """
+
+    _process: Process
+    _per_batch: bool = field(kw_only=True)
+    _on_error: ErrorPolicy = field(kw_only=True)
+    _on_shard_end: OnShardClosed | None = field(kw_only=True)
+    _clock: Clock = field(kw_only=True)
+    was_interrupted: bool = field(default=False, init=False)
+    _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # What comes next is taken by one worker at a time, and the end of a shard seen to meanwhile.
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _running: set[DeliveryCalls] = field(factory=set, init=False)
+
+    async def run(self, open_fetcher: OpenFetcher, workers: int) -> None:
+        """Read and call until stopped.
+
+        Raises:
+            Exception: as :func:`scan`.
+        """
+        async with DeliveryFeed(open_fetcher) as feed:
+
+            def stop(one: signal.Signals) -> None:
+                self.was_interrupted |= one is signal.SIGINT
+                self._stop(feed)
+
+            with stopped_by(signal.SIGTERM, signal.SIGINT, stop=stop):
+                async with TaskScope() as scope:
+                    for number in range(workers):
+                        scope.spawn(self._work(feed), name=f"process records ({number})")
+
+    def _stop(self, feed: DeliveryFeed) -> None:
+        feed.stop()
+        self._is_stopping.set()
+        for calls in self._running:
+            calls.stop()
+
+    async def _work(self, feed: DeliveryFeed) -> None:
+        while (handed := await self._next(feed)) is not None:
+            await self._work_through(feed, handed)
+
+    async def _next(self, feed: DeliveryFeed) -> HandedOut | None:
+        async with self._turn:
+            while isinstance(item := await feed.next(), EndOfShard):
+                if self._on_shard_end is not None:
+                    await asyncio.to_thread(self._on_shard_end, item.status.shard)
+                feed.record_end(item)
+            return item
+
+    async def _work_through(self, feed: DeliveryFeed, handed: HandedOut) -> None:
+        loop, batch = asyncio.get_running_loop(), handed.delivery.batch
+
+        def note(processed: int) -> None:
+            loop.call_soon_threadsafe(feed.record, handed, processed)
+
+        calls = DeliveryCalls(self._process, batch, self._per_batch, self._clock, note)
+        failures, failed_at = 0, 0
+        while not (calls.is_done or self._is_stopping.is_set()):
+            error = await self._run_calls(feed, handed, calls)
+            if calls.wants_no_more:
+                self._stop(feed)
+            if error is not None:
+                failures = failures + 1 if calls.taken == failed_at else 1
+                failed_at = calls.taken
+                await self._settle(calls, error, failures)
+                feed.record(handed, calls.processed)
+        if calls.is_done:
+            feed.finish(handed)
+
+    async def _run_calls(
+        self, feed: DeliveryFeed, handed: HandedOut, calls: DeliveryCalls
+    ) -> Exception | None:
+        """Run calls in a thread; record what they have processed, also if this is cancelled."""
+        self._running.add(calls)
+        context = contextvars.copy_context()
+        running = asyncio.get_running_loop().run_in_executor(None, context.run, calls.run)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted: it ends after the call that it is at.
+            calls.stop()
+            await asyncio.wait([running])
+            raise
+        finally:
+            self._running.discard(calls)
+            feed.record(handed, calls.processed)
+
+    async def _settle(self, calls: DeliveryCalls, error: Exception, failures: int) -> None:
+        """Do what the error policy says after a call that has failed so many times in a row."""
+        place, policy = _place_of(calls.current), self._on_error
+        error.add_note(f"It was raised by the callback for {place}.")
+        if isinstance(policy, RetryOnError):
+            if failures <= policy.policy.max_retries:
+                delay = policy.policy.delay_seconds(failures - 1)
+                _LOGGER.warning(
+                    "The callback failed for %s, retry %d in %.1f s: %r",
+                    place,
+                    failures,
+                    delay,
+                    error,
+                )
+                await wait_for_event(self._is_stopping, timeout_seconds=delay, clock=self._clock)
+                return
+            policy = policy.otherwise
+        if isinstance(policy, StopOnError):
+            raise error
+        _LOGGER.error("The callback failed for %s, which is put aside: %r", place, error)
+        await asyncio.to_thread(policy.put, calls.current, error)
+        calls.put_aside()
+
+
+def _place_of(item: Record | RecordBatch) -> str:
+    if isinstance(item, RecordBatch):
+        return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
+    number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
+    return f"record {number} of {item.stream_name}/{item.shard_id}"

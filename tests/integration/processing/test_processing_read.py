@@ -1,0 +1,184 @@
+"""``async for record in read(properties)``: each record once, and what counts as processed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from processing_support import Orders, numbers
+
+from kinesis_publishers import Record, RecordStream, Shard, read
+from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ConfigError
+from kinesis_publishers.testing.fakes import sample_aggregates, taken_apart
+from kinesis_publishers.testing.local_kinesis import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+async def take(stream: RecordStream, count: int) -> list[Record]:
+    """Read ``count`` records in a loop that is left by ``break``."""
+    records: list[Record] = []
+    async with stream as opened:
+        async for record in opened:
+            records.append(record)
+            if len(records) == count:
+                break
+    return records
+
+
+async def fail_at(records: AsyncIterator[Record], number: int) -> None:
+    """Read in a loop whose body fails for one record."""
+    async for record in records:
+        if int(record.data) == number:
+            raise ZeroDivisionError
+
+
+async def fail_in_context(stream: RecordStream, number: int) -> None:
+    async with stream as records:
+        await fail_at(records, number)
+
+
+def in_order(records: list[Record]) -> bool:
+    by_shard: dict[str, list[int]] = {}
+    for record in records:
+        by_shard.setdefault(record.shard_id, []).append(int(record.sequence_number))
+    return all(numbers == sorted(numbers) for numbers in by_shard.values())
+
+
+async def test_every_record_comes_once_and_a_shard_in_order(orders: Orders) -> None:
+    expected = orders.put(300)
+    records = await take(read(orders.properties()), 300)
+    assert sorted(numbers(records)) == expected
+    assert in_order(records)
+
+
+async def test_a_bare_loop_ends_when_it_is_told_to(orders: Orders) -> None:
+    orders.put(50)
+    stream, records = read(orders.properties()), []
+    async for record in stream:
+        records.append(record)
+        if len(records) == 20:
+            stream.stop()
+    assert len(records) == 20
+    assert [record async for record in stream] == []
+
+
+async def test_without_an_application_nothing_is_kept(orders: Orders) -> None:
+    orders.put(10)
+    properties = orders.properties()
+    del properties["kinesis.checkpoint.application"], properties["kinesis.checkpoint.sqlite.path"]
+    for _ in range(2):
+        assert sorted(numbers(await take(read(properties), 10))) == list(range(10))
+    assert not orders.path.exists()
+
+
+@pytest.mark.parametrize("count", [1, 7, 30])
+async def test_the_next_run_goes_on_behind_the_last_record_of_a_loop_that_was_left(
+    orders: Orders, count: int
+) -> None:
+    expected = orders.put(60)
+    first = await take(read(orders.properties()), count)
+    rest = await take(read(orders.properties()), 60 - count)
+    assert sorted(numbers([*first, *rest])) == expected
+
+
+async def test_a_record_whose_processing_failed_is_read_again(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    with pytest.raises(ZeroDivisionError):
+        await fail_in_context(read(orders.properties()), 13)
+    assert numbers(await take(read(orders.properties()), 3)) == [13, 14, 15]
+
+
+def test_a_bare_loop_that_fails_repeats_the_record_in_hand(orders: Orders) -> None:
+    """Nobody tells the stream that the loop was left: it ends with the event loop."""
+    orders.put(20, key="one shard")
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fail_at(read(orders.properties()), 13))
+    again = numbers(asyncio.run(take(read(orders.properties()), 7)))
+    assert again[0] <= 13
+    assert again == list(range(again[0], again[0] + 7))
+
+
+async def test_sigterm_ends_the_loop_behind_the_record_in_hand(orders: Orders) -> None:
+    orders.put(40, key="one shard")
+    before = signal.getsignal(signal.SIGTERM)
+    records = []
+    async for record in read(orders.properties()):
+        records.append(record)
+        if len(records) == 15:
+            os.kill(os.getpid(), signal.SIGTERM)
+            # It is the event loop that calls the handler, which then has done its work.
+            while signal.getsignal(signal.SIGTERM) is not before:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0)
+    assert numbers(records) == list(range(15))
+    assert numbers(await take(read(orders.properties()), 25)) == list(range(15, 40))
+
+
+async def test_a_program_that_handles_sigterm_itself_goes_on_doing_so(orders: Orders) -> None:
+    orders.put(10)
+    got: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
+    try:
+        async with read(orders.properties()) as records:
+            os.kill(os.getpid(), signal.SIGTERM)
+            read_on = [await anext(records) for _ in range(10)]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (got, len(read_on)) == ([signal.SIGTERM], 10)
+
+
+async def test_the_position_inside_an_aggregate_is_kept(orders: Orders) -> None:
+    aggregates = sample_aggregates(3, 4)
+    orders.server.put_many("orders", [("a", one.data) for one in aggregates])
+    expected = [one.data for one in taken_apart(aggregates)]
+    for first in (1, 5, 6):
+        orders.path.unlink(missing_ok=True)
+        before = await take(read(orders.properties()), first)
+        after = await take(read(orders.properties()), 12 - first)
+        assert [one.data for one in (*before, *after)] == expected
+
+
+async def test_the_hook_comes_between_a_shard_and_those_that_continue_it(orders: Orders) -> None:
+    orders.put(40)
+    history: list[str] = []
+
+    async def on_shard_end(shard: Shard) -> None:
+        history.append(f"end of {shard.shard_id}")
+
+    async with read(orders.properties(), on_shard_end=on_shard_end) as records:
+        orders.server.reshard("orders", 1)
+        orders.put(10)
+        async for record in records:
+            history.append(record.shard_id)
+            if len(history) - history.count("end of shardId-000000000000") == 51:
+                break
+    ends = [one for one in history if one.startswith("end of")]
+    assert sorted(ends) == ["end of shardId-000000000000", "end of shardId-000000000001"]
+    first_of_child = history.index("shardId-000000000002")
+    assert first_of_child > max(map(history.index, ends))
+    for shard_id in ("shardId-000000000000", "shardId-000000000001"):
+        last = max(index for index, one in enumerate(history) if one == shard_id)
+        assert last < history.index(f"end of {shard_id}")
+
+
+async def test_a_failure_of_reading_is_raised_in_the_loop(orders: Orders) -> None:
+    orders.put(10)
+    orders.server.add_fault(Fault("GetRecords", "error", code="AccessDeniedException", times=100))
+    with pytest.raises(AccessDeniedError):
+        await take(read(orders.properties()), 1)
+
+
+async def test_a_failure_of_the_store_is_raised_in_the_loop(orders: Orders) -> None:
+    orders.put(30)
+    orders.path.write_bytes(b"not a database, " * 100)
+    with pytest.raises(CheckpointError):
+        await take(read(orders.properties()), 1)
+
+
+def test_bad_properties_are_refused_before_anything_is_opened() -> None:
+    with pytest.raises(ConfigError):
+        read({"kinesis.streams": "orders", "kinesis.stream.initpos": "YESTERDAY"})
