@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,13 +20,40 @@ for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
     os.environ.pop(_name, None)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_leases(tmp_path_factory: pytest.TempPathFactory) -> None:
     # Who uses a stream consumer is agreed upon in files below it.
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session")
+def moto_url() -> Iterator[str]:
+    """The URL of moto's services; its tables are those of the whole process.
+
+    One request at a time: moto looks at a condition and writes in two steps, with other requests
+    between them, and what AWS does at once would be done by two of them.
+    """
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    server._server.app = _one_at_a_time(server._server.app)
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def _one_at_a_time(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    turn = Lock()
+
+    def answer(environ: object, start_response: object) -> Iterable[bytes]:
+        with turn:
+            return list(app(environ, start_response))
+
+    return answer
 
 
 @pytest.fixture(scope="session", autouse=True)

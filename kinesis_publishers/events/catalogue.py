@@ -68,7 +68,10 @@ Event: TypeAlias = (
     | ConsumerDeregistered
     | DataLossTolerated
 )
+"""One of the facts above."""
+
 EventSink: TypeAlias = Callable[[Event], None]
+"""What events are handed to: called at once, in the event loop, so it must not block."""
 
 EVENT_TYPES: Final[tuple[type, ...]] = get_args(Event)
 """The classes of all events, in the order of the documentation."""

@@ -36,6 +36,6 @@ class UserRecord:
         explicit_hash_key: decimal; decides the shard in the place of the partition key.
     """
 
-    data: bytes
+    data: bytes = field(repr=False)
     partition_key: str = field(validator=_check_partition_key)
     explicit_hash_key: str | None = field(default=None, validator=_check_hash_key)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DeadLetter", "ErrorPolicy", "PutAside", "RetryOnError", "StopOnError"]
 
 PutAside: TypeAlias = "Callable[[Record | RecordBatch, Exception], None]"
+"""Takes what a callback has failed with, a record or a batch, and the error."""
 
 
 @frozen
@@ -53,3 +54,4 @@ class RetryOnError:
 
 
 ErrorPolicy: TypeAlias = StopOnError | RetryOnError | DeadLetter
+"""One of the three above."""

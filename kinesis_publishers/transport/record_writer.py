@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from attrs import field, frozen
+from attrs import frozen
 
 from kinesis_publishers.aws_errors import complete_answer, service_error
 from kinesis_publishers.errors import ServiceError
@@ -15,25 +15,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.model import UserRecord
 
-__all__ = ["Boto3RecordWriter", "PutEntry", "PutResult"]
+__all__ = ["Boto3RecordWriter", "PutResult"]
 
 _OPERATION = "PutRecords"
-
-
-@frozen(kw_only=True)
-class PutEntry:
-    """A record to be written (``PutRecordsRequestEntry``).
-
-    Attributes:
-        data: the payload.
-        partition_key: 1 to 256 characters.
-        explicit_hash_key: decimal; chooses the shard in place of the partition key's hash.
-    """
-
-    data: bytes = field(repr=False)
-    partition_key: str
-    explicit_hash_key: str | None = None
 
 
 @frozen(kw_only=True)
@@ -71,7 +57,7 @@ class Boto3RecordWriter:
         await self._client.__aexit__(kind, error, traceback)
 
     async def put_records(
-        self, stream: str, entries: Sequence[PutEntry]
+        self, stream: str, entries: Sequence[UserRecord]
     ) -> list[PutResult | ServiceError]:
         """Write 1 to 500 records; return for each where it is, or why it was not written.
 
@@ -92,7 +78,7 @@ class Boto3RecordWriter:
             return [_result(one, stream) for one in answer["Records"]]
 
 
-def _request_entry(entry: PutEntry) -> dict[str, Any]:
+def _request_entry(entry: UserRecord) -> dict[str, Any]:
     request: dict[str, Any] = {"Data": entry.data, "PartitionKey": entry.partition_key}
     if entry.explicit_hash_key is not None:
         request["ExplicitHashKey"] = entry.explicit_hash_key

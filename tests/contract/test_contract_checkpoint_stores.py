@@ -6,7 +6,6 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers.checkpoints import (
     CheckpointMemory,
@@ -27,7 +26,6 @@ from kinesis_publishers.testing.contracts.checkpoint_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _NUMBERS = itertools.count()
@@ -37,15 +35,6 @@ _AWS = AwsConfig(
         provider=CredentialsProvider.BASIC, access_key_id="local", secret_key="local"
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def dynamodb() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 class TestMemory(CheckpointStoreContract):
@@ -64,9 +53,9 @@ class TestSqlite(CheckpointStoreContract):
 
 class TestDynamoDb(CheckpointStoreContract):
     @pytest.fixture
-    def new_store(self, dynamodb: str) -> NewStore:
+    def new_store(self, moto_url: str) -> NewStore:
         config = DynamoDbCheckpointConfig(
-            table="checkpoints", endpoint_url=dynamodb, create_table=True
+            table="checkpoints", endpoint_url=moto_url, create_table=True
         )
         # One table for all tests: it is created once.
         suffix = next(_NUMBERS)

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,11 +109,25 @@ def test_json_on_a_page_is_json(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", blocks_in("sh"))
-def test_the_commands_on_a_page_exist_with_their_options(block: Block) -> None:
+def test_the_commands_on_a_page_exist_with_their_options(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for line in re.sub(r"\\\n", " ", block.code).splitlines():
-        words = shlex.split(line, comments=True)
+        words = list(takewhile(_is_no_redirection, shlex.split(line, comments=True)))
+        for word in words:
+            if word.endswith(_FILES):
+                (tmp_path / word).touch()
         if words and words[0] == "kinesis-publishers":
             parse_command(main, words)
+
+
+# Options take files that must be there.
+_FILES = (".properties", ".txt")
+
+
+def _is_no_redirection(word: str) -> bool:
+    return word not in {"|", "&", "&&", "<", ">", ">>", "2>"}
 
 
 def parse_command(command: click.Command, words: list[str]) -> None:

@@ -24,6 +24,7 @@ SPARK_NAMES = [
     "sequenceNumber",
     "partitionKey",
     "approximateArrivalTimestamp",
+    "subSequenceNumber",
 ]
 
 

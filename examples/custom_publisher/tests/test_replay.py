@@ -18,8 +18,10 @@ from kinesis_publishers.testing.fakes import (
     FakeStream,
     ShardReader,
     publisher_context,
+    sample_aggregates,
     sample_records,
     sample_shard,
+    taken_apart,
 )
 
 if TYPE_CHECKING:
@@ -78,6 +80,27 @@ async def test_what_the_spark_source_wrote_is_replayed_too(
     reader = ShardReader(factory=factory(tmp_path, manual_clock), clock=manual_clock)
     await reader.read()
     assert [one.data for one in reader.sink.records] == [one.data for one in RECORDS]
+
+
+async def test_aggregates_are_taken_apart_when_they_are_replayed(
+    tmp_path: Path, manual_clock: ManualClock
+) -> None:
+    aggregates = sample_aggregates(2, 3, shard=SHARD)
+    record(tmp_path, SHARD, aggregates)
+    reader = ShardReader(factory=factory(tmp_path, manual_clock), clock=manual_clock)
+    await reader.read()
+    assert [one.data for one in reader.sink.records] == [
+        one.data for one in taken_apart(aggregates)
+    ]
+
+
+async def test_records_from_inside_of_an_aggregate_are_an_error(
+    tmp_path: Path, manual_clock: ManualClock
+) -> None:
+    record(tmp_path, SHARD, taken_apart(sample_aggregates(2, 3, shard=SHARD)))
+    reader = ShardReader(factory=factory(tmp_path, manual_clock), clock=manual_clock)
+    with pytest.raises(InvalidOptionError, match=r"kinesis\.aggregation = off"):
+        await reader.read()
 
 
 async def test_shards_that_nobody_would_read_are_an_error(

@@ -31,7 +31,8 @@ from kinesis_publishers.cli.put.writing import PutSession, put_policy
 from kinesis_publishers.cli.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig
-from kinesis_publishers.transport import Boto3RecordWriter, PutEntry
+from kinesis_publishers.model import UserRecord
+from kinesis_publishers.transport import Boto3RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -60,8 +61,8 @@ class _Input:
     partition_key: str | None
     explicit_hash_key: str | None
 
-    def entry(self, data: bytes) -> PutEntry:
-        return PutEntry(
+    def entry(self, data: bytes) -> UserRecord:
+        return UserRecord(
             data=data,
             partition_key=self.partition_key or uuid.uuid4().hex,
             explicit_hash_key=self.explicit_hash_key,
@@ -200,7 +201,7 @@ def _until_output_closes(report: OnWritten) -> OnWritten:
     """
     is_open = True
 
-    def guarded(number: int, entry: PutEntry, result: PutResult) -> None:
+    def guarded(number: int, entry: UserRecord, result: PutResult) -> None:
         nonlocal is_open
         if not is_open:
             return
@@ -213,15 +214,15 @@ def _until_output_closes(report: OnWritten) -> OnWritten:
     return guarded
 
 
-def _print_nothing(_number: int, _entry: PutEntry, _result: PutResult) -> None:
+def _print_nothing(_number: int, _entry: UserRecord, _result: PutResult) -> None:
     pass
 
 
-def _print_line(_number: int, entry: PutEntry, result: PutResult) -> None:
+def _print_line(_number: int, entry: UserRecord, result: PutResult) -> None:
     click.echo(f"{result.shard_id}  {result.sequence_number}  {printable(entry.partition_key)}")
 
 
-def _print_json(number: int, entry: PutEntry, result: PutResult) -> None:
+def _print_json(number: int, entry: UserRecord, result: PutResult) -> None:
     print_json_lines(
         [
             {

@@ -11,7 +11,7 @@ from kinesis_publishers.errors import RecordsNotWrittenError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kinesis_publishers.transport import PutEntry
+    from kinesis_publishers.model import UserRecord
 
 __all__ = [
     "LineSplitter",
@@ -68,9 +68,9 @@ class LineSplitter:
         self._rest_bytes = 0
 
 
-def batches(entries: Iterable[PutEntry]) -> Iterator[list[PutEntry]]:
+def batches(entries: Iterable[UserRecord]) -> Iterator[list[UserRecord]]:
     """Yield ``entries`` in their order, as many together as one call takes."""
-    batch: list[PutEntry] = []
+    batch: list[UserRecord] = []
     total = 0
     for entry in entries:
         size = _size(entry)
@@ -83,7 +83,7 @@ def batches(entries: Iterable[PutEntry]) -> Iterator[list[PutEntry]]:
         yield batch
 
 
-def is_acceptable(entry: PutEntry) -> bool:
+def is_acceptable(entry: UserRecord) -> bool:
     """Return whether there can be a stream that takes a record of this size."""
     return _size(entry) <= _MAX_RECORD_BYTES
 
@@ -116,5 +116,5 @@ def check_hash_key(text: str) -> str:
     return text
 
 
-def _size(entry: PutEntry) -> int:
+def _size(entry: UserRecord) -> int:
     return len(entry.data) + len(entry.partition_key.encode())

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.transport import Boto3RecordWriter, PutEntry, PutResult
+    from kinesis_publishers.model import UserRecord
+    from kinesis_publishers.transport import Boto3RecordWriter, PutResult
 
 __all__ = ["OnWritten", "PutSession", "put_policy"]
 
-OnWritten: TypeAlias = "Callable[[int, PutEntry, PutResult], None]"
+OnWritten: TypeAlias = "Callable[[int, UserRecord, PutResult], None]"
 """Is told the number, counted from 1, the record, and where it is."""
 
 _BASE_SECONDS: Final = 0.1
@@ -62,7 +63,7 @@ class PutSession:
         self._sent = 0
         self.written = 0
 
-    async def write(self, batch: Sequence[PutEntry]) -> None:
+    async def write(self, batch: Sequence[UserRecord]) -> None:
         """Write all of ``batch``, as much as one call takes.
 
         Raises:
@@ -81,7 +82,7 @@ class PutSession:
                 await self._clock.sleep(self._delay_after(reason, left, budget))
 
     def _delay_after(
-        self, reason: ServiceError, left: Sequence[tuple[int, PutEntry]], budget: RetryBudget
+        self, reason: ServiceError, left: Sequence[tuple[int, UserRecord]], budget: RetryBudget
     ) -> float:
         try:
             return budget.delay_after(reason)
@@ -93,8 +94,8 @@ class PutSession:
             ) from error
 
     async def _attempt(
-        self, numbered: list[tuple[int, PutEntry]]
-    ) -> tuple[list[tuple[int, PutEntry]], ServiceError | None]:
+        self, numbered: list[tuple[int, UserRecord]]
+    ) -> tuple[list[tuple[int, UserRecord]], ServiceError | None]:
         """Make one call; return what it has not written, and why."""
         try:
             results = await self._writer.put_records(self._stream, [entry for _, entry in numbered])

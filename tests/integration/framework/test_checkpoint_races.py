@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moto.server import ThreadedMotoServer
 from racing_writer import KEY
 
 from kinesis_publishers import Properties
@@ -68,24 +67,15 @@ def test_in_one_file(tmp_path: Path) -> None:
     assert_each_win_was_one_step(asyncio.run(stored_by(SqliteCheckpointStore, properties)), wins)
 
 
-def test_in_one_table() -> None:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        properties = _BASE | {
-            "kinesis.checkpoint.store": "dynamodb",
-            # All servers of moto in one process have the same tables.
-            "kinesis.checkpoint.dynamodb.table": "races",
-            "kinesis.checkpoint.dynamodb.endpoint": f"http://{host}:{port}",
-            "aws.region": "us-east-1",
-            "aws.credentials.provider.basic.accesskeyid": "local",
-            "aws.credentials.provider.basic.secretkey": "local",
-        }
-        wins = wins_of_all(properties, 8)
-        assert wins >= 8
-        assert_each_win_was_one_step(
-            asyncio.run(stored_by(DynamoDbCheckpointStore, properties)), wins
-        )
-    finally:
-        server.stop()
+def test_in_one_table(moto_url: str) -> None:
+    properties = _BASE | {
+        "kinesis.checkpoint.store": "dynamodb",
+        "kinesis.checkpoint.dynamodb.table": "races",
+        "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+        "aws.region": "us-east-1",
+        "aws.credentials.provider.basic.accesskeyid": "local",
+        "aws.credentials.provider.basic.secretkey": "local",
+    }
+    wins = wins_of_all(properties, 8)
+    assert wins >= 8
+    assert_each_win_was_one_step(asyncio.run(stored_by(DynamoDbCheckpointStore, properties)), wins)

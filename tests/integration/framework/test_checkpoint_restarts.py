@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import KinesisDataFetcher, Properties, RecordBatch, Shard
 from kinesis_publishers.checkpoints import SqliteCheckpointStore
@@ -236,23 +235,16 @@ async def test_resume_beside_a_store_is_refused_before_anything_is_opened(
 
 
 async def test_a_table_keeps_progress_across_a_restart(
-    local_kinesis: LocalKinesis, tmp_path: Path
+    local_kinesis: LocalKinesis, moto_url: str, tmp_path: Path
 ) -> None:
     local_kinesis.create_stream("orders", 2)
     local_kinesis.put_many("orders", numbered(0, 100))
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        properties = properties_of(local_kinesis, tmp_path) | {
-            "kinesis.checkpoint.store": "dynamodb",
-            # All servers of moto in one process have the same tables.
-            "kinesis.checkpoint.dynamodb.table": "restarts",
-            "kinesis.checkpoint.dynamodb.endpoint": f"http://{host}:{port}",
-        }
-        del properties["kinesis.checkpoint.sqlite.path"]
-        assert sorted((await read(properties, 100)).numbers) == list(range(100))
-        local_kinesis.put_many("orders", numbered(100, 200))
-        assert sorted((await read(properties, 100)).numbers) == list(range(100, 200))
-    finally:
-        server.stop()
+    properties = properties_of(local_kinesis, tmp_path) | {
+        "kinesis.checkpoint.store": "dynamodb",
+        "kinesis.checkpoint.dynamodb.table": "restarts",
+        "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+    }
+    del properties["kinesis.checkpoint.sqlite.path"]
+    assert sorted((await read(properties, 100)).numbers) == list(range(100))
+    local_kinesis.put_many("orders", numbered(100, 200))
+    assert sorted((await read(properties, 100)).numbers) == list(range(100, 200))

@@ -11,7 +11,6 @@ import pytest
 from attrs import evolve
 from checkpoint_support import CREATED_AT, KEY, at
 from dynamodb_proxy import DynamoDbProxy
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import ShardKey
 from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
@@ -27,7 +26,7 @@ from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
 THROTTLE = "ProvisionedThroughputExceededException"
 DENIED = "AccessDeniedException"
@@ -41,15 +40,6 @@ WRITE = CheckpointWrite(
     checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
 )
 _NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture

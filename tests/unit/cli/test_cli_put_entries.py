@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinesis_publishers import UserRecord
 from kinesis_publishers.cli.put.entries import LineSplitter, batches, is_acceptable
-from kinesis_publishers.transport import PutEntry
 
 _MIB = 1024 * 1024
 
 
-def entry(data: bytes = b"x") -> PutEntry:
-    return PutEntry(data=data, partition_key="k")
+def entry(data: bytes = b"x") -> UserRecord:
+    return UserRecord(data=data, partition_key="k")
 
 
 @given(st.lists(st.binary(max_size=12)))

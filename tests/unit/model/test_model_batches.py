@@ -149,6 +149,7 @@ def test_arrow_columns_have_the_documented_names_types_and_values():
         ("sequence_number", pa.string()),
         ("partition_key", pa.string()),
         ("approximate_arrival_timestamp", pa.timestamp("us", tz="UTC")),
+        ("sub_sequence_number", pa.int64()),
     ]
     assert table.to_pylist()[1] == {
         "data": b"...1",
@@ -157,6 +158,7 @@ def test_arrow_columns_have_the_documented_names_types_and_values():
         "sequence_number": "992",
         "partition_key": "key-1",
         "approximate_arrival_timestamp": datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC),
+        "sub_sequence_number": None,
     }
 
 

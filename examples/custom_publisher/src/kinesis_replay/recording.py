@@ -66,16 +66,18 @@ class Recording:
         return set(pc.unique(rows[column]).to_pylist())
 
     def read(self, shard: Shard) -> RecordedShard:
-        """Return the rows of a shard, each sequence number once."""
+        """Return the rows of a shard, each sequence number once.
+
+        Raises:
+            InvalidOptionError: different rows have one sequence number.
+        """
         names = self._names
         wanted = self._of_stream(shard.stream_name) & (
             ds.field(names["shard_id"]) == shard.shard_id
         )
         rows = self._dataset.to_table(columns=list(names.values()), filter=wanted)
         numbers = rows[names["sequence_number"]].to_pylist()
-        # Compared as integers: they are texts of different length.
-        first_rows = {int(number): row for row, number in reversed(list(enumerate(numbers)))}
-        order = [first_rows[number] for number in sorted(first_rows)]
+        order = _order(shard, numbers, rows[names["data"]].to_pylist())
         rows = rows.take(pa.array(order, pa.int64()))
         arrivals = rows[names["approximate_arrival_timestamp"]].cast(pa.timestamp("us", "UTC"))
         return RecordedShard(
@@ -87,6 +89,21 @@ class Recording:
 
     def _of_stream(self, stream_name: str) -> ds.Expression:
         return ds.field(self._names["stream_name"]) == stream_name
+
+
+def _order(shard: Shard, numbers: Sequence[str], payloads: Sequence[bytes]) -> list[int]:
+    """Return the rows in the order of their sequence numbers; of equal ones the first."""
+    first_rows: dict[int, int] = {}
+    for row, text in enumerate(numbers):
+        # Compared as integers: they are texts of different length.
+        first = first_rows.setdefault(int(text), row)
+        if payloads[first] != payloads[row]:
+            raise InvalidOptionError(
+                f"kinesis.custom.replay.path: several rows of {shard} have the sequence number "
+                f"{text}, as records from inside of an aggregate do. Record the stream with "
+                "kinesis.aggregation = off: aggregates are taken apart when they are replayed"
+            )
+    return [first_rows[number] for number in sorted(first_rows)]
 
 
 def _column_names(schema: pa.Schema) -> dict[str, str]:
