@@ -116,14 +116,14 @@ def test_the_commands_on_a_page_exist_with_their_options(
     for line in re.sub(r"\\\n", " ", block.code).splitlines():
         words = list(takewhile(_is_no_redirection, shlex.split(line, comments=True)))
         for word in words:
-            if word.endswith(_FILES):
+            if _FILE.fullmatch(word):
                 (tmp_path / word).touch()
         if words and words[0] == "kinesis-publishers":
             parse_command(main, words)
 
 
 # Options take files that must be there.
-_FILES = (".properties", ".txt")
+_FILE = re.compile(r"[\w-]+\.[a-z]+")
 
 
 def _is_no_redirection(word: str) -> bool:
