@@ -66,7 +66,7 @@ def test_every_example_compiles(path: Path) -> None:
 def test_the_block_without_spark_prints_what_is_in_the_stream(
     local_kinesis: LocalKinesis, tmp_path: Path
 ) -> None:
-    (block,) = [block for block in _BLOCKS if "KinesisDataFetcher" in block]
+    (block,) = [block for block in _BLOCKS if "import read" in block]
     local_kinesis.create_stream("orders")
     local_kinesis.put_many("orders", _RECORDS)
     # It has neither endpoint nor credentials: they come from botocore's default chain.
