@@ -120,6 +120,8 @@ def run_pages(pages: Sequence[Path]) -> dict[str, str | None]:
         # Before Spark starts: its JVM keeps the directory in which it was started.
         directory = Path(resources.enter_context(tempfile.TemporaryDirectory()))
         os.chdir(directory)
+        # Checkpoints of a page are gone with its stream, as everything that it has written.
+        os.environ["XDG_STATE_HOME"] = str(directory)
         spark = open_spark() if any(map(uses_spark, pages)) else None
         for page in pages:
             server.reset()

@@ -74,6 +74,7 @@ def test_the_block_without_spark_prints_what_is_in_the_stream(
         "AWS_ENDPOINT_URL_KINESIS": local_kinesis.endpoint_url,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
+        "XDG_STATE_HOME": str(tmp_path),
     }
     with _running(tmp_path / "log", "-c", block, **environ) as read_line:
         for key, data in _RECORDS:
