@@ -62,6 +62,7 @@ class Service:
         fake: Callable[[], DataPlane],
         *faults: Fault,
         records: int = 10,
+        held: Sequence[Record] = RECORDS,
         is_closed: bool = True,
     ) -> DataPlane:
         """Return the fake, or a client of a stream that holds the same and has ``faults``."""
@@ -69,7 +70,7 @@ class Service:
             return fake()
         self.clock.shift = -timedelta(seconds=records)
         self.server.create_stream(STREAM)
-        for one in RECORDS[:records]:
+        for one in held[:records]:
             self.server.put_many(STREAM, [(one.partition_key, one.data)])
             self.clock.shift += timedelta(seconds=1)
         if is_closed:
@@ -186,6 +187,15 @@ async def test_throttled_refuses_and_then_answers(service: Service) -> None:
         assert (caught.value.operation, caught.value.retryable) == ("GetRecords", True)
     page = await plane.get_records(service.shard, iterator, 10)
     assert keys_of([page]) == keys(RECORDS)
+
+
+async def test_aggregated_holds_what_the_service_would_give_back(service: Service) -> None:
+    held = fakes.sample_aggregates(6, 3)
+    plane = service.data_plane(lambda: fakes.aggregated(2, 3, 3), held=held)
+    pages = await poll(plane, service.shard)
+    assert [data for page in pages for data in page.payloads] == [one.data for one in held]
+    assert keys_of(pages) == keys(held) == ["a"] * 6
+    assert [bool(page.child_shards) for page in pages] == [False] * (len(pages) - 1) + [True]
 
 
 async def test_live_feed_hands_out_what_is_written_meanwhile(service: Service) -> None:
