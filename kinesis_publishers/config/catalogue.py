@@ -10,7 +10,13 @@ from typing import Any, Final
 from attrs import evolve
 
 from kinesis_publishers.config.option import Namespace, Option
-from kinesis_publishers.config.options import ALL_FAMILIES, ALL_OPTIONS, all_declarations, aws
+from kinesis_publishers.config.options import (
+    ALL_FAMILIES,
+    ALL_OPTIONS,
+    all_declarations,
+    aws,
+    custom,
+)
 
 __all__ = ["find_option", "find_bare_option", "nearest_key", "nested_option"]
 
@@ -89,6 +95,10 @@ def _without_prefix(key: str) -> str:
     return key
 
 
+def _is_custom(key: str) -> bool:
+    return _without_prefix(key).lower().startswith(custom.PREFIX)
+
+
 def _known_keys(key: str) -> dict[str, str]:
     """Return what ``key`` is compared with, in lower case, and the key that is then suggested."""
     is_flink = key.lower().startswith("flink.")
@@ -98,6 +108,9 @@ def _known_keys(key: str) -> dict[str, str]:
         suggested = f"flink.{option.key}" if is_flink and shared else option.full_key
         # The name of a stream in the key must not make another option look nearer.
         before, bracket, _ = suggested.partition("<")
+        if bracket and option.key.startswith(custom.PREFIX) and not _is_custom(key):
+            # With any name at all it would be the nearest one of every key.
+            continue
         name = key.split(".", before.count("."))[-1] if bracket else ""
         candidates[f"{before}{name}".lower()] = suggested
     return candidates

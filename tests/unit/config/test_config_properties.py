@@ -75,6 +75,11 @@ def test_a_key_like_nothing_else_is_still_an_error() -> None:
     assert "nothing similar is known" in str(problem)
 
 
+def test_the_options_of_others_are_not_the_nearest_of_every_key() -> None:
+    (problem,) = _problems({"kinesis.typo": "x"})
+    assert "kinesis.custom" not in str(problem)
+
+
 def test_a_key_that_is_no_text_is_an_error() -> None:
     (problem,) = _problems({7: "x"})
     assert isinstance(problem, InvalidOptionError)
