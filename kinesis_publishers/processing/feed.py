@@ -153,6 +153,10 @@ class DeliveryFeed(DeliverySink):
             await self._has_news.wait()
         return None
 
+    def put_back(self, end: EndOfShard) -> None:
+        """Let :meth:`next` return ``end`` once more: nobody has seen to it."""
+        self._waiting.appendleft(end)
+
     def stop(self) -> None:
         """Hand nothing out any more; what has been handed out may be recorded as before."""
         self.is_stopping = True
