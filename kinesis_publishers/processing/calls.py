@@ -25,7 +25,8 @@ class ScanResult(Enum):
     """What a callback may return; ``None`` says that its record has been processed."""
 
     SKIP_CHECKPOINT = "SKIP_CHECKPOINT"
-    """It has been taken, and is not to be recorded as processed yet: a later record is."""
+    """It has been taken, and is not to be recorded as processed yet: a later record of the same shard
+    is, or the end of the shard once ``on_shard_end`` has been called."""
 
     STOP = "STOP"
     """It has been processed, and no more are wanted."""

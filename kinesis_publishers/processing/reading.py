@@ -215,7 +215,7 @@ class RecordStream(AsyncIterator["Record"]):
             self._handed = None
         while isinstance(item := await self._feed.next(), EndOfShard):
             await self._tell_end(item)
-            self._feed.record_end(item)
+            self._feed.record_end(item, was_told=self._on_shard_end is not None)
         return item
 
     async def _tell_end(self, end: EndOfShard) -> None:

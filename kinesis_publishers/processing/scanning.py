@@ -183,7 +183,7 @@ class Scanner:
             while isinstance(item := await feed.next(), EndOfShard):
                 if self._on_shard_end is not None:
                     await asyncio.to_thread(self._on_shard_end, item.status.shard)
-                feed.record_end(item)
+                feed.record_end(item, was_told=self._on_shard_end is not None)
             return item
 
     async def _work_through(self, feed: DeliveryFeed, handed: HandedOut) -> None:

@@ -129,6 +129,24 @@ def test_a_later_record_covers_those_that_skipped_their_checkpoints(orders: Orde
     assert scanned_in_next_run(orders) == []
 
 
+@pytest.mark.parametrize("has_hook", [False, True])
+def test_the_end_of_a_shard_covers_what_skipped_its_checkpoint_if_a_hook_is_told(
+    orders: Orders, has_hook: bool
+) -> None:
+    orders.put(10, key="one shard")
+    orders.server.reshard("orders", 1)
+    (last,) = orders.put(1)
+    settings = {"on_shard_end": lambda shard: None} if has_hook else {}
+
+    def process(record: Record) -> ScanResult | None:
+        if int(record.data) == last:
+            return ScanResult.STOP
+        return ScanResult.SKIP_CHECKPOINT if int(record.data) >= 6 else None
+
+    scan(orders.properties(), process, **settings)
+    assert scanned_in_next_run(orders) == ([] if has_hook else [6, 7, 8, 9])
+
+
 def test_by_default_a_failure_stops_and_its_record_is_read_again(orders: Orders) -> None:
     orders.put(20, key="one shard")
     collector = Collector(20, before=fails_at(7))
