@@ -7,8 +7,9 @@ import contextvars
 import inspect
 import logging
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from attrs import define, field
 
