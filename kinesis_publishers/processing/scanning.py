@@ -7,9 +7,8 @@ import contextvars
 import inspect
 import logging
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field
 
@@ -19,6 +18,7 @@ from kinesis_publishers.data_fetcher import KinesisDataFetcher
 from kinesis_publishers.model import RecordBatch, SequenceNumber
 from kinesis_publishers.processing.calls import DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.error_policies import (
+    DeadLetter,
     ErrorPolicy,
     RetryOnError,
     StopOnError,
@@ -80,6 +80,8 @@ def scan(
     _check_callback("process", process)
     if on_shard_end is not None:
         _check_callback("on_shard_end", on_shard_end)
+    on_error = on_error or StopOnError()
+    _check_policy(on_error)
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     if not isinstance(properties, Properties):
@@ -95,7 +97,7 @@ def scan(
     scanner = Scanner(
         process,
         per_batch=per_batch,
-        on_error=on_error or StopOnError(),
+        on_error=on_error,
         on_shard_end=on_shard_end,
         clock=clock,
     )
@@ -112,6 +114,17 @@ def _check_callback(name: str, callback: object) -> None:
         raise TypeError(
             f"{name} is an async function, and scan calls it in a thread: use "
             "`async for record in kinesis_publishers.read(properties)`"
+        )
+
+
+def _check_policy(policy: object) -> None:
+    if isinstance(policy, RetryOnError):
+        policy = policy.otherwise
+    if isinstance(policy, DeadLetter):
+        _check_callback("put of DeadLetter", policy.put)
+    elif not isinstance(policy, StopOnError):
+        raise TypeError(
+            f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"
         )
 
 
@@ -183,7 +196,7 @@ class Scanner:
         async with self._turn:
             while isinstance(item := await feed.next(), EndOfShard):
                 if self._on_shard_end is not None:
-                    await asyncio.to_thread(self._on_shard_end, item.status.shard)
+                    await self._call("on_shard_end", self._on_shard_end, item.status.shard)
                 feed.record_end(item, was_told=self._on_shard_end is not None)
             return item
 
@@ -245,8 +258,22 @@ class Scanner:
         if isinstance(policy, StopOnError):
             raise error
         _LOGGER.error("The callback failed for %s, which is put aside: %r", place, error)
-        await asyncio.to_thread(policy.put, calls.current, error)
+        await self._call("put of DeadLetter", policy.put, calls.current, error)
         calls.put_aside()
+
+    async def _call(self, name: str, callback: Callable[..., object], *arguments: object) -> None:
+        """Call ``callback`` in a thread; refuse what would have to be awaited: it has done nothing.
+
+        Which a lambda over an async function does not tell before it is called.
+        """
+        result = await asyncio.to_thread(callback, *arguments)
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(
+                f"{name} returned {result!r}, which nobody awaits: scan calls it in a thread, and "
+                "it has to be done when it returns"
+            )
 
 
 def _place_of(item: Record | RecordBatch) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -337,6 +338,13 @@ def test_a_second_reader_of_the_same_application_is_refused(orders: Orders) -> N
         (lambda p: scan(p, None), "process must be callable"),
         (lambda p: scan(p, print, on_shard_end=5), "on_shard_end must be callable"),
         (lambda p: scan(p, coroutine), "is an async function.*read"),
+        (lambda p: scan(p, print, on_error=DeadLetter(put_later)), "put of DeadLetter is an async"),
+        (lambda p: scan(p, print, on_error=DeadLetter(None)), "put of DeadLetter must be callable"),
+        (
+            lambda p: scan(p, print, on_error=RetryOnError(otherwise=DeadLetter(put_later))),
+            "put of DeadLetter is an async",
+        ),
+        (lambda p: scan(p, print, on_error=DeadLetter), r"on_error must be StopOnError\(\)"),
         (lambda p: scan({**p, "kinesis.typo": "1"}, print), "kinesis.typo"),
     ],
 )
@@ -350,6 +358,32 @@ def test_bad_arguments_are_refused_before_anything_is_read(
 
 async def coroutine(record: Record) -> None:
     raise AssertionError("never called")
+
+
+async def put_later(record: Record | RecordBatch, error: Exception) -> None:
+    raise AssertionError("never called")
+
+
+def test_a_dead_letter_that_would_have_to_be_awaited_has_not_taken_the_record(
+    orders: Orders,
+) -> None:
+    orders.put(20, key="one shard")
+    letter = DeadLetter(lambda record, error: put_later(record, error))
+    with pytest.raises(TypeError, match=r"put of DeadLetter returned .*which nobody awaits"):
+        scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=letter)
+    assert scanned(orders, 13) == list(range(7, 20))
+
+
+def test_a_hook_that_would_have_to_be_awaited_has_not_seen_to_the_end(orders: Orders) -> None:
+    orders.put(10, key="one shard")
+    orders.server.reshard("orders", 1)
+    with pytest.raises(TypeError, match="on_shard_end returned"):
+        scan(
+            orders.properties(),
+            Collector(10**9),
+            on_shard_end=lambda shard: asyncio.sleep(0),
+        )
+    assert not all(one.is_ended for one in orders.stored().values())
 
 
 async def test_scan_is_refused_where_an_event_loop_runs(orders: Orders) -> None:
