@@ -7,10 +7,11 @@ import contextvars
 import inspect
 import logging
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import Properties
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["OnShardClosed", "ScanResult", "scan"]
 
 _LOGGER = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 OnShardClosed: TypeAlias = "Callable[[Shard], None]"
 
@@ -96,13 +99,14 @@ def scan(
     )
     scanner = Scanner(
         process,
+        workers=workers,
         per_batch=per_batch,
         on_error=on_error,
         on_shard_end=on_shard_end,
         clock=clock,
     )
     _check_no_loop()
-    asyncio.run(scanner.run(open_fetcher, workers))
+    asyncio.run(scanner.run(open_fetcher))
     if scanner.was_interrupted:
         raise KeyboardInterrupt
 
@@ -145,7 +149,8 @@ class Scanner:
 
     Args:
         process: takes a record or a batch.
-        per_batch: which of them.
+        workers: how many calls may run at once.
+        per_batch: whether it takes batches.
         on_error: what follows when it raises.
         on_shard_end: is called at the end of a shard.
         clock: the only source of time.
@@ -155,6 +160,7 @@ class Scanner:
     """
 
     _process: Process
+    _workers: int = field(kw_only=True)
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
     _on_shard_end: OnShardClosed | None = field(kw_only=True)
@@ -164,13 +170,24 @@ class Scanner:
     # What comes next is taken by one worker at a time, and the end of a shard seen to meanwhile.
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _running: set[DeliveryCalls] = field(factory=set, init=False)
+    # Not the loop's own threads: these are few, and resolving a host name waits for one of them.
+    _threads: ThreadPoolExecutor = field(
+        init=False,
+        default=Factory(
+            lambda self: ThreadPoolExecutor(self._workers, "kinesis-scan"), takes_self=True
+        ),
+    )
 
-    async def run(self, open_fetcher: OpenFetcher, workers: int) -> None:
+    async def run(self, open_fetcher: OpenFetcher) -> None:
         """Read and call until stopped.
 
         Raises:
             Exception: as :func:`scan`.
         """
+        with self._threads:
+            await self._run(open_fetcher)
+
+    async def _run(self, open_fetcher: OpenFetcher) -> None:
         async with DeliveryFeed(open_fetcher) as feed:
 
             def stop(one: signal.Signals) -> None:
@@ -179,7 +196,7 @@ class Scanner:
 
             with stopped_by(signal.SIGTERM, signal.SIGINT, stop=stop):
                 async with TaskScope() as scope:
-                    for number in range(workers):
+                    for number in range(self._workers):
                         scope.spawn(self._work(feed), name=f"process records ({number})")
 
     def _stop(self, feed: DeliveryFeed) -> None:
@@ -225,8 +242,7 @@ class Scanner:
     ) -> Exception | None:
         """Run calls in a thread; record what they have processed, also if this is cancelled."""
         self._running.add(calls)
-        context = contextvars.copy_context()
-        running = asyncio.get_running_loop().run_in_executor(None, context.run, calls.run)
+        running = self._start(calls.run)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -237,6 +253,11 @@ class Scanner:
         finally:
             self._running.discard(calls)
             feed.record(handed, calls.processed)
+
+    def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Run ``work`` in a thread, with the context variables that are set here."""
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, work)
 
     async def _settle(self, calls: DeliveryCalls, error: Exception, failures: int) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
@@ -266,7 +287,7 @@ class Scanner:
 
         Which a lambda over an async function does not tell before it is called.
         """
-        result = await asyncio.to_thread(callback, *arguments)
+        result = await self._start(partial(callback, *arguments))
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()

@@ -268,6 +268,27 @@ def test_two_workers_call_for_two_shards_at_once(orders: Orders) -> None:
     assert scanned_in_next_run(orders) == []
 
 
+def test_as_many_calls_run_at_once_as_there_are_workers(orders: Orders) -> None:
+    """However few threads the event loop has for itself."""
+    count = 40
+    orders.server.create_stream("wide", count)
+    orders.server.put_many("wide", [(f"key-{number}", b"") for number in range(600)])
+    assert all(orders.server.records("wide").values())
+    everybody = threading.Barrier(count, timeout=30)
+    properties = {
+        **orders.server.properties("wide"),
+        "kinesis.stream.initpos": "TRIM_HORIZON",
+        "kinesis.shard.getrecords.intervalmillis": "20",
+    }
+
+    def process(record: Record) -> ScanResult:
+        everybody.wait()
+        return ScanResult.STOP
+
+    scan(properties, process, workers=count)
+    assert not everybody.broken
+
+
 def test_one_worker_calls_one_at_a_time_in_a_thread_of_its_own(orders: Orders) -> None:
     orders.put(50)
     running: list[int] = []
