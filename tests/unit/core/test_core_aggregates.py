@@ -19,6 +19,7 @@ from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped
 from kinesis_publishers.model import hash_key_of
+from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -211,12 +212,27 @@ async def test_an_explicit_hash_key_that_is_none_stops_the_reading_of_a_resharde
         await reader.read(shard=LOWER)
 
 
-async def test_room_is_asked_for_as_many_records_as_come_out():
-    reader = reader_of(AGGREGATES[:2])
-    consumer = reader.consumer()
+@pytest.mark.parametrize(("asked", "reserved"), [(2, 8), (4, 16), (6, 16), (250, 250)])
+async def test_room_is_asked_for_as_many_records_as_come_out_but_at_most_twice_the_last(
+    asked: int, reserved: int
+):
+    """Two aggregates with four records each came the last time."""
+    consumer = (reader := reader_of(AGGREGATES[:2])).consumer()
     await consumer(batch_of(AGGREGATES[:2]))
-    await consumer.wait_for_space(10, 100)
-    assert (reader.pool.records, reader.pool.payload_bytes) == (40, 100)
+    await consumer.wait_for_space(asked, 100)
+    assert (reader.pool.records, reader.pool.payload_bytes) == (reserved, 100)
+
+
+async def test_a_shard_with_small_records_in_aggregates_leaves_room_for_others():
+    """A publisher asks for 250 records after a page of one."""
+    (large,) = sample_aggregates(1, 3000)
+    # The default size.
+    pool = PendingPool(max_records=200_000, max_bytes=64 * 1024**2)
+    reader = reader_of([large], pool=pool)
+    consumer = reader.consumer()
+    await consumer(batch_of([large]))
+    await consumer.wait_for_space(250, 100)
+    assert reader.pool.try_acquire(10_000, 100) is not None
 
 
 async def test_a_range_is_taken_apart_like_a_shard():
