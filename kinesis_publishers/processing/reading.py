@@ -14,7 +14,7 @@ from kinesis_publishers.config import Properties
 from kinesis_publishers.data_fetcher import KinesisDataFetcher
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
-from kinesis_publishers.processing.signals import stopped_by
+from kinesis_publishers.processing.signals import free_signals, stopped_by
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -131,7 +131,8 @@ class RecordStream(AsyncIterator["Record"]):
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._feed)
-            stack.enter_context(stopped_by(signal.SIGTERM, stop=lambda _: self.stop()))
+            signals = free_signals(signal.SIGTERM)
+            stack.enter_context(stopped_by(*signals, stop=lambda _: self.stop()))
             self._resources = stack.pop_all()
         self._is_open = True
 

@@ -25,11 +25,11 @@ from kinesis_publishers.processing.error_policies import (
     StopOnError,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
-from kinesis_publishers.processing.signals import stopped_by
+from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.events import EventSink
@@ -106,7 +106,8 @@ def scan(
         clock=clock,
     )
     _check_no_loop()
-    asyncio.run(scanner.run(open_fetcher))
+    signals = free_signals(signal.SIGTERM, signal.SIGINT)
+    asyncio.run(scanner.run(open_fetcher, signals))
     if scanner.was_interrupted:
         raise KeyboardInterrupt
 
@@ -178,23 +179,23 @@ class Scanner:
         ),
     )
 
-    async def run(self, open_fetcher: OpenFetcher) -> None:
-        """Read and call until stopped.
+    async def run(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
+        """Read and call until stopped, by one of ``signals`` for instance.
 
         Raises:
             Exception: as :func:`scan`.
         """
         with self._threads:
-            await self._run(open_fetcher)
+            await self._run(open_fetcher, signals)
 
-    async def _run(self, open_fetcher: OpenFetcher) -> None:
+    async def _run(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
         async with DeliveryFeed(open_fetcher) as feed:
 
             def stop(one: signal.Signals) -> None:
                 self.was_interrupted |= one is signal.SIGINT
                 self._stop(feed)
 
-            with stopped_by(signal.SIGTERM, signal.SIGINT, stop=stop):
+            with stopped_by(*signals, stop=stop):
                 async with TaskScope() as scope:
                     for number in range(self._workers):
                         scope.spawn(self._work(feed), name=f"process records ({number})")

@@ -128,6 +128,32 @@ async def test_sigterm_ends_the_loop_behind_the_record_in_hand(orders: Orders) -
     assert numbers(await take(read(orders.properties()), 25)) == list(range(15, 40))
 
 
+async def test_sigterm_ends_every_loop_in_the_program(orders: Orders) -> None:
+    orders.put(40, key="one shard")
+    before = signal.getsignal(signal.SIGTERM)
+    async with read(orders.properties()) as first:
+        other = {**orders.properties(), "kinesis.checkpoint.application": "other"}
+        async with read(other) as second:
+            assert numbers([await anext(first), await anext(second)]) == [0, 0]
+            os.kill(os.getpid(), signal.SIGTERM)
+            while signal.getsignal(signal.SIGTERM) is not before:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0)
+            assert [record async for record in second] == []
+            assert [record async for record in first] == []
+
+
+async def test_a_stream_that_is_closed_leaves_sigterm_to_the_others(orders: Orders) -> None:
+    orders.put(10, key="one shard")
+    async with read(orders.properties()) as first:
+        other = {**orders.properties(), "kinesis.checkpoint.application": "other"}
+        await take(read(other), 2)
+        before = signal.getsignal(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        while signal.getsignal(signal.SIGTERM) is before:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+        assert [record async for record in first] == []
+
+
 async def test_a_program_that_handles_sigterm_itself_goes_on_doing_so(orders: Orders) -> None:
     orders.put(10)
     got: list[int] = []

@@ -412,6 +412,26 @@ async def test_scan_is_refused_where_an_event_loop_runs(orders: Orders) -> None:
         scan(orders.properties(), print)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_program_that_handles_a_signal_itself_goes_on_doing_so(
+    orders: Orders, number: signal.Signals
+) -> None:
+    orders.put(20, key="one shard")
+    got: list[int] = []
+
+    def handler(one: int, frame: object) -> None:
+        got.append(one)
+
+    before = signal.signal(number, handler)
+    try:
+        kill = Collector(20, before=lambda n: os.kill(os.getpid(), number) if n == 7 else None)
+        scan(orders.properties(), kill)
+        after = signal.getsignal(number)
+    finally:
+        signal.signal(number, before)
+    assert (got, len(kill.seen), after) == ([number], 20, handler)
+
+
 def test_a_result_that_means_nothing_is_refused(orders: Orders) -> None:
     orders.put(5, key="one shard")
     with pytest.raises(TypeError, match="returned True; it may return None"):
