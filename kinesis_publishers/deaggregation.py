@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ class Deaggregator:
     _events: EventSink
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
     _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     # A corrupt record and one that is left out are worth one warning per shard.
     _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
 
@@ -81,9 +83,11 @@ class Deaggregator:
         return HashRange.of(shard) if shard.parent_keys else None
 
     async def _listing_of(self, key: ShardKey) -> Shard:
-        if key not in self._listed:
-            listed = await self._list_shards(key.stream_arn)
-            self._listed.update({one.key: one for one in listed})
+        # Many ranges meet their first aggregates at once: the first one asks for all.
+        async with self._listing:
+            if key not in self._listed:
+                listed = await self._list_shards(key.stream_arn)
+                self._listed.update({one.key: one for one in listed})
         try:
             return self._listed[key]
         except KeyError:

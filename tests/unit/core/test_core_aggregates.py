@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from datetime import UTC, datetime
@@ -16,8 +17,9 @@ from range_support import RangeWorld, range_of
 from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
 from kinesis_publishers.aggregation import RecordAggregator
 from kinesis_publishers.config import AggregationMode
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ShardNotFoundError
-from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped
+from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped, ignore_event
 from kinesis_publishers.model import hash_key_of
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
@@ -240,6 +242,21 @@ async def test_a_range_is_taken_apart_like_a_shard():
     await world.read(range_of(0, 1))
     assert world.sink.records == INSIDE[4:8]
     assert world.reader.listings == [sample_shard().stream_arn]
+
+
+async def test_the_shards_are_listed_once_for_ranges_that_meet_aggregates_at_the_same_time():
+    listings: list[str] = []
+
+    async def list_shards(stream_arn: str) -> tuple[Shard, ...]:
+        listings.append(stream_arn)
+        await asyncio.sleep(0)
+        return (sample_shard(0), sample_shard(1))
+
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, list_shards)
+    batches = [batch_of(AGGREGATES, shard=sample_shard(number)) for number in (0, 1, 0, 1)]
+    found = await asyncio.gather(*(aggregates.expand(one, None) for one in batches))
+    assert [len(one) for one in found] == [12] * 4
+    assert listings == [sample_shard().stream_arn]
 
 
 async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
