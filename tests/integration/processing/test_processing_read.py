@@ -167,14 +167,18 @@ async def test_a_program_that_handles_sigterm_itself_goes_on_doing_so(orders: Or
     assert (got, len(read_on)) == ([signal.SIGTERM], 10)
 
 
-async def test_the_position_inside_an_aggregate_is_kept(orders: Orders) -> None:
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+async def test_the_position_inside_an_aggregate_is_kept(orders: Orders, publisher: str) -> None:
+    properties = orders.properties(
+        stream_recordpublisher=publisher, stream_efo_consumername="tests"
+    )
     aggregates = sample_aggregates(3, 4)
     orders.server.put_many("orders", [("a", one.data) for one in aggregates])
     expected = [one.data for one in taken_apart(aggregates)]
     for first in (1, 5, 6):
         orders.path.unlink(missing_ok=True)
-        before = await take(read(orders.properties()), first)
-        after = await take(read(orders.properties()), 12 - first)
+        before = await take(read(properties), first)
+        after = await take(read(properties), 12 - first)
         assert [one.data for one in (*before, *after)] == expected
 
 
@@ -206,6 +210,29 @@ async def test_a_failure_of_reading_is_raised_in_the_loop(orders: Orders) -> Non
     orders.server.add_fault(Fault("GetRecords", "error", code="AccessDeniedException", times=100))
     with pytest.raises(AccessDeniedError):
         await take(read(orders.properties()), 1)
+
+
+async def test_what_is_in_hand_when_reading_fails_is_handed_out_and_recorded(
+    orders: Orders,
+) -> None:
+    orders.put(20, key="one shard")
+    seen: list[int] = []
+
+    async def loop() -> None:
+        async for record in read(orders.properties(shard_getrecords_maxrecordcount="10")):
+            seen.append(int(record.data))
+            if len(seen) == 5:
+                orders.server.add_fault(
+                    Fault("GetRecords", "error", code="AccessDeniedException", times=100)
+                )
+
+    with pytest.raises(AccessDeniedError):
+        await loop()
+    orders.server.clear_faults()
+    assert seen == list(range(len(seen)))
+    assert len(seen) >= 10
+    rest = await take(read(orders.properties()), 20 - len(seen) + len(orders.put(1)))
+    assert numbers(rest) == list(range(len(seen), 21))
 
 
 async def test_a_failure_of_the_store_is_raised_in_the_loop(orders: Orders) -> None:
