@@ -268,6 +268,65 @@ def test_two_workers_call_for_two_shards_at_once(orders: Orders) -> None:
     assert scanned_in_next_run(orders) == []
 
 
+def test_a_failure_in_one_thread_finishes_and_records_the_calls_of_the_others(
+    orders: Orders,
+) -> None:
+    orders.put(20)
+    both = threading.Barrier(2, timeout=30)
+    has_failed = threading.Event()
+    taken: list[int] = []
+
+    def process(record: Record) -> None:
+        index = both.wait()
+        if index == 0:
+            has_failed.set()
+            raise ZeroDivisionError
+        has_failed.wait(30)
+        taken.append(int(record.data))
+        both.abort()
+
+    with pytest.raises((ZeroDivisionError, threading.BrokenBarrierError)):
+        scan(orders.properties(), process, workers=2)
+    assert taken
+    assert sorted(scanned_in_next_run(orders)) == sorted(set(range(20)) - set(taken))
+
+
+def test_sigterm_ends_workers_that_wait(orders: Orders) -> None:
+    """None of them has anything to do."""
+    orders.put(1)
+    program = f"""
+import os, signal, threading
+from kinesis_publishers import scan
+
+def process(record):
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+scan({orders.properties()!r}, process, workers=4)
+print("ended", threading.active_count())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "ended 1\n"
+    assert done.stderr == ""
+
+
+def test_a_signal_ends_the_wait_before_a_retry(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    forever = RetryPolicy(max_retries=3, base_seconds=1e6, max_seconds=1e6, exponent=1.0)
+    check = fails_at(7)
+
+    def before(number: int) -> None:
+        if number == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        check(number)
+
+    collector = Collector(20, before=before)
+    scan(orders.properties(), collector, on_error=RetryOnError(policy=forever))
+    assert collector.seen == list(range(7))
+    assert scanned(orders, 13) == list(range(7, 20))
+
+
 def test_as_many_calls_run_at_once_as_there_are_workers(orders: Orders) -> None:
     """However few threads the event loop has for itself."""
     count = 40
