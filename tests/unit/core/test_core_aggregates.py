@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -257,6 +257,20 @@ async def test_the_shards_are_listed_once_for_ranges_that_meet_aggregates_at_the
     found = await asyncio.gather(*(aggregates.expand(one, None) for one in batches))
     assert [len(one) for one in found] == [12] * 4
     assert listings == [sample_shard().stream_arn]
+
+
+async def test_the_shards_of_a_stream_that_was_created_again_are_listed_again():
+    old = evolve(sample_shard(0, parent=7), starting_hash_key="0", ending_hash_key="0")
+    listings = [(old,), (sample_shard(0),)]
+
+    async def list_shards(stream_arn: str) -> tuple[Shard, ...]:
+        return listings.pop(0)
+
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, list_shards)
+    batch = batch_of(AGGREGATES)
+    for seconds, delivered in ((0, 0), (60, 0), (61, 12), (121, 12)):
+        later = evolve(batch, requested_at=batch.requested_at + timedelta(seconds=seconds))
+        assert len(await aggregates.expand(later, None)) == delivered
 
 
 async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
