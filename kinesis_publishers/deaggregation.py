@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from kinesis_publishers.aggregation import Expansion, decode_aggregate, expand, has_aggregates
 from kinesis_publishers.config import AggregationMode
@@ -14,7 +16,8 @@ from kinesis_publishers.events import AggregatesExpanded
 from kinesis_publishers.model import HashRange, Shard, ShardKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from datetime import datetime
 
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import RecordBatch
@@ -22,6 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["Deaggregator"]
 
 _LOGGER = logging.getLogger(__name__)
+
+
+# A shard never changes, but a stream that was deleted and created again has others of the same
+# names: what is not theirs must not be left out for the life of a process.
+_LISTING_AGE: Final = timedelta(minutes=1)
+
+
+@frozen(kw_only=True, eq=False)
+class _Listing:
+    at: datetime
+    shards: Mapping[ShardKey, Shard]
 
 
 @define(eq=False)
@@ -43,7 +57,9 @@ class Deaggregator:
     _mode: AggregationMode
     _events: EventSink
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
-    _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    # Per stream (by ARN) what was listed, and when.
+    _listed: dict[str, _Listing] = field(factory=dict, init=False)
+    _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     # A corrupt record and one that is left out are worth one warning per shard.
     _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
 
@@ -62,7 +78,7 @@ class Deaggregator:
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
-        expansion = expand(batch, await self._range_of(shard, batch.shard.key))
+        expansion = expand(batch, await self._range_of(shard, batch))
         self._report(batch.shard, expansion)
         return expansion.batch
 
@@ -73,19 +89,24 @@ class Deaggregator:
             return [1] * len(payloads)
         return [_count(payload) for payload in payloads]
 
-    async def _range_of(self, shard: Shard | None, key: ShardKey) -> HashRange | None:
+    async def _range_of(self, shard: Shard | None, batch: RecordBatch) -> HashRange | None:
         if self._mode is AggregationMode.UNFILTERED:
             return None
         if shard is None:
-            shard = await self._listing_of(key)
+            shard = await self._listing_of(batch.shard.key, batch.requested_at)
         return HashRange.of(shard) if shard.parent_keys else None
 
-    async def _listing_of(self, key: ShardKey) -> Shard:
-        if key not in self._listed:
-            listed = await self._list_shards(key.stream_arn)
-            self._listed.update({one.key: one for one in listed})
+    async def _listing_of(self, key: ShardKey, now: datetime) -> Shard:
+        arn = key.stream_arn
+        # Many ranges meet their first aggregates at once: the first one asks for all.
+        async with self._listing:
+            listing = self._listed.get(arn)
+            if listing is None or key not in listing.shards or now - listing.at > _LISTING_AGE:
+                listed = await self._list_shards(arn)
+                listing = _Listing(at=now, shards={one.key: one for one in listed})
+                self._listed[arn] = listing
         try:
-            return self._listed[key]
+            return listing.shards[key]
         except KeyError:
             raise ShardNotFoundError(
                 f"{key} is not listed any more: which records of its aggregates belong to it "

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["ShardConsumer"]
 
 
+# By how much a delivery of aggregates may be larger than the one before, as far as room goes.
+_GROWTH = 2
+
+
 class _Stopped(BaseException):
     """Ends the run of a publisher that would go on delivering; never leaves this module."""
 
@@ -66,7 +70,8 @@ class ShardConsumer(RecordBatchConsumer):
     _read_until: datetime | None = field(default=None, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _delivery_error: BaseException | None = field(default=None, init=False)
-    # How many records came of one that Kinesis stored, in the last delivery.
+    # Of the last delivery: how many records there were, and how many of one that Kinesis stored.
+    _delivered: int = field(default=0, init=False)
     _expansion: float = field(default=1.0, init=False)
     _room: DeliveryRoom = field(
         init=False,
@@ -182,8 +187,18 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         self._raise_if_stopping()
-        await self._room.acquire(math.ceil(records * self._expansion), payload_bytes)
+        await self._room.acquire(self._expected(records), payload_bytes)
         self._raise_if_stopping()
+
+    def _expected(self, records: int) -> int:
+        """Return how many records may come of so many that Kinesis stored.
+
+        That is at most twice as many as the last time. Publishers ask for some hundreds at least,
+        which cost nothing, but would fill the pool if each of them were taken for an aggregate:
+        while one shard is not worked through, no other one would be read.
+        """
+        expanded = math.ceil(records * self._expansion)
+        return max(records, min(expanded, _GROWTH * self._delivered))
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
@@ -217,7 +232,7 @@ class ShardConsumer(RecordBatchConsumer):
         try:
             await self._check_gap(batch)
             records = await user_records(batch, processed, self.context, self.shard)
-            self._expansion = max(1.0, len(records) / len(batch))
+            self._delivered, self._expansion = len(records), max(1.0, len(records) / len(batch))
             if len(records):
                 await self._room.deliver(records, _progress_after(batch, as_of))
             # The record itself has come, whatever is delivered of it: it is not asked for again.

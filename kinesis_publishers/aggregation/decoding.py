@@ -8,6 +8,8 @@ from attrs import frozen
 
 from kinesis_publishers.aggregation.wire_format import MAGIC, unpack
 from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.model.hash_keys import LONGEST_HASH_KEY
+from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +59,8 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
 
     Returns:
         ``None`` if ``data`` is not an aggregate: it begins with other bytes, its checksum is wrong,
-        or it does not parse. It is an ordinary record then.
+        it does not parse, or a key in it is longer than Kinesis allows. It is an ordinary record
+        then.
 
     Raises:
         AggregationError: it is an aggregate, and one of its records names a partition key or an
@@ -67,8 +70,7 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
     if message is None:
         return None
     keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
-    # What is not UTF-8 comes as bytes.
-    if any(type(text) is not str for text in (*keys, *hash_keys)):
+    if not (_are_texts(keys, LONGEST_PARTITION_KEY) and _are_texts(hash_keys, LONGEST_HASH_KEY)):
         return None
     records = message.records
     try:
@@ -79,6 +81,12 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
         )
     except IndexError:
         raise _contradiction(records, len(keys), len(hash_keys)) from None
+
+
+def _are_texts(keys: Sequence[object], longest: int) -> bool:
+    # What is not UTF-8 comes as bytes. Thousands of records may share one key, which columns then
+    # repeat: without a bound half a megabyte becomes gigabytes.
+    return all(type(key) is str and len(key) <= longest for key in keys)
 
 
 def _explicit_hash_keys(records: Any, hash_keys: Sequence[str]) -> Sequence[str | None]:

@@ -10,10 +10,10 @@ from attrs import frozen
 if TYPE_CHECKING:
     from kinesis_publishers.model.shards import Shard
 
-__all__ = ["MAX_HASH_KEY", "HashRange", "hash_key_of", "parse_hash_key"]
+__all__ = ["LONGEST_HASH_KEY", "MAX_HASH_KEY", "HashRange", "hash_key_of", "parse_hash_key"]
 
 MAX_HASH_KEY: Final = 2**128 - 1
-_LONGEST_HASH_KEY = len(str(MAX_HASH_KEY))
+LONGEST_HASH_KEY: Final = len(str(MAX_HASH_KEY))
 
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None = None) -> int:
@@ -36,7 +36,7 @@ def parse_hash_key(text: str) -> int:
     Raises:
         ValueError: it is not a decimal number from 0 to 2**128 - 1.
     """
-    is_number = text.isascii() and text.isdigit() and len(text) <= _LONGEST_HASH_KEY
+    is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_HASH_KEY
     if not is_number or int(text) > MAX_HASH_KEY:
         raise ValueError(f"{text!r} is no hash key: a decimal number from 0 to 2**128 - 1")
     return int(text)

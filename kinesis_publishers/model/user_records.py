@@ -8,16 +8,17 @@ from attrs import field, frozen
 
 from kinesis_publishers.model.hash_keys import parse_hash_key
 
-__all__ = ["UserRecord"]
+__all__ = ["LONGEST_PARTITION_KEY", "UserRecord"]
 
-# AWS API reference, PutRecord.
-_LONGEST_KEY: Final = 256
+#: In characters (AWS API reference, PutRecord).
+LONGEST_PARTITION_KEY: Final = 256
 
 
 def _check_partition_key(_: object, __: Any, value: str) -> None:
-    if not 1 <= len(value) <= _LONGEST_KEY:
+    if not 1 <= len(value) <= LONGEST_PARTITION_KEY:
         raise ValueError(
-            f"a partition key has 1 to {_LONGEST_KEY} characters, not {len(value)}: {value!r:.300}"
+            f"a partition key has 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
+            f"{value!r:.300}"
         )
 
 

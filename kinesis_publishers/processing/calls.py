@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import Record, RecordBatch
@@ -25,7 +24,8 @@ class ScanResult(Enum):
     """What a callback may return; ``None`` says that its record has been processed."""
 
     SKIP_CHECKPOINT = "SKIP_CHECKPOINT"
-    """It has been taken, and is not to be recorded as processed yet: a later record is."""
+    """It has been taken, and is not to be recorded as processed yet: a later record of its shard
+    is, or the end of the shard once ``on_shard_end`` has been called."""
 
     STOP = "STOP"
     """It has been processed, and no more are wanted."""
@@ -59,6 +59,11 @@ class DeliveryCalls:
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
     wants_no_more: bool = field(default=False, init=False)
+    # Kept from call to call: to find the place again would take longer the further on it is.
+    _records: Iterator[Record] = field(
+        init=False, default=Factory(lambda self: iter(self._batch), takes_self=True)
+    )
+    _record: Record | None = field(default=None, init=False)
     _is_stopping: threading.Event = field(factory=threading.Event, init=False)
 
     @property
@@ -68,11 +73,12 @@ class DeliveryCalls:
 
     @property
     def current(self) -> Record | RecordBatch:
-        """What the callback takes next."""
+        """What the callback takes next; there must be something."""
         if self._per_batch:
             return self._batch
-        (record,) = self._batch.slice(self.taken, self.taken + 1)
-        return record
+        if self._record is None:
+            self._record = next(self._records)
+        return self._record
 
     def stop(self) -> None:
         """Let :meth:`run` return after the call that it is at; from any thread."""
@@ -81,14 +87,12 @@ class DeliveryCalls:
     def run(self) -> Exception | None:
         """Call until nothing is left, or something is to be decided; return what a call raised."""
         next_note = self._clock.monotonic() + _NOTE_SECONDS
-        for item, count in self._rest():
-            if self._is_stopping.is_set() or self.wants_no_more:
-                break
+        while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
             try:
-                result = self._process(item)
+                result = self._process(self.current)
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows
                 return error
-            self._take(count, result)
+            self._take(result)
             now = self._clock.monotonic()
             if now >= next_note:
                 self._note(self.processed)
@@ -97,20 +101,16 @@ class DeliveryCalls:
 
     def put_aside(self) -> None:
         """Pass over what comes next: somebody else has it, and it counts as processed."""
-        self._take(len(self._batch) if self._per_batch else 1, None)
+        self._take(None)
 
-    def _take(self, count: int, result: object) -> None:
+    def _take(self, result: object) -> None:
         if result not in (None, ScanResult.SKIP_CHECKPOINT, ScanResult.STOP):
             raise TypeError(
                 f"the callback returned {result!r}; it may return None, "
                 "ScanResult.SKIP_CHECKPOINT or ScanResult.STOP"
             )
-        self.taken += count
+        self.taken += len(self._batch) if self._per_batch else 1
+        self._record = None
         if result is not ScanResult.SKIP_CHECKPOINT:
             self.processed = self.taken
         self.wants_no_more = result is ScanResult.STOP
-
-    def _rest(self) -> Iterable[tuple[Record | RecordBatch, int]]:
-        if self._per_batch:
-            return [] if self.is_done else [(self._batch, len(self._batch))]
-        return ((record, 1) for record in islice(self._batch, self.taken, None))

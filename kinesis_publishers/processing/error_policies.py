@@ -42,7 +42,7 @@ def _few_retries() -> RetryPolicy:
 
 @frozen(kw_only=True)
 class RetryOnError:
-    """Call again, after a delay, with the same record; the shard waits meanwhile.
+    """Call again, after a delay, with the same record; its shard and the worker wait meanwhile.
 
     Attributes:
         policy: how often and after which delays: five times within half a minute by default.

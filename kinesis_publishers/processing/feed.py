@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import ShardKey
 
 __all__ = ["DeliveryFeed", "EndOfShard", "HandedOut", "OpenFetcher", "progress_within"]
+
+_LOGGER = logging.getLogger(__name__)
 
 OpenFetcher: TypeAlias = "Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]]"
 
@@ -153,6 +156,10 @@ class DeliveryFeed(DeliverySink):
             await self._has_news.wait()
         return None
 
+    def put_back(self, end: EndOfShard) -> None:
+        """Let :meth:`next` return ``end`` once more: nobody has seen to it."""
+        self._waiting.appendleft(end)
+
     def stop(self) -> None:
         """Hand nothing out any more; what has been handed out may be recorded as before."""
         self.is_stopping = True
@@ -179,10 +186,23 @@ class DeliveryFeed(DeliverySink):
             self._held_back.add(handed.delivery.shard.key)
         handed.finish()
 
-    def record_end(self, end: EndOfShard) -> None:
-        """Note that a shard has been processed to its end: it is not read again."""
-        if self._checkpointer is not None:
-            self._checkpointer.record(end.status.shard.key, end.status.progress)
+    def record_end(self, end: EndOfShard, *, was_told: bool) -> None:
+        """Note that a shard has been processed to its end: it is not read again.
+
+        Args:
+            end: its end.
+            was_told: whether somebody was told of it, who has then seen to the records that were
+                not to be recorded yet. Otherwise these come again, and the end with them.
+        """
+        key = end.status.shard.key
+        if key in self._held_back and not was_told:
+            _LOGGER.warning(
+                "%s has ended, and its last records skipped their checkpoint: the next run reads "
+                "them again. on_shard_end is where to see to them.",
+                key,
+            )
+        elif self._checkpointer is not None:
+            self._checkpointer.record(key, end.status.progress)
 
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)

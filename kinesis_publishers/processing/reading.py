@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.data_fetcher import KinesisDataFetcher
+from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
-from kinesis_publishers.processing.signals import stopped_by
+from kinesis_publishers.processing.signals import free_signals, stopped_by
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -73,6 +75,9 @@ def read(
 class RecordStream(AsyncIterator["Record"]):
     """The records that :func:`read` reads; open from the first one on, or from ``async with`` on.
 
+    It is used once, by one task. Inside ``async with`` a call for the next record may be cancelled,
+    as by a timeout, and made again.
+
     Leaving ``async with`` without an exception, as by ``break``, says that the record in hand has
     been processed; with an exception it has not, and the next run reads it again. Without ``async
     with`` a loop that is left early leaves it to the end of the event loop to stop the reading, and
@@ -91,7 +96,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._clock = clock
         self._on_shard_end = on_shard_end
         self._resources = AsyncExitStack()
-        self._is_open = self._is_over = False
+        self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._handed: HandedOut | None = None
         self._records: Iterator[Record] = iter(())
         # How many records of the delivery have been handed out, and how many of them are done.
@@ -103,7 +108,14 @@ class RecordStream(AsyncIterator["Record"]):
         self._feed.stop()
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        if self._is_entered or self._is_over:
+            raise ClosedError(
+                "These records have been read in an `async with` or a loop that is over: call "
+                "read() once for each"
+            )
+        if not self._is_open:
+            await self._open()
+        self._is_entered = True
         return self
 
     async def __aexit__(
@@ -119,7 +131,8 @@ class RecordStream(AsyncIterator["Record"]):
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._feed)
-            stack.enter_context(stopped_by(signal.SIGTERM, stop=lambda _: self.stop()))
+            signals = free_signals(signal.SIGTERM)
+            stack.enter_context(stopped_by(*signals, stop=lambda _: self.stop()))
             self._resources = stack.pop_all()
         self._is_open = True
 
@@ -133,16 +146,48 @@ class RecordStream(AsyncIterator["Record"]):
 
     async def __anext__(self) -> Record:
         self._processed = self._taken
-        if not self._feed.is_stopping:
+        if not self._feed.is_stopping and self._clock.monotonic() < self._next_turn:
             for record in self._records:
                 self._taken += 1
-                if self._clock.monotonic() >= self._next_turn:
-                    await self._take_turns()
                 return record
-        return await self._first_of_next_delivery()
+        with self._asked_by_one():
+            return await self._next_in_turn()
+
+    @contextmanager
+    def _asked_by_one(self) -> Iterator[None]:
+        if self._is_asked:
+            raise RuntimeError(
+                "Two tasks ask for the next record at once, which would say that the record of the "
+                "other one has been processed: let one task read, and hand records on from it"
+            )
+        self._is_asked = True
+        try:
+            yield
+        finally:
+            self._is_asked = False
+
+    async def _next_in_turn(self) -> Record:
+        try:
+            if not self._is_open:
+                await self._open()
+            await self._take_turns()
+            record = await self._next_record()
+        except BaseException as error:
+            # Who gives up waiting inside of `async with` may ask again.
+            if not (self._is_entered and isinstance(error, asyncio.CancelledError)):
+                await self._close(error)
+            raise
+        if record is None:
+            await self._close(None)
+            raise StopAsyncIteration
+        return record
 
     async def _take_turns(self) -> None:
-        """Let everything else run, which a loop that never waits would keep from it."""
+        """Let everything else run, which a loop that never waits would keep from it.
+
+        It comes before a record is taken: one that is taken and not returned, because this was
+        cancelled, would count as processed with the next call.
+        """
         now = self._clock.monotonic()
         if now >= self._next_note:
             self._note()
@@ -150,20 +195,19 @@ class RecordStream(AsyncIterator["Record"]):
         await self._clock.sleep(0)
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
 
-    async def _first_of_next_delivery(self) -> Record:
-        try:
-            if not self._is_open:
-                await self._open()
-            handed = None if self._is_over else await self._next_delivery()
-        except BaseException as error:
-            await self._close(error)
-            raise
-        if handed is None:
-            await self._close(None)
-            raise StopAsyncIteration
-        self._handed, self._records = handed, iter(handed.delivery.batch)
-        self._taken, self._processed = 1, 0
-        return next(self._records)
+    async def _next_record(self) -> Record | None:
+        if self._is_over:
+            return None
+        record = None if self._feed.is_stopping else next(self._records, None)
+        if record is None:
+            handed = await self._next_delivery()
+            if handed is None:
+                return None
+            self._handed, self._records = handed, iter(handed.delivery.batch)
+            self._taken = self._processed = 0
+            record = next(self._records)
+        self._taken += 1
+        return record
 
     async def _next_delivery(self) -> HandedOut | None:
         self._note()
@@ -171,10 +215,19 @@ class RecordStream(AsyncIterator["Record"]):
             self._feed.finish(self._handed)
             self._handed = None
         while isinstance(item := await self._feed.next(), EndOfShard):
-            if self._on_shard_end is not None:
-                await self._on_shard_end(item.status.shard)
-            self._feed.record_end(item)
+            await self._tell_end(item)
+            self._feed.record_end(item, was_told=self._on_shard_end is not None)
         return item
+
+    async def _tell_end(self, end: EndOfShard) -> None:
+        if self._on_shard_end is None:
+            return
+        try:
+            await self._on_shard_end(end.status.shard)
+        except BaseException:
+            # Whoever asks again after a cancellation is told again, before anything else.
+            self._feed.put_back(end)
+            raise
 
     def _note(self) -> None:
         if self._handed is not None:

@@ -7,10 +7,11 @@ import contextvars
 import inspect
 import logging
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import Properties
@@ -18,16 +19,17 @@ from kinesis_publishers.data_fetcher import KinesisDataFetcher
 from kinesis_publishers.model import RecordBatch, SequenceNumber
 from kinesis_publishers.processing.calls import DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.error_policies import (
+    DeadLetter,
     ErrorPolicy,
     RetryOnError,
     StopOnError,
 )
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
-from kinesis_publishers.processing.signals import stopped_by
+from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.events import EventSink
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["OnShardClosed", "ScanResult", "scan"]
 
 _LOGGER = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 OnShardClosed: TypeAlias = "Callable[[Shard], None]"
 
@@ -79,6 +83,8 @@ def scan(
     _check_callback("process", process)
     if on_shard_end is not None:
         _check_callback("on_shard_end", on_shard_end)
+    on_error = on_error or StopOnError()
+    _check_policy(on_error)
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     if not isinstance(properties, Properties):
@@ -93,13 +99,15 @@ def scan(
     )
     scanner = Scanner(
         process,
+        workers=workers,
         per_batch=per_batch,
-        on_error=on_error or StopOnError(),
+        on_error=on_error,
         on_shard_end=on_shard_end,
         clock=clock,
     )
     _check_no_loop()
-    asyncio.run(scanner.run(open_fetcher, workers))
+    signals = free_signals(signal.SIGTERM, signal.SIGINT)
+    asyncio.run(scanner.run(open_fetcher, signals))
     if scanner.was_interrupted:
         raise KeyboardInterrupt
 
@@ -111,6 +119,17 @@ def _check_callback(name: str, callback: object) -> None:
         raise TypeError(
             f"{name} is an async function, and scan calls it in a thread: use "
             "`async for record in kinesis_publishers.read(properties)`"
+        )
+
+
+def _check_policy(policy: object) -> None:
+    if isinstance(policy, RetryOnError):
+        policy = policy.otherwise
+    if isinstance(policy, DeadLetter):
+        _check_callback("put of DeadLetter", policy.put)
+    elif not isinstance(policy, StopOnError):
+        raise TypeError(
+            f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"
         )
 
 
@@ -131,7 +150,8 @@ class Scanner:
 
     Args:
         process: takes a record or a batch.
-        per_batch: which of them.
+        workers: how many calls may run at once.
+        per_batch: whether it takes batches.
         on_error: what follows when it raises.
         on_shard_end: is called at the end of a shard.
         clock: the only source of time.
@@ -141,6 +161,7 @@ class Scanner:
     """
 
     _process: Process
+    _workers: int = field(kw_only=True)
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
     _on_shard_end: OnShardClosed | None = field(kw_only=True)
@@ -150,22 +171,33 @@ class Scanner:
     # What comes next is taken by one worker at a time, and the end of a shard seen to meanwhile.
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _running: set[DeliveryCalls] = field(factory=set, init=False)
+    # Not the loop's own threads: these are few, and resolving a host name waits for one of them.
+    _threads: ThreadPoolExecutor = field(
+        init=False,
+        default=Factory(
+            lambda self: ThreadPoolExecutor(self._workers, "kinesis-scan"), takes_self=True
+        ),
+    )
 
-    async def run(self, open_fetcher: OpenFetcher, workers: int) -> None:
-        """Read and call until stopped.
+    async def run(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
+        """Read and call until stopped, by one of ``signals`` for instance.
 
         Raises:
             Exception: as :func:`scan`.
         """
+        with self._threads:
+            await self._run(open_fetcher, signals)
+
+    async def _run(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
         async with DeliveryFeed(open_fetcher) as feed:
 
             def stop(one: signal.Signals) -> None:
                 self.was_interrupted |= one is signal.SIGINT
                 self._stop(feed)
 
-            with stopped_by(signal.SIGTERM, signal.SIGINT, stop=stop):
+            with stopped_by(*signals, stop=stop):
                 async with TaskScope() as scope:
-                    for number in range(workers):
+                    for number in range(self._workers):
                         scope.spawn(self._work(feed), name=f"process records ({number})")
 
     def _stop(self, feed: DeliveryFeed) -> None:
@@ -182,8 +214,8 @@ class Scanner:
         async with self._turn:
             while isinstance(item := await feed.next(), EndOfShard):
                 if self._on_shard_end is not None:
-                    await asyncio.to_thread(self._on_shard_end, item.status.shard)
-                feed.record_end(item)
+                    await self._call("on_shard_end", self._on_shard_end, item.status.shard)
+                feed.record_end(item, was_told=self._on_shard_end is not None)
             return item
 
     async def _work_through(self, feed: DeliveryFeed, handed: HandedOut) -> None:
@@ -211,8 +243,7 @@ class Scanner:
     ) -> Exception | None:
         """Run calls in a thread; record what they have processed, also if this is cancelled."""
         self._running.add(calls)
-        context = contextvars.copy_context()
-        running = asyncio.get_running_loop().run_in_executor(None, context.run, calls.run)
+        running = self._start(calls.run)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -223,6 +254,11 @@ class Scanner:
         finally:
             self._running.discard(calls)
             feed.record(handed, calls.processed)
+
+    def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Run ``work`` in a thread, with the context variables that are set here."""
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, work)
 
     async def _settle(self, calls: DeliveryCalls, error: Exception, failures: int) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
@@ -244,8 +280,22 @@ class Scanner:
         if isinstance(policy, StopOnError):
             raise error
         _LOGGER.error("The callback failed for %s, which is put aside: %r", place, error)
-        await asyncio.to_thread(policy.put, calls.current, error)
+        await self._call("put of DeadLetter", policy.put, calls.current, error)
         calls.put_aside()
+
+    async def _call(self, name: str, callback: Callable[..., object], *arguments: object) -> None:
+        """Call ``callback`` in a thread; refuse what would have to be awaited: it has done nothing.
+
+        Which a lambda over an async function does not tell before it is called.
+        """
+        result = await self._start(partial(callback, *arguments))
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(
+                f"{name} returned {result!r}, which nobody awaits: scan calls it in a thread, and "
+                "it has to be done when it returns"
+            )
 
 
 def _place_of(item: Record | RecordBatch) -> str:

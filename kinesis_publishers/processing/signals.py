@@ -5,40 +5,75 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections import defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["stopped_by"]
+__all__ = ["free_signals", "stopped_by"]
+
+_Stop: TypeAlias = "Callable[[signal.Signals], None]"
+
+_DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)
+# A loop has one handler per signal: it stops everything that reads in the loop.
+_STOPS: dict[asyncio.AbstractEventLoop, defaultdict[signal.Signals, list[_Stop]]] = {}
+
+
+def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
+    """Return those of ``signals`` that the program of the user neither handles nor ignores.
+
+    Outside of the main thread, which alone may handle signals, there are none. For SIGINT it is
+    called before ``asyncio.run``, which has a handler of its own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return ()
+    return tuple(
+        one for one in signals if signal.getsignal(one) in _DEFAULT_HANDLERS or _is_ours(one)
+    )
+
+
+def _is_ours(one: signal.Signals) -> bool:
+    try:
+        stops = _STOPS.get(asyncio.get_running_loop())
+    except RuntimeError:
+        return False
+    return stops is not None and bool(stops[one])
 
 
 @contextmanager
-def stopped_by(*signals: signal.Signals, stop: Callable[[signal.Signals], None]) -> Iterator[None]:
+def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
     """Call ``stop`` in the event loop when one of ``signals`` comes while the body runs.
 
-    It is called once: the same signal does what it always does when it comes again. Nothing is
-    changed outside of the main thread, which alone may, or where somebody else handles SIGTERM.
+    It is called once, and so is that of everybody else in the loop: the same signal does what it
+    always does when it comes again.
+
+    Args:
+        signals: free ones, see :func:`free_signals`.
+        stop: is called with the signal.
     """
     loop = asyncio.get_running_loop()
-    taken = [one for one in signals if _is_free(one)]
-
-    def on_signal(one: signal.Signals) -> None:
-        loop.remove_signal_handler(one)
-        stop(one)
-
-    for one in taken:
-        loop.add_signal_handler(one, on_signal, one)
+    # Who is left without an end, as a loop over records may be, ends with the event loop.
+    for closed in [one for one in _STOPS if one.is_closed()]:
+        del _STOPS[closed]
+    stops = _STOPS.setdefault(loop, defaultdict(list))
+    for one in signals:
+        if not stops[one]:
+            loop.add_signal_handler(one, _stop_all, one)
+        stops[one].append(stop)
     try:
         yield
     finally:
-        for one in taken:
-            loop.remove_signal_handler(one)
+        for one in signals:
+            if stop in stops[one]:
+                stops[one].remove(stop)
+                if not stops[one]:
+                    loop.remove_signal_handler(one)
 
 
-def _is_free(one: signal.Signals) -> bool:
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    # asyncio.run has a handler of its own for SIGINT, and takes its place again.
-    return one is signal.SIGINT or signal.getsignal(one) is signal.SIG_DFL
+def _stop_all(one: signal.Signals) -> None:
+    loop = asyncio.get_running_loop()
+    loop.remove_signal_handler(one)
+    for stop in _STOPS[loop].pop(one):
+        stop(one)

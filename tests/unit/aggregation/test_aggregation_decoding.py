@@ -34,6 +34,13 @@ def test_an_aggregate_recorded_from_the_definition_is_taken_apart():
     assert found.explicit_hash_keys == [None, "5", None]
 
 
+def test_the_longest_keys_that_kinesis_takes_are_taken():
+    keys, hash_keys = ["ключ" * 64], [str(2**128 - 1)]
+    found = decode_aggregate(aggregate_of(keys, hash_keys, [record_of(0, b"data", 0)]))
+    assert found is not None
+    assert (found.partition_keys, found.explicit_hash_keys) == (keys, hash_keys)
+
+
 def test_what_is_not_asked_for_is_passed_over():
     tag = field_of(4, field_of(1, b"name") + field_of(2, b"value"))
     unknown = field_of(15, b"of a later version")
@@ -81,6 +88,8 @@ def test_what_the_library_of_aws_packs_is_taken_apart(records: list[tuple[bytes,
         wrapped(field_of(3, field_of(3, b"no partition key"))),
         wrapped(field_of(1, b"k") + field_of(3, number_of(1, 0))),
         wrapped(field_of(1, b"\xff") + field_of(3, record_of(0, b"data"))),
+        aggregate_of(["k" * 257], [], [record_of(0, b"data")]),
+        aggregate_of(["k"], ["0" * 40], [record_of(0, b"data", 0)]),
     ],
     ids=[
         "nothing",
@@ -97,6 +106,8 @@ def test_what_the_library_of_aws_packs_is_taken_apart(records: list[tuple[bytes,
         "a record without a key",
         "a record without data",
         "a key that is no text",
+        "a partition key that Kinesis would refuse",
+        "an explicit hash key that Kinesis would refuse",
     ],
 )
 def test_what_does_not_parse_is_an_ordinary_record(data: bytes):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +17,11 @@ from range_support import RangeWorld, range_of
 from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
 from kinesis_publishers.aggregation import RecordAggregator
 from kinesis_publishers.config import AggregationMode
+from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ShardNotFoundError
-from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped
+from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped, ignore_event
 from kinesis_publishers.model import hash_key_of
+from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -211,12 +214,27 @@ async def test_an_explicit_hash_key_that_is_none_stops_the_reading_of_a_resharde
         await reader.read(shard=LOWER)
 
 
-async def test_room_is_asked_for_as_many_records_as_come_out():
-    reader = reader_of(AGGREGATES[:2])
-    consumer = reader.consumer()
+@pytest.mark.parametrize(("asked", "reserved"), [(2, 8), (4, 16), (6, 16), (250, 250)])
+async def test_room_is_asked_for_as_many_records_as_come_out_but_at_most_twice_the_last(
+    asked: int, reserved: int
+):
+    """Two aggregates with four records each came the last time."""
+    consumer = (reader := reader_of(AGGREGATES[:2])).consumer()
     await consumer(batch_of(AGGREGATES[:2]))
-    await consumer.wait_for_space(10, 100)
-    assert (reader.pool.records, reader.pool.payload_bytes) == (40, 100)
+    await consumer.wait_for_space(asked, 100)
+    assert (reader.pool.records, reader.pool.payload_bytes) == (reserved, 100)
+
+
+async def test_a_shard_with_small_records_in_aggregates_leaves_room_for_others():
+    """A publisher asks for 250 records after a page of one."""
+    (large,) = sample_aggregates(1, 3000)
+    # The default size.
+    pool = PendingPool(max_records=200_000, max_bytes=64 * 1024**2)
+    reader = reader_of([large], pool=pool)
+    consumer = reader.consumer()
+    await consumer(batch_of([large]))
+    await consumer.wait_for_space(250, 100)
+    assert reader.pool.try_acquire(10_000, 100) is not None
 
 
 async def test_a_range_is_taken_apart_like_a_shard():
@@ -224,6 +242,35 @@ async def test_a_range_is_taken_apart_like_a_shard():
     await world.read(range_of(0, 1))
     assert world.sink.records == INSIDE[4:8]
     assert world.reader.listings == [sample_shard().stream_arn]
+
+
+async def test_the_shards_are_listed_once_for_ranges_that_meet_aggregates_at_the_same_time():
+    listings: list[str] = []
+
+    async def list_shards(stream_arn: str) -> tuple[Shard, ...]:
+        listings.append(stream_arn)
+        await asyncio.sleep(0)
+        return (sample_shard(0), sample_shard(1))
+
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, list_shards)
+    batches = [batch_of(AGGREGATES, shard=sample_shard(number)) for number in (0, 1, 0, 1)]
+    found = await asyncio.gather(*(aggregates.expand(one, None) for one in batches))
+    assert [len(one) for one in found] == [12] * 4
+    assert listings == [sample_shard().stream_arn]
+
+
+async def test_the_shards_of_a_stream_that_was_created_again_are_listed_again():
+    old = evolve(sample_shard(0, parent=7), starting_hash_key="0", ending_hash_key="0")
+    listings = [(old,), (sample_shard(0),)]
+
+    async def list_shards(stream_arn: str) -> tuple[Shard, ...]:
+        return listings.pop(0)
+
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, list_shards)
+    batch = batch_of(AGGREGATES)
+    for seconds, delivered in ((0, 0), (60, 0), (61, 12), (121, 12)):
+        later = evolve(batch, requested_at=batch.requested_at + timedelta(seconds=seconds))
+        assert len(await aggregates.expand(later, None)) == delivered
 
 
 async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
