@@ -123,7 +123,13 @@ class StoredProgress:
         )
 
     def _is_begun(self, key: ShardKey, identity: StreamIdentity) -> bool:
-        return self._begun.get(identity.arn) == identity.created_at and key in self._stored
+        stored = self._stored.get(key)
+        # A stream that was created again has shards of the same ids.
+        return (
+            self._begun.get(identity.arn) == identity.created_at
+            and stored is not None
+            and stored.checkpoint.stream_created_at == identity.created_at
+        )
 
     async def _begin(
         self, progress: Mapping[ShardKey, ShardProgress], identities: Mapping[str, StreamIdentity]
@@ -185,35 +191,24 @@ def resumable_streams(
 ) -> dict[str, StreamProgress]:
     """Return the streams that go on where they were, by ARN.
 
-    A stream is not among them if its first checkpoint was cut off: nothing has been read then, and
-    shards without a checkpoint would be taken for ones that were found later. Of a stream that was
-    created again what belongs to the older one is left out.
+    A stream is not among them without the mark that its first checkpoint is complete: nothing has
+    been read then, and shards without a checkpoint would be taken for ones that were found later.
+    Of a stream that was created again only what belongs to the one with the mark counts.
     """
     by_stream: defaultdict[str, dict[str, StoredCheckpoint]] = defaultdict(dict)
     for key, one in stored.items():
         by_stream[key.stream_arn][key.shard_id] = one
     resume = {}
     for arn, shards in by_stream.items():
-        created_at = max(one.checkpoint.stream_created_at for one in shards.values())
-        current = {
-            shard_id: one
-            for shard_id, one in shards.items()
-            if one.checkpoint.stream_created_at == created_at
-        }
-        if _STREAM in current or any(_has_moved(one) for one in current.values()):
-            resume[arn] = StreamProgress(
-                identity=StreamIdentity(
-                    name=arn.rpartition("/")[2], arn=arn, created_at=created_at
-                ),
-                shards={
-                    shard_id: one.checkpoint.progress
-                    for shard_id, one in current.items()
-                    if shard_id != _STREAM
-                },
-            )
+        if (mark := shards.pop(_STREAM, None)) is None:
+            continue
+        created_at = mark.checkpoint.stream_created_at
+        resume[arn] = StreamProgress(
+            identity=StreamIdentity(name=arn.rpartition("/")[2], arn=arn, created_at=created_at),
+            shards={
+                shard_id: one.checkpoint.progress
+                for shard_id, one in shards.items()
+                if one.checkpoint.stream_created_at == created_at
+            },
+        )
     return resume
-
-
-def _has_moved(stored: StoredCheckpoint) -> bool:
-    progress = stored.checkpoint.progress
-    return stored.version.number > 1 or progress.processed is not None or progress.is_ended
