@@ -165,10 +165,10 @@ class Checkpointer:
                     self._is_stopping = True
                     self._has_pending.set()
                     self._is_urgent.set()
+            await self.flush()
         except BaseException as error:
             await self.flush_despite(error)
             raise
-        await self.flush()
 
     async def _write_now_and_then(self) -> None:
         while not self._is_stopping:

@@ -177,6 +177,25 @@ async def test_a_write_that_was_cancelled_is_repeated_by_the_last_one():
     assert buffer.stored == {KEY: at(1)}
 
 
+async def test_who_is_cancelled_while_the_rest_is_written_still_writes():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.gate.clear()
+
+    async def run_to_the_end() -> None:
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(1))
+
+    task = asyncio.create_task(run_to_the_end())
+    await buffer.clock.settle()
+    task.cancel()
+    await buffer.clock.settle()
+    buffer.store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert buffer.stored == {KEY: at(1)}
+
+
 async def test_a_buffer_may_run_again():
     buffer = Buffer()
     await buffer.begin()
