@@ -152,6 +152,11 @@ class StoredProgress:
             return
         with self._asking("write"):
             versions = await self._store.save(writes)
+            if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
+                raise CheckpointError(
+                    f"{type(self._store).__name__}.save returned no version for "
+                    f"{', '.join(left_out):.500}: it has to return one for each write."
+                )
         for write in writes:
             self._stored[write.shard] = StoredCheckpoint(
                 checkpoint=write.checkpoint, version=versions[write.shard]

@@ -109,6 +109,18 @@ async def test_whatever_a_store_of_somebody_else_s_raises_is_a_checkpoint_error(
         await buffer.checkpointer.flush()
 
 
+async def test_a_store_that_does_not_say_what_it_has_written_is_a_checkpoint_error():
+    buffer = Buffer(max_records=1)
+    await buffer.begin()
+
+    async def save(_: object) -> dict[object, object]:
+        return {}
+
+    buffer.store.save = save
+    with pytest.raises(CheckpointError, match=r"ScriptedStore.*save.*no version.*shardId-0"):
+        await _run(buffer, records=1)
+
+
 async def test_a_second_reader_of_the_application_ends_what_runs():
     buffer = Buffer(max_records=1)
     await buffer.begin()
