@@ -204,7 +204,10 @@ async def open_checkpointer(
         application=config.application, retry=config.retry, clock=clock
     )
     store_class = _checkpoint_store_class(config.store)
-    async with store_class.from_properties(with_region(properties), context) as store:
+    store: object = store_class.from_properties(with_region(properties), context)
+    if not isinstance(store, CheckpointStore):
+        raise _not_an_instance(store_class, store, CheckpointStore)
+    async with store:
         yield Checkpointer(StoredProgress(store), config, clock)
 
 
@@ -234,12 +237,16 @@ def _build_factory(
 ) -> RecordPublisherFactory:
     factory: object = factory_class.from_properties(properties, context)
     if not isinstance(factory, RecordPublisherFactory):
-        raise PluginLoadError(
-            f"{factory_class.__module__}:{factory_class.__qualname__}: from_properties() returned "
-            f"{type(factory).__name__}, which does not extend RecordPublisherFactory: return an "
-            "instance of the class"
-        )
+        raise _not_an_instance(factory_class, factory, RecordPublisherFactory)
     return factory
+
+
+def _not_an_instance(made_by: type, made: object, base: type) -> PluginLoadError:
+    return PluginLoadError(
+        f"{made_by.__module__}:{made_by.__qualname__}: from_properties() returned "
+        f"{type(made).__name__}, which does not extend {base.__name__}: return an instance of the "
+        "class"
+    )
 
 
 def with_region(properties: Properties) -> Properties:
