@@ -57,9 +57,15 @@ class Checkpointer:
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
-    def sink(self, inner: DeliverySink) -> CheckpointingSink:
-        """Return ``inner`` with each delivery recorded as soon as it has been taken."""
-        return CheckpointingSink(inner, self)
+    def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
+        """Return ``inner`` with each delivery recorded as soon as it has been taken.
+
+        Args:
+            inner: what deliveries are handed to.
+            records_deliveries: ``False`` if somebody else calls :meth:`record`; only the age of
+                what he has recorded is kept up then.
+        """
+        return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
     async def load(self) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
@@ -118,6 +124,12 @@ class Checkpointer:
         has_just_ended = progress.is_ended and not latest.is_ended
         if has_just_ended or self._records >= self._config.max_records:
             self._is_urgent.set()
+
+    def renew(self, key: ShardKey, progress: ShardProgress) -> None:
+        """Note how old a shard's progress is, if all of ``progress`` has been recorded already."""
+        latest = self._pending.get(key) or self._stored.get(key)
+        if latest is not None and latest == evolve(progress, as_of=latest.as_of):
+            self.record(key, progress)
 
     async def flush(self) -> None:
         """Write everything that has been recorded, and return when it is durable.
@@ -213,6 +225,24 @@ class CheckpointingSink(DeliverySink):
         # The end of the shard, and that an idle one was at its tip; never what was only fetched.
         self._checkpointer.record(status.shard.key, status.progress)
         self._inner.observe(status)
+
+    def observe_discovery(self) -> None:
+        self._inner.observe_discovery()
+
+
+class _RenewingSink(DeliverySink):
+    """Hands everything on; an idle shard's progress is renewed, lest it look like lost data."""
+
+    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
+        self._inner = inner
+        self._checkpointer = checkpointer
+
+    async def deliver(self, delivery: Delivery) -> None:
+        await self._inner.deliver(delivery)
+
+    def observe(self, status: ShardStatus) -> None:
+        self._inner.observe(status)
+        self._checkpointer.renew(status.shard.key, status.progress)
 
     def observe_discovery(self) -> None:
         self._inner.observe_discovery()

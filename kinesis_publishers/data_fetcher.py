@@ -137,7 +137,7 @@ class KinesisDataFetcher:
         ):
             if checkpointer is not None:
                 resume = await checkpointer.load()
-                sink = checkpointer.sink(sink) if records_deliveries else sink
+                sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
             yield cls(parts, sink, resume=resume, checkpointer=checkpointer)
 
     @property

@@ -10,6 +10,7 @@ from attrs import evolve
 from checkpoint_support import BEGINNING, KEY, Buffer, at
 
 from kinesis_publishers import SequenceNumber, StartingPosition
+from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import (
     CheckpointError,
     InternalServiceError,
@@ -276,3 +277,25 @@ async def test_what_is_known_of_a_shard_s_age_is_not_lost_by_who_does_not_know_i
         buffer.checkpointer.record(KEY, at(1, as_of=as_of))
         await buffer.checkpointer.flush()
         assert buffer.stored == {KEY: at(1, as_of=noon)}
+
+
+class _Ignoring(DeliverySink):
+    async def deliver(self, delivery: Delivery) -> None:
+        delivery.release()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "renewed"), [(at(5), True), (at(4), False)], ids=["all of it", "a part of it"]
+)
+async def test_who_records_records_learns_the_age_of_a_shard_once_all_are_recorded(
+    recorded, renewed
+):
+    buffer = Buffer()
+    await buffer.begin()
+    noon = buffer.clock.now()
+    sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
+    buffer.checkpointer.record(KEY, recorded)
+    for progress in (at(5, as_of=noon), at(5, as_of=noon, ended=True)):
+        sink.observe(ShardStatus(shard=sample_shard(0), progress=progress))
+    await buffer.checkpointer.flush()
+    assert buffer.stored == {KEY: evolve(recorded, as_of=noon if renewed else None)}
