@@ -46,6 +46,7 @@ from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import ConfigError, PluginLoadError
+from kinesis_publishers.events import ignore_event
 from kinesis_publishers.metrics.selection import open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
@@ -187,9 +188,14 @@ async def open_parts(
 
 @asynccontextmanager
 async def open_checkpointer(
-    properties: Properties, *, clock: Clock | None = None
+    properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
 ) -> AsyncIterator[Checkpointer | None]:
     """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
+
+    Args:
+        properties: the configuration.
+        clock: the only source of time, this machine's unless it is given.
+        events: where writes are reported.
 
     Raises:
         PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
@@ -208,7 +214,7 @@ async def open_checkpointer(
     if not isinstance(store, CheckpointStore):
         raise _not_an_instance(store_class, store, CheckpointStore)
     async with store:
-        yield Checkpointer(StoredProgress(store), config, clock)
+        yield Checkpointer(StoredProgress(store, clock, events), config, clock)
 
 
 def _checkpoint_store_class(name: str) -> type[CheckpointStore]:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
+from kinesis_publishers.errors import (
+    CheckpointError,
+    KinesisPublishersError,
+    StaleCheckpointError,
+)
+from kinesis_publishers.events import (
+    CheckpointsRefused,
+    CheckpointsSaved,
+    EventSink,
+    ignore_event,
+)
 from kinesis_publishers.lineage import generations
 from kinesis_publishers.model import (
     Checkpoint,
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.abc import CheckpointStore
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import Shard
 
 __all__ = ["StoredProgress", "resumable_streams"]
@@ -43,9 +54,13 @@ class StoredProgress:
 
     Args:
         store: an open store, which nobody else in this process writes to.
+        clock: what the store's time is measured with.
+        events: where writes are reported.
     """
 
     _store: CheckpointStore
+    _clock: Clock
+    _events: EventSink = ignore_event
     _stored: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     # When each stream was created whose first checkpoint is complete, by ARN.
     _begun: dict[str, datetime] = field(factory=dict, init=False)
@@ -150,6 +165,7 @@ class StoredProgress:
         ]
         if not writes:
             return
+        began_at = self._clock.monotonic()
         with self._asking("write"):
             versions = await self._store.save(writes)
             if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
@@ -161,6 +177,9 @@ class StoredProgress:
             self._stored[write.shard] = StoredCheckpoint(
                 checkpoint=write.checkpoint, version=versions[write.shard]
             )
+        if shards := sum(one.shard.shard_id != _STREAM for one in writes):
+            seconds = self._clock.monotonic() - began_at
+            self._events(CheckpointsSaved(shards=shards, seconds=seconds))
 
     def _version(self, checkpoint: Checkpoint) -> CheckpointVersion | None:
         stored = self._stored.get(checkpoint.shard)
@@ -181,6 +200,8 @@ class StoredProgress:
         try:
             yield
         except KinesisPublishersError as error:
+            if isinstance(error, StaleCheckpointError):
+                self._events(CheckpointsRefused(message=str(error)))
             error.add_note(f"It was to {verb} checkpoints in {self._store}.")
             raise
         except Exception as error:  # a store of somebody else's may raise anything

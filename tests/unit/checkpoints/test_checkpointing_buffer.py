@@ -16,6 +16,7 @@ from kinesis_publishers.errors import (
     InternalServiceError,
     StaleCheckpointError,
 )
+from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved
 from kinesis_publishers.testing.fakes import sample_shard
 
 ONE = sample_shard(1).key
@@ -299,3 +300,30 @@ async def test_who_records_records_learns_the_age_of_a_shard_once_all_are_record
         sink.observe(ShardStatus(shard=sample_shard(0), progress=progress))
     await buffer.checkpointer.flush()
     assert buffer.stored == {KEY: evolve(recorded, as_of=noon if renewed else None)}
+
+
+async def test_what_is_written_is_reported_with_the_time_that_the_store_took():
+    buffer = Buffer()
+    await buffer.begin(sample_shard(0), sample_shard(1))
+    assert buffer.events == [CheckpointsSaved(shards=2, seconds=0.0)], "the mark is no shard"
+    buffer.checkpointer.record(KEY, at(1))
+    buffer.store.gate.clear()
+    flushing = asyncio.create_task(buffer.checkpointer.flush())
+    await buffer.clock.advance(3)
+    assert len(buffer.events) == 1
+    buffer.store.gate.set()
+    await flushing
+    assert buffer.events[1:] == [CheckpointsSaved(shards=1, seconds=pytest.approx(3.0))]
+    await buffer.checkpointer.flush()
+    assert len(buffer.events) == 2, "there was nothing to write"
+
+
+async def test_a_write_that_is_refused_is_reported():
+    buffer = Buffer()
+    await buffer.begin()
+    await buffer.write_as_somebody_else(KEY, at(5))
+    buffer.events.clear()
+    buffer.checkpointer.record(KEY, at(6))
+    with pytest.raises(StaleCheckpointError) as raised:
+        await buffer.checkpointer.flush()
+    assert buffer.events == [CheckpointsRefused(message=str(raised.value))]
