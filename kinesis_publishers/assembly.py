@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError
 from kinesis_publishers.abc import (
     CheckpointStore,
     CheckpointStoreContext,
+    EventReporter,
     PublisherContext,
     RecordPublisherFactory,
 )
@@ -31,6 +32,7 @@ from kinesis_publishers.config import (
     DiscoveryConfig,
     InitialPosition,
     InitialPositionConfig,
+    MetricsConfig,
     PendingConfig,
     Properties,
     ShardIteratorKind,
@@ -47,7 +49,7 @@ from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers.events import ignore_event
-from kinesis_publishers.metrics.selection import open_event_sink
+from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FetcherParts",
+    "checkpoint_store_class",
+    "event_reporter_classes",
     "open_checkpointer",
     "open_parts",
     "publisher_factory_class",
@@ -209,7 +213,7 @@ async def open_checkpointer(
     context = CheckpointStoreContext(
         application=config.application, retry=config.retry, clock=clock
     )
-    store_class = _checkpoint_store_class(config.store)
+    store_class = checkpoint_store_class(config.store)
     store: object = store_class.from_properties(with_region(properties), context)
     if not isinstance(store, CheckpointStore):
         raise _not_an_instance(store_class, store, CheckpointStore)
@@ -217,7 +221,12 @@ async def open_checkpointer(
         yield Checkpointer(StoredProgress(store, clock, events), config, clock)
 
 
-def _checkpoint_store_class(name: str) -> type[CheckpointStore]:
+def checkpoint_store_class(name: str) -> type[CheckpointStore]:
+    """Return the store that ``checkpoint.store`` names.
+
+    Raises:
+        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+    """
     if name in _STORES:
         return _STORES[name]
     return load_plugin(
@@ -225,6 +234,16 @@ def _checkpoint_store_class(name: str) -> type[CheckpointStore]:
         CheckpointStore,  # type: ignore[type-abstract]
         group=CHECKPOINT_STORES_GROUP,
     )
+
+
+def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
+    """Return the sinks that ``metrics.sinks`` names.
+
+    Raises:
+        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+    """
+    names = MetricsConfig.from_properties(properties).sinks
+    return [load_event_reporter(name, _REPORTERS) for name in names]
 
 
 def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
