@@ -49,6 +49,12 @@ class EndsAnOpenShard(ListPublisher):
     is_open = False
 
 
+class AsksAgainAtOnce(ListPublisher):
+    async def read(self, consumer: RecordBatchConsumer) -> None:
+        if not self.is_open or self.cursor != len(self.records):
+            await super().read(consumer)
+
+
 class ForgetsThatItHasEnded(ListPublisher):
     def result(self) -> RunResult:
         result = super().result()
@@ -278,6 +284,12 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
         "INCOMPLETE after COMPLETE",
     ),
     (EndsAnOpenShard, "test_a_shard_that_is_open_is_never_complete", {}, "has not ended"),
+    (
+        AsksAgainAtOnce,
+        "test_a_shard_that_is_open_is_never_complete",
+        {},
+        "ended 100 times without waiting",
+    ),
     (ReturnsNothing, EACH_ONCE, {}, "run\\(\\) returned None, which is no RunResult"),
     (ReturnsCancelled, EACH_ONCE, {}, "returned CANCELLED though nobody asked"),
     (NamesAnotherShard, EACH_ONCE, {}, "delivered by the publisher of orders/shardId-0"),
