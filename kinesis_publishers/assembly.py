@@ -211,7 +211,7 @@ async def open_checkpointer(
         return
     clock = clock or SystemClock()
     context = CheckpointStoreContext(
-        application=config.application, retry=config.retry, clock=clock
+        application=config.application, retry=config.retry, clock=clock, events=events
     )
     store_class = checkpoint_store_class(config.store)
     store: object = store_class.from_properties(with_region(properties), context)

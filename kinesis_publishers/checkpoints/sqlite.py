@@ -106,7 +106,10 @@ class SqliteCheckpointStore(CheckpointStore):
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
         return await call_with_retries(
-            attempt, policy=self._context.retry, clock=self._context.clock
+            attempt,
+            policy=self._context.retry,
+            clock=self._context.clock,
+            events=self._context.events,
         )
 
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
