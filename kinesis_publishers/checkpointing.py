@@ -50,6 +50,8 @@ class Checkpointer:
     _config: CheckpointConfig
     _clock: Clock
     _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    # What is on its way to the store, and comes back to the pending ones if it does not arrive.
+    _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _has_failed: bool = field(default=False, init=False)
@@ -103,10 +105,9 @@ class Checkpointer:
         Raises:
             CheckpointError: the shard is not known, or its progress would move backwards.
         """
-        stored = self._stored.get(key)
-        if stored is None:
+        stored, latest = self._stored.get(key), self._latest(key)
+        if stored is None or latest is None:
             return
-        latest = self._pending.get(key, stored)
         if _is_behind(progress, latest):
             raise CheckpointError(
                 f"The progress of {key} would move back, from {_shown(latest)} to "
@@ -127,9 +128,12 @@ class Checkpointer:
 
     def renew(self, key: ShardKey, progress: ShardProgress) -> None:
         """Note how old a shard's progress is, if all of ``progress`` has been recorded already."""
-        latest = self._pending.get(key) or self._stored.get(key)
+        latest = self._latest(key)
         if latest is not None and latest == evolve(progress, as_of=latest.as_of):
             self.record(key, progress)
+
+    def _latest(self, key: ShardKey) -> ShardProgress | None:
+        return self._pending.get(key) or self._in_flight.get(key) or self._stored.get(key)
 
     async def flush(self) -> None:
         """Write everything that has been recorded, and return when it is durable.
@@ -139,15 +143,17 @@ class Checkpointer:
             KinesisPublishersError: the store has failed.
         """
         async with self._turn, self._watching():
-            pending, self._pending = self._pending, {}
+            self._in_flight, self._pending = self._pending, {}
             self._records = 0
             self._has_pending.clear()
             self._is_urgent.clear()
             try:
-                await self._stored.write(pending)
+                await self._stored.write(self._in_flight)
             except BaseException:
-                self._pending = pending | self._pending
+                self._pending = self._in_flight | self._pending
                 raise
+            finally:
+                self._in_flight = {}
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:

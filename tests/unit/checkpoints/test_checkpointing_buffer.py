@@ -229,7 +229,13 @@ async def test_progress_never_moves_backwards(backwards):
     buffer.checkpointer.record(KEY, at(5, ended=True))
     with pytest.raises(CheckpointError, match="would move back"):
         buffer.checkpointer.record(KEY, backwards)
-    await buffer.checkpointer.flush()
+    buffer.store.gate.clear()
+    flushing = asyncio.create_task(buffer.checkpointer.flush())
+    await buffer.clock.settle()
+    with pytest.raises(CheckpointError, match="would move back"):
+        buffer.checkpointer.record(KEY, backwards)
+    buffer.store.gate.set()
+    await flushing
     with pytest.raises(CheckpointError, match="would move back"):
         buffer.checkpointer.record(KEY, backwards)
     assert buffer.stored == {KEY: at(5, ended=True)}
