@@ -13,6 +13,7 @@ from kinesis_publishers.checkpoints.stored_form import (
     checkpoint_from_fields,
     fields_of,
     instant_text,
+    version_from_fields,
 )
 from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
 from kinesis_publishers.config import SqliteCheckpointConfig
@@ -122,7 +123,7 @@ class SqliteCheckpointStore(CheckpointStore):
         shard = ShardKey(row["stream_arn"], row["shard_id"])
         return StoredCheckpoint(
             checkpoint=checkpoint_from_fields(shard, row, where=self),
-            version=CheckpointVersion(number=row["version"], writer=row["writer"]),
+            version=version_from_fields(shard, row, where=self),
         )
 
     def _save(self, attempts: list[Attempt], checkpoints: list[Checkpoint]) -> list[Refusal]:

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from checkpoint_support import CREATED_AT, KEY, at
+from checkpoint_support import BEGINNING, CREATED_AT, KEY, at
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import SqliteCheckpointStore
@@ -98,12 +98,27 @@ async def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         await store_at(path).__aenter__()
 
 
-async def test_a_checkpoint_that_was_damaged_by_hand_is_named(path: Path) -> None:
+@pytest.mark.parametrize("damage", ["position = 'HERE'", "version = 'one'", "writer = x'00'"])
+async def test_a_checkpoint_that_was_damaged_by_hand_is_named(path: Path, damage: str) -> None:
     async with store_at(path) as store:
         await store.save([WRITE])
-        execute(path, "UPDATE checkpoint SET position = 'HERE'")
+        execute(path, f"UPDATE checkpoint SET {damage}")
         with pytest.raises(CheckpointError, match=KEY.shard_id):
             await store.load()
+
+
+async def test_a_damaged_checkpoint_can_be_mended_as_the_error_says(path: Path) -> None:
+    async with store_at(path) as store:
+        await store.save([WRITE])
+        execute(path, "UPDATE checkpoint SET position = 'HERE', is_ended = 5")
+        with pytest.raises(CheckpointError, match="position TRIM_HORIZON, is_ended 0 and neither"):
+            await store.load()
+        execute(
+            path,
+            "UPDATE checkpoint SET position = 'TRIM_HORIZON', is_ended = 0, sequence_number = NULL,"
+            " sub_sequence_number = NULL, timestamp = NULL, as_of = NULL",
+        )
+        assert (await store.load())[KEY].checkpoint.progress == BEGINNING
 
 
 async def test_a_file_that_was_removed_is_not_silently_made_again(path: Path) -> None:
