@@ -149,6 +149,8 @@ class Checkpointer:
             self._is_urgent.clear()
             try:
                 await self._stored.write(self._in_flight)
+                if self._in_flight:
+                    self._has_failed = False
             except BaseException:
                 self._pending = self._in_flight | self._pending
                 raise

@@ -191,6 +191,19 @@ async def test_a_write_that_was_cancelled_is_repeated_by_the_last_one():
     assert buffer.stored == {KEY: at(1)}
 
 
+async def test_a_failure_that_a_later_write_has_made_up_for_does_not_keep_the_rest_back():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.checkpointer.record(KEY, at(0))
+    buffer.store.errors.append(InternalServiceError("the table is down"))
+    with pytest.raises(InternalServiceError):
+        await buffer.checkpointer.flush()
+    await buffer.checkpointer.flush()
+    with pytest.raises(ZeroDivisionError):
+        await _run(buffer, error=ZeroDivisionError())
+    assert buffer.stored == {KEY: at(1)}
+
+
 async def test_who_is_cancelled_while_the_rest_is_written_still_writes():
     buffer = Buffer()
     await buffer.begin()
