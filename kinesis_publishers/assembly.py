@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError
 from kinesis_publishers.abc import (
     CheckpointStore,
     CheckpointStoreContext,
+    EventReporter,
     PublisherContext,
     RecordPublisherFactory,
 )
@@ -31,6 +32,7 @@ from kinesis_publishers.config import (
     DiscoveryConfig,
     InitialPosition,
     InitialPositionConfig,
+    MetricsConfig,
     PendingConfig,
     Properties,
     ShardIteratorKind,
@@ -46,7 +48,8 @@ from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.deaggregation import Deaggregator
 from kinesis_publishers.errors import ConfigError, PluginLoadError
-from kinesis_publishers.metrics.selection import open_event_sink
+from kinesis_publishers.events import ignore_event
+from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -62,6 +65,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FetcherParts",
+    "checkpoint_store_class",
+    "event_reporter_classes",
     "open_checkpointer",
     "open_parts",
     "publisher_factory_class",
@@ -187,9 +192,14 @@ async def open_parts(
 
 @asynccontextmanager
 async def open_checkpointer(
-    properties: Properties, *, clock: Clock | None = None
+    properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
 ) -> AsyncIterator[Checkpointer | None]:
     """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
+
+    Args:
+        properties: the configuration.
+        clock: the only source of time, this machine's unless it is given.
+        events: where writes are reported.
 
     Raises:
         PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
@@ -201,14 +211,22 @@ async def open_checkpointer(
         return
     clock = clock or SystemClock()
     context = CheckpointStoreContext(
-        application=config.application, retry=config.retry, clock=clock
+        application=config.application, retry=config.retry, clock=clock, events=events
     )
-    store_class = _checkpoint_store_class(config.store)
-    async with store_class.from_properties(with_region(properties), context) as store:
-        yield Checkpointer(StoredProgress(store), config, clock)
+    store_class = checkpoint_store_class(config.store)
+    store: object = store_class.from_properties(with_region(properties), context)
+    if not isinstance(store, CheckpointStore):
+        raise _not_an_instance(store_class, store, CheckpointStore)
+    async with store:
+        yield Checkpointer(StoredProgress(store, clock, events), config, clock)
 
 
-def _checkpoint_store_class(name: str) -> type[CheckpointStore]:
+def checkpoint_store_class(name: str) -> type[CheckpointStore]:
+    """Return the store that ``checkpoint.store`` names.
+
+    Raises:
+        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+    """
     if name in _STORES:
         return _STORES[name]
     return load_plugin(
@@ -216,6 +234,16 @@ def _checkpoint_store_class(name: str) -> type[CheckpointStore]:
         CheckpointStore,  # type: ignore[type-abstract]
         group=CHECKPOINT_STORES_GROUP,
     )
+
+
+def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
+    """Return the sinks that ``metrics.sinks`` names.
+
+    Raises:
+        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+    """
+    names = MetricsConfig.from_properties(properties).sinks
+    return [load_event_reporter(name, _REPORTERS) for name in names]
 
 
 def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
@@ -234,12 +262,16 @@ def _build_factory(
 ) -> RecordPublisherFactory:
     factory: object = factory_class.from_properties(properties, context)
     if not isinstance(factory, RecordPublisherFactory):
-        raise PluginLoadError(
-            f"{factory_class.__module__}:{factory_class.__qualname__}: from_properties() returned "
-            f"{type(factory).__name__}, which does not extend RecordPublisherFactory: return an "
-            "instance of the class"
-        )
+        raise _not_an_instance(factory_class, factory, RecordPublisherFactory)
     return factory
+
+
+def _not_an_instance(made_by: type, made: object, base: type) -> PluginLoadError:
+    return PluginLoadError(
+        f"{made_by.__module__}:{made_by.__qualname__}: from_properties() returned "
+        f"{type(made).__name__}, which does not extend {base.__name__}: return an instance of the "
+        "class"
+    )
 
 
 def with_region(properties: Properties) -> Properties:

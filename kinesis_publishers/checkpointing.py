@@ -50,6 +50,8 @@ class Checkpointer:
     _config: CheckpointConfig
     _clock: Clock
     _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    # What is on its way to the store, and comes back to the pending ones if it does not arrive.
+    _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _has_failed: bool = field(default=False, init=False)
@@ -57,9 +59,15 @@ class Checkpointer:
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
-    def sink(self, inner: DeliverySink) -> CheckpointingSink:
-        """Return ``inner`` with each delivery recorded as soon as it has been taken."""
-        return CheckpointingSink(inner, self)
+    def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
+        """Return ``inner`` with each delivery recorded as soon as it has been taken.
+
+        Args:
+            inner: what deliveries are handed to.
+            records_deliveries: ``False`` if somebody else calls :meth:`record`; only the age of
+                what he has recorded is kept up then.
+        """
+        return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
     async def load(self) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
@@ -97,10 +105,9 @@ class Checkpointer:
         Raises:
             CheckpointError: the shard is not known, or its progress would move backwards.
         """
-        stored = self._stored.get(key)
-        if stored is None:
+        stored, latest = self._stored.get(key), self._latest(key)
+        if stored is None or latest is None:
             return
-        latest = self._pending.get(key, stored)
         if _is_behind(progress, latest):
             raise CheckpointError(
                 f"The progress of {key} would move back, from {_shown(latest)} to "
@@ -119,6 +126,15 @@ class Checkpointer:
         if has_just_ended or self._records >= self._config.max_records:
             self._is_urgent.set()
 
+    def renew(self, key: ShardKey, progress: ShardProgress) -> None:
+        """Note how old a shard's progress is, if all of ``progress`` has been recorded already."""
+        latest = self._latest(key)
+        if latest is not None and latest == evolve(progress, as_of=latest.as_of):
+            self.record(key, progress)
+
+    def _latest(self, key: ShardKey) -> ShardProgress | None:
+        return self._pending.get(key) or self._in_flight.get(key) or self._stored.get(key)
+
     async def flush(self) -> None:
         """Write everything that has been recorded, and return when it is durable.
 
@@ -127,15 +143,19 @@ class Checkpointer:
             KinesisPublishersError: the store has failed.
         """
         async with self._turn, self._watching():
-            pending, self._pending = self._pending, {}
+            self._in_flight, self._pending = self._pending, {}
             self._records = 0
             self._has_pending.clear()
             self._is_urgent.clear()
             try:
-                await self._stored.write(pending)
+                await self._stored.write(self._in_flight)
+                if self._in_flight:
+                    self._has_failed = False
             except BaseException:
-                self._pending = pending | self._pending
+                self._pending = self._in_flight | self._pending
                 raise
+            finally:
+                self._in_flight = {}
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:
@@ -165,10 +185,10 @@ class Checkpointer:
                     self._is_stopping = True
                     self._has_pending.set()
                     self._is_urgent.set()
+            await self.flush()
         except BaseException as error:
             await self.flush_despite(error)
             raise
-        await self.flush()
 
     async def _write_now_and_then(self) -> None:
         while not self._is_stopping:
@@ -213,6 +233,24 @@ class CheckpointingSink(DeliverySink):
         # The end of the shard, and that an idle one was at its tip; never what was only fetched.
         self._checkpointer.record(status.shard.key, status.progress)
         self._inner.observe(status)
+
+    def observe_discovery(self) -> None:
+        self._inner.observe_discovery()
+
+
+class _RenewingSink(DeliverySink):
+    """Hands everything on; an idle shard's progress is renewed, lest it look like lost data."""
+
+    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
+        self._inner = inner
+        self._checkpointer = checkpointer
+
+    async def deliver(self, delivery: Delivery) -> None:
+        await self._inner.deliver(delivery)
+
+    def observe(self, status: ShardStatus) -> None:
+        self._inner.observe(status)
+        self._checkpointer.renew(status.shard.key, status.progress)
 
     def observe_discovery(self) -> None:
         self._inner.observe_discovery()

@@ -133,11 +133,11 @@ class KinesisDataFetcher:
             )
         async with (
             open_parts(properties, events=events, clock=clock) as parts,
-            open_checkpointer(properties, clock=clock) as checkpointer,
+            open_checkpointer(properties, clock=clock, events=parts.events) as checkpointer,
         ):
             if checkpointer is not None:
                 resume = await checkpointer.load()
-                sink = checkpointer.sink(sink) if records_deliveries else sink
+                sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
             yield cls(parts, sink, resume=resume, checkpointer=checkpointer)
 
     @property

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
+from kinesis_publishers.errors import (
+    CheckpointError,
+    KinesisPublishersError,
+    StaleCheckpointError,
+)
+from kinesis_publishers.events import (
+    CheckpointsRefused,
+    CheckpointsSaved,
+    EventSink,
+    ignore_event,
+)
 from kinesis_publishers.lineage import generations
 from kinesis_publishers.model import (
     Checkpoint,
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.abc import CheckpointStore
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import Shard
 
 __all__ = ["StoredProgress", "resumable_streams"]
@@ -43,9 +54,13 @@ class StoredProgress:
 
     Args:
         store: an open store, which nobody else in this process writes to.
+        clock: what the store's time is measured with.
+        events: where writes are reported.
     """
 
     _store: CheckpointStore
+    _clock: Clock
+    _events: EventSink = ignore_event
     _stored: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     # When each stream was created whose first checkpoint is complete, by ARN.
     _begun: dict[str, datetime] = field(factory=dict, init=False)
@@ -123,7 +138,13 @@ class StoredProgress:
         )
 
     def _is_begun(self, key: ShardKey, identity: StreamIdentity) -> bool:
-        return self._begun.get(identity.arn) == identity.created_at and key in self._stored
+        stored = self._stored.get(key)
+        # A stream that was created again has shards of the same ids.
+        return (
+            self._begun.get(identity.arn) == identity.created_at
+            and stored is not None
+            and stored.checkpoint.stream_created_at == identity.created_at
+        )
 
     async def _begin(
         self, progress: Mapping[ShardKey, ShardProgress], identities: Mapping[str, StreamIdentity]
@@ -144,12 +165,21 @@ class StoredProgress:
         ]
         if not writes:
             return
+        began_at = self._clock.monotonic()
         with self._asking("write"):
             versions = await self._store.save(writes)
+            if left_out := [str(one.shard) for one in writes if one.shard not in versions]:
+                raise CheckpointError(
+                    f"{type(self._store).__name__}.save returned no version for "
+                    f"{', '.join(left_out):.500}: it has to return one for each write."
+                )
         for write in writes:
             self._stored[write.shard] = StoredCheckpoint(
                 checkpoint=write.checkpoint, version=versions[write.shard]
             )
+        if shards := sum(one.shard.shard_id != _STREAM for one in writes):
+            seconds = self._clock.monotonic() - began_at
+            self._events(CheckpointsSaved(shards=shards, seconds=seconds))
 
     def _version(self, checkpoint: Checkpoint) -> CheckpointVersion | None:
         stored = self._stored.get(checkpoint.shard)
@@ -170,6 +200,8 @@ class StoredProgress:
         try:
             yield
         except KinesisPublishersError as error:
+            if isinstance(error, StaleCheckpointError):
+                self._events(CheckpointsRefused(message=str(error)))
             error.add_note(f"It was to {verb} checkpoints in {self._store}.")
             raise
         except Exception as error:  # a store of somebody else's may raise anything
@@ -185,35 +217,24 @@ def resumable_streams(
 ) -> dict[str, StreamProgress]:
     """Return the streams that go on where they were, by ARN.
 
-    A stream is not among them if its first checkpoint was cut off: nothing has been read then, and
-    shards without a checkpoint would be taken for ones that were found later. Of a stream that was
-    created again what belongs to the older one is left out.
+    A stream is not among them without the mark that its first checkpoint is complete: nothing has
+    been read then, and shards without a checkpoint would be taken for ones that were found later.
+    Of a stream that was created again only what belongs to the one with the mark counts.
     """
     by_stream: defaultdict[str, dict[str, StoredCheckpoint]] = defaultdict(dict)
     for key, one in stored.items():
         by_stream[key.stream_arn][key.shard_id] = one
     resume = {}
     for arn, shards in by_stream.items():
-        created_at = max(one.checkpoint.stream_created_at for one in shards.values())
-        current = {
-            shard_id: one
-            for shard_id, one in shards.items()
-            if one.checkpoint.stream_created_at == created_at
-        }
-        if _STREAM in current or any(_has_moved(one) for one in current.values()):
-            resume[arn] = StreamProgress(
-                identity=StreamIdentity(
-                    name=arn.rpartition("/")[2], arn=arn, created_at=created_at
-                ),
-                shards={
-                    shard_id: one.checkpoint.progress
-                    for shard_id, one in current.items()
-                    if shard_id != _STREAM
-                },
-            )
+        if (mark := shards.pop(_STREAM, None)) is None:
+            continue
+        created_at = mark.checkpoint.stream_created_at
+        resume[arn] = StreamProgress(
+            identity=StreamIdentity(name=arn.rpartition("/")[2], arn=arn, created_at=created_at),
+            shards={
+                shard_id: one.checkpoint.progress
+                for shard_id, one in shards.items()
+                if one.checkpoint.stream_created_at == created_at
+            },
+        )
     return resume
-
-
-def _has_moved(stored: StoredCheckpoint) -> bool:
-    progress = stored.checkpoint.progress
-    return stored.version.number > 1 or progress.processed is not None or progress.is_ended

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import frozen
 
+from kinesis_publishers.events import EventSink, log_event
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
@@ -33,11 +35,13 @@ class CheckpointStoreContext:
         retry: how a call that failed is repeated: the store does so itself, because it alone knows
             which part of a batch has failed.
         clock: the only source of time.
+        events: where each repetition is reported.
     """
 
     application: str
     retry: RetryPolicy
     clock: Clock
+    events: EventSink = log_event
 
 
 class CheckpointStore(ABC):

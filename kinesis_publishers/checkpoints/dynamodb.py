@@ -49,7 +49,7 @@ class DynamoDbCheckpointStore(CheckpointStore):
     ) -> None:
         self._application = context.application
         self._clock = context.clock
-        self._client = TableClient(aws, config, context.retry, context.clock)
+        self._client = TableClient(aws, config, context)
         self._book = WriteBook()
 
     @classmethod

@@ -16,9 +16,8 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
-    from kinesis_publishers.retry import RetryPolicy
 
 __all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "NOT_FOUND", "TableClient", "error_code"]
 
@@ -45,14 +44,12 @@ class TableClient:
     Args:
         aws: region, credentials and CA certificates.
         config: the table and the endpoint.
-        retry: how a call that failed is repeated.
-        clock: what the delays are slept on.
+        context: how a call that failed is repeated, and where that is reported.
     """
 
     aws: AwsConfig
     config: DynamoDbCheckpointConfig
-    retry: RetryPolicy
-    clock: Clock
+    context: CheckpointStoreContext
     _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _client: Any = field(default=None, init=False)
 
@@ -121,4 +118,7 @@ class TableClient:
                 ) from error
             return answer
 
-        return await call_with_retries(attempt, policy=self.retry, clock=self.clock)
+        context = self.context
+        return await call_with_retries(
+            attempt, policy=context.retry, clock=context.clock, events=context.events
+        )

@@ -8,16 +8,17 @@ from kinesis_publishers.checkpoints.stored_form import (
     checkpoint_from_fields,
     fields_of,
     instant_text,
+    version_from_fields,
 )
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from kinesis_publishers.checkpoints.write_book import Attempt
-    from kinesis_publishers.model import Checkpoint
+    from kinesis_publishers.model import Checkpoint, CheckpointVersion
 
 __all__ = ["Item", "condition_of", "item_of", "key_of", "stored_of"]
 
@@ -58,20 +59,23 @@ def stored_of(item: Mapping[str, Mapping[str, Any]], *, where: object) -> Stored
     try:
         arn, _, shard_id = item["shard"]["S"].rpartition("/")
         fields = {name: _value(value) for name, value in item.items()}
-        version = CheckpointVersion(number=int(item["version"]["N"]), writer=item["writer"]["S"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{where} has an item that is no checkpoint ({error!r}): {item!r:.500}. Remove it, or "
             "choose another table or application."
         ) from error
+    shard = ShardKey(arn, shard_id)
     return StoredCheckpoint(
-        checkpoint=checkpoint_from_fields(ShardKey(arn, shard_id), fields, where=where),
-        version=version,
+        checkpoint=checkpoint_from_fields(shard, fields, where=where),
+        version=version_from_fields(shard, fields, where=where),
     )
 
 
 def _value(value: Mapping[str, Any]) -> object:
-    return int(value["N"]) if "N" in value else value.get("S", value)
+    if "N" in value:
+        text: str = value["N"]
+        return int(text) if text.isdecimal() else text
+    return value.get("S", value)
 
 
 def condition_of(attempt: Attempt) -> dict[str, Any]:

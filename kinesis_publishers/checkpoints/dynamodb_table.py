@@ -31,9 +31,9 @@ async def provide_table(client: TableClient) -> None:
         AccessDeniedError: the credentials do not allow it; says what to do.
     """
     try:
-        async with client.clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
+        async with client.context.clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
             while not await _is_active(client):
-                await client.clock.sleep(_POLL_SECONDS)
+                await client.context.clock.sleep(_POLL_SECONDS)
     except TimeoutError as error:
         if not limit.expired():
             raise

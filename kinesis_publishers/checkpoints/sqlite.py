@@ -13,6 +13,7 @@ from kinesis_publishers.checkpoints.stored_form import (
     checkpoint_from_fields,
     fields_of,
     instant_text,
+    version_from_fields,
 )
 from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
 from kinesis_publishers.config import SqliteCheckpointConfig
@@ -106,7 +107,10 @@ class SqliteCheckpointStore(CheckpointStore):
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
         return await call_with_retries(
-            attempt, policy=self._context.retry, clock=self._context.clock
+            attempt,
+            policy=self._context.retry,
+            clock=self._context.clock,
+            events=self._context.events,
         )
 
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
@@ -119,7 +123,7 @@ class SqliteCheckpointStore(CheckpointStore):
         shard = ShardKey(row["stream_arn"], row["shard_id"])
         return StoredCheckpoint(
             checkpoint=checkpoint_from_fields(shard, row, where=self),
-            version=CheckpointVersion(number=row["version"], writer=row["writer"]),
+            version=version_from_fields(shard, row, where=self),
         )
 
     def _save(self, attempts: list[Attempt], checkpoints: list[Checkpoint]) -> list[Refusal]:

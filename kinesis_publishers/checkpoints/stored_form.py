@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
+    CheckpointVersion,
     PositionType,
     SequenceNumber,
     ShardProgress,
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model import ShardKey
 
-__all__ = ["FIELDS", "Fields", "checkpoint_from_fields", "fields_of", "instant_text"]
+__all__ = [
+    "FIELDS",
+    "Fields",
+    "checkpoint_from_fields",
+    "fields_of",
+    "instant_text",
+    "version_from_fields",
+]
 
 FIELDS: Final = (
     "stream_created_at",
@@ -73,12 +81,35 @@ def checkpoint_from_fields(
             progress=_progress(fields),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        shown = {name: fields.get(name) for name in FIELDS}
-        raise CheckpointError(
-            f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
-            f"({error}): {shown!r:.500}. Restore it from a backup; or remove it, and the shard is "
-            "read again from the beginning of the retention."
-        ) from error
+        raise _damaged(shard, fields, where, error) from error
+
+
+def version_from_fields(
+    shard: ShardKey, fields: Mapping[str, object], *, where: object
+) -> CheckpointVersion:
+    """Return the version of a checkpoint, whose fields are ``version`` and ``writer``.
+
+    Raises:
+        CheckpointError: they were written by hand, or are damaged.
+    """
+    try:
+        return CheckpointVersion(number=_whole(fields["version"]), writer=_text(fields["writer"]))
+    except (KeyError, TypeError) as error:
+        raise _damaged(shard, fields, where, error) from error
+
+
+def _damaged(
+    shard: ShardKey, fields: Mapping[str, object], where: object, error: Exception
+) -> CheckpointError:
+    shown = {name: fields.get(name) for name in ("version", "writer", *FIELDS)}
+    # Not to be removed: with children it would count as read to its end.
+    return CheckpointError(
+        f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
+        f"({error}): {shown!r:.500}. Restore it from a backup; or mend it with position "
+        "TRIM_HORIZON, is_ended 0 and neither sequence_number, sub_sequence_number, timestamp nor "
+        "as_of, and the shard is read again from the beginning of the retention. Do not remove it: "
+        "a shard without a checkpoint may count as read."
+    )
 
 
 def _progress(fields: Mapping[str, object]) -> ShardProgress:

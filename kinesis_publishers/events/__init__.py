@@ -17,6 +17,8 @@ from kinesis_publishers.events.lifecycle import (
 )
 from kinesis_publishers.events.reading import (
     AggregatesExpanded,
+    CheckpointsRefused,
+    CheckpointsSaved,
     EventReceived,
     IteratorReplaced,
     ProcessingFailed,
@@ -65,6 +67,8 @@ __all__ = [
     "AggregatesExpanded",
     "RecordsProcessed",
     "ProcessingFailed",
+    "CheckpointsSaved",
+    "CheckpointsRefused",
     "BackpressureBegan",
     "BackpressureEnded",
     "PoolUsed",

@@ -18,6 +18,8 @@ from kinesis_publishers.events.lifecycle import (
 )
 from kinesis_publishers.events.reading import (
     AggregatesExpanded,
+    CheckpointsRefused,
+    CheckpointsSaved,
     EventReceived,
     IteratorReplaced,
     ProcessingFailed,
@@ -58,6 +60,8 @@ Event: TypeAlias = (
     | AggregatesExpanded
     | RecordsProcessed
     | ProcessingFailed
+    | CheckpointsSaved
+    | CheckpointsRefused
     | BackpressureBegan
     | BackpressureEnded
     | PoolUsed

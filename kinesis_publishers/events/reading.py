@@ -19,6 +19,8 @@ __all__ = [
     "AggregatesExpanded",
     "RecordsProcessed",
     "ProcessingFailed",
+    "CheckpointsSaved",
+    "CheckpointsRefused",
 ]
 
 
@@ -157,3 +159,27 @@ class ProcessingFailed:
     shard: ShardKey
     records: int
     error: str
+
+
+@frozen(kw_only=True)
+class CheckpointsSaved:
+    """The store of checkpoints has written how far shards have been processed, or begin.
+
+    Attributes:
+        shards: how many shards.
+        seconds: how long the store took.
+    """
+
+    shards: int
+    seconds: float
+
+
+@frozen(kw_only=True)
+class CheckpointsRefused:
+    """The store of checkpoints has refused a write: another reader has written in between.
+
+    Attributes:
+        message: which shard, and what to do.
+    """
+
+    message: str

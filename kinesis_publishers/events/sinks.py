@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kinesis_publishers.events.lifecycle import DataLossTolerated, FetcherStopped, ShardStopped
 from kinesis_publishers.events.reading import (
     AggregatesExpanded,
+    CheckpointsRefused,
+    CheckpointsSaved,
     EventReceived,
     IteratorReplaced,
     ProcessingFailed,
@@ -36,6 +38,7 @@ _LOGGER = logging.getLogger("kinesis_publishers")
 _LEVELS: Final[dict[type, int]] = {
     DataLossTolerated: logging.ERROR,
     ProcessingFailed: logging.WARNING,
+    CheckpointsRefused: logging.WARNING,
     RecordsFetched: logging.DEBUG,
     SubscriptionStarted: logging.DEBUG,
     SubscriptionEnded: logging.DEBUG,
@@ -43,6 +46,7 @@ _LEVELS: Final[dict[type, int]] = {
     RecordsSkipped: logging.DEBUG,
     AggregatesExpanded: logging.DEBUG,
     RecordsProcessed: logging.DEBUG,
+    CheckpointsSaved: logging.DEBUG,
     IteratorReplaced: logging.DEBUG,
     BackpressureBegan: logging.DEBUG,
     BackpressureEnded: logging.DEBUG,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.events import EventSink
 
-__all__ = ["open_event_sink"]
+__all__ = ["load_event_reporter", "open_event_sink"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ async def open_event_sink(
     async with AsyncExitStack() as stack:
         sinks: list[EventSink] = []
         for name in MetricsConfig.from_properties(properties).sinks:
-            reporter = _load(name, known).from_properties(properties, clock)
+            reporter = load_event_reporter(name, known).from_properties(properties, clock)
             await reporter.__aenter__()
             stack.push_async_callback(_close, reporter)
             sinks.append(reporter)
@@ -60,7 +60,12 @@ async def open_event_sink(
         yield fan_out_events(*(guard_events(sink) for sink in sinks))
 
 
-def _load(name: str, known: Mapping[str, str]) -> type[EventReporter]:
+def load_event_reporter(name: str, known: Mapping[str, str]) -> type[EventReporter]:
+    """Return the class of a sink: one that has a name, or ``module:Class``.
+
+    Raises:
+        PluginLoadError: it cannot be loaded or does not fit.
+    """
     try:
         return load_class(known.get(name, name), EventReporter)  # type: ignore[type-abstract]
     except PluginLoadError as error:

@@ -10,6 +10,8 @@ from kinesis_publishers.events import (
     BackpressureBegan,
     BackpressureEnded,
     CallRetried,
+    CheckpointsRefused,
+    CheckpointsSaved,
     ConsumerAwaited,
     ConsumerDeregistered,
     ConsumerRegistered,
@@ -153,6 +155,23 @@ _PROCESSING: Final = (
         "{delivery}",
         "Deliveries for which the application raised an error.",
         {ProcessingFailed: one},
+    ),
+    _counter(
+        "checkpoints_saved",
+        "{checkpoint}",
+        "Checkpoints that the store has written.",
+        {CheckpointsSaved: lambda event: event.shards},
+    ),
+    _duration(
+        "checkpoint_duration",
+        "The time that the store of checkpoints takes for a batch.",
+        {CheckpointsSaved: seconds_of},
+    ),
+    _counter(
+        "checkpoint_conflicts",
+        "{conflict}",
+        "Checkpoints that another reader has written in between.",
+        {CheckpointsRefused: one},
     ),
     _counter(
         "records_skipped",

@@ -89,6 +89,11 @@ class ManualClock(Clock):
             if not future.done() and future not in self._timeouts
         )
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anything waits for this clock to move, timeouts included."""
+        return any(not future.done() for _, _, future in self._sleepers)
+
     async def wait_for_sleepers(self, count: int = 1) -> None:
         """Wait in real time until ``count`` tasks are asleep, for code that does real I/O first."""
         while self.sleeper_count < count:

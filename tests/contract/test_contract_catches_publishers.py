@@ -49,6 +49,12 @@ class EndsAnOpenShard(ListPublisher):
     is_open = False
 
 
+class AsksAgainAtOnce(ListPublisher):
+    async def read(self, consumer: RecordBatchConsumer) -> None:
+        if not self.is_open or self.cursor != len(self.records):
+            await super().read(consumer)
+
+
 class ForgetsThatItHasEnded(ListPublisher):
     def result(self) -> RunResult:
         result = super().result()
@@ -193,6 +199,11 @@ class SwallowsErrorsOfRoom(ListPublisher):
             return RunResult.COMPLETE
 
 
+class Hangs(ListPublisher):
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        raise await asyncio.get_running_loop().create_future()
+
+
 class SwallowsCancellation(ListPublisher):
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         try:
@@ -278,6 +289,12 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
         "INCOMPLETE after COMPLETE",
     ),
     (EndsAnOpenShard, "test_a_shard_that_is_open_is_never_complete", {}, "has not ended"),
+    (
+        AsksAgainAtOnce,
+        "test_a_shard_that_is_open_is_never_complete",
+        {},
+        "ended 100 times without waiting",
+    ),
     (ReturnsNothing, EACH_ONCE, {}, "run\\(\\) returned None, which is no RunResult"),
     (ReturnsCancelled, EACH_ONCE, {}, "returned CANCELLED though nobody asked"),
     (NamesAnotherShard, EACH_ONCE, {}, "delivered by the publisher of orders/shardId-0"),
@@ -326,6 +343,7 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (RaisesGroups, ERROR, FAILURE, "a TaskGroup makes a group of it"),
     (SwallowsErrors, ERROR, FAILURE, "run\\(\\) ended with None"),
     (SwallowsErrorsOfRoom, ROOM, {}, "run\\(\\) ended with None"),
+    (Hangs, PROCESSING, {}, "processes a batch: it did not come to that within"),
     (SwallowsCancellation, PROCESSING, {}, "never swallow it"),
     (GoesOnWhenCancelled, PROCESSING, {}, "let CancelledError pass"),
     (LeavesATask, PROCESSING, {}, "left running"),
@@ -356,6 +374,8 @@ async def test_a_broken_publisher_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
+    if broken is Hangs:
+        monkeypatch.setattr(base, "_PATIENCE_SECONDS", 0.1)
     with pytest.raises(AssertionError, match=message):
         await getattr(RecordPublisherContract(), test)(subject_of(broken), **arguments)
 

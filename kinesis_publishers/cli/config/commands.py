@@ -12,11 +12,21 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from kinesis_publishers.assembly import publisher_factory_class
+from kinesis_publishers.assembly import (
+    checkpoint_store_class,
+    event_reporter_classes,
+    publisher_factory_class,
+)
 from kinesis_publishers.cli.commands import CleanGroup
 from kinesis_publishers.cli.config.rows import option_rows, value_rows
 from kinesis_publishers.cli.console import print_json_lines, print_rich, say
-from kinesis_publishers.config import FanOutConfig, Properties, SourceConfig
+from kinesis_publishers.config import (
+    CheckpointConfig,
+    FanOutConfig,
+    Properties,
+    SourceConfig,
+    SqliteCheckpointConfig,
+)
 from kinesis_publishers.config.ineffective import ineffective_keys
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
@@ -101,7 +111,13 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
         return _Findings(errors=tuple(map(str, error.problems)))
     errors = []
     # What is loaded is checked here as well: it would fail where reading begins.
-    for load in (_load_publisher, FanOutConfig.from_properties):
+    for load in (
+        _load_publisher,
+        FanOutConfig.from_properties,
+        _load_store,
+        SqliteCheckpointConfig.from_properties,
+        event_reporter_classes,
+    ):
         try:
             load(properties)
         except KinesisPublishersError as error:
@@ -115,6 +131,10 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
 
 def _load_publisher(properties: Properties) -> object:
     return publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
+
+
+def _load_store(properties: Properties) -> object:
+    return checkpoint_store_class(CheckpointConfig.from_properties(properties).store)
 
 
 def _as_json(findings: _Findings) -> dict[str, object]:

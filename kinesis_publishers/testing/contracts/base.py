@@ -76,7 +76,10 @@ async def assert_can_be_cancelled(
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
-        await _wait_until(lambda: task.done() or is_reached(), clock)
+        assert await _comes_true(lambda: task.done() or is_reached(), clock), (
+            f"{what}: it did not come to that within {_PATIENCE_SECONDS:g} s: it waits for "
+            "something that never happens"
+        )
         if task.done():
             raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
         task.cancel()
@@ -105,10 +108,13 @@ def _outcome(task: asyncio.Task[object]) -> str:
     return f"the result {task.result()!r}" if error is None else f"the error {error!r}"
 
 
-async def _wait_until(condition: Callable[[], bool], clock: ManualClock | None) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
-        while not condition():
-            await (asyncio.sleep(0.001) if clock is None else clock.advance(0.1))
+async def _comes_true(condition: Callable[[], bool], clock: ManualClock | None) -> bool:
+    deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    while not condition():
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await (asyncio.sleep(0.001) if clock is None else clock.advance(0.1))
+    return True
 
 
 async def let_others_run() -> None:

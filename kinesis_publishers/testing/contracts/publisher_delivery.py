@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,8 @@ __all__ = ["DeliveryContract"]
 TRIM_HORIZON = StartingPosition.trim_horizon()
 _SOME = 12
 _MIB = 1024 * 1024
+# A few may have their reasons, as a service that answers at once.
+_MOST_RUNS_AT_ONCE = 100
 
 
 class DeliveryContract:
@@ -126,9 +129,23 @@ class DeliveryContract:
 
 
 async def _read_open_shard(publisher: RecordPublisher, consumer: CheckingConsumer) -> None:
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+
+    runs_at_once = 0
     while True:
+        before = turns
+        asyncio.get_running_loop().call_soon(count)
         result = await run_once(publisher, consumer)
         assert result is RunResult.INCOMPLETE, (
             "run() returned COMPLETE for a shard that has not ended: what arrives later is never "
             "read; return INCOMPLETE"
+        )
+        runs_at_once = runs_at_once + 1 if turns == before else 0
+        assert runs_at_once < _MOST_RUNS_AT_ONCE, (
+            f"run() ended {runs_at_once} times without waiting for anything: everything else on "
+            "the event loop stands still; sleep before the service is asked again"
         )

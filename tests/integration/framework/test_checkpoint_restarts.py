@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import KinesisDataFetcher, Properties, RecordBatch, Shard
+from kinesis_publishers import Event, KinesisDataFetcher, Properties, RecordBatch, Shard
 from kinesis_publishers.checkpoints import SqliteCheckpointStore
 from kinesis_publishers.errors import CheckpointError, ConfigError, RetriesExhaustedError
+from kinesis_publishers.events import CheckpointsSaved
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from kinesis_publishers.testing.local_kinesis import Limits
 
@@ -135,9 +136,13 @@ async def test_latest_is_pinned_across_a_restart_before_any_record(
     local_kinesis.put_many("orders", numbered(0, 10))
     properties = properties_of(local_kinesis, tmp_path, "LATEST")
     reading = Reading(1)
-    async with KinesisDataFetcher.from_properties(properties, reading.on_batch) as fetcher:
+    events: list[Event] = []
+    async with KinesisDataFetcher.from_properties(
+        properties, reading.on_batch, events=events.append
+    ) as fetcher:
         await fetcher.prepare()
     assert len(await stored(properties)) == 2
+    assert [one.shards for one in events if isinstance(one, CheckpointsSaved)] == [2]
     local_kinesis.put_many("orders", numbered(10, 20))
     assert sorted((await read(properties, 10)).numbers) == list(range(10, 20))
 

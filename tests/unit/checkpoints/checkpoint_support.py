@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from kinesis_publishers import (
+    Event,
     SequenceNumber,
     Shard,
     ShardKey,
@@ -74,6 +75,7 @@ class Buffer:
     clock: ManualClock = field(factory=ManualClock)
     memory: CheckpointMemory = field(factory=CheckpointMemory)
     max_records: int = 1000
+    events: list[Event] = field(factory=list, init=False)
     store: ScriptedStore = field(init=False)
     checkpointer: Checkpointer = field(init=False)
 
@@ -86,7 +88,9 @@ class Buffer:
             max_records=self.max_records,
             retry=POLICY,
         )
-        self.checkpointer = Checkpointer(StoredProgress(self.store), config, self.clock)
+        self.checkpointer = Checkpointer(
+            StoredProgress(self.store, self.clock, self.events.append), config, self.clock
+        )
 
     async def begin(self, *shards: Shard) -> None:
         """Open the store, and see these shards for the first time."""

@@ -64,6 +64,30 @@ async def test_a_first_checkpoint_that_was_cut_off_is_made_anew() -> None:
         assert again.stored == {one.key: later for one in shards}
 
 
+async def test_a_first_checkpoint_may_be_cut_off_any_number_of_times() -> None:
+    memory = Buffer().memory
+    shards = (PARENT, CHILD, GRANDCHILD)
+    for _ in range(3):
+        buffer = Buffer(memory=memory)
+        await buffer.store.open()
+        assert await buffer.checkpointer.load() == {}, "nothing has been read yet"
+        fail_after(buffer, 2)
+        with pytest.raises(InternalServiceError):
+            await buffer.follow({one.key: PINNED for one in shards}, *shards)
+
+
+@pytest.mark.parametrize("progress", [at(5), BEGINNING.ended()], ids=["after a record", "ended"])
+async def test_a_shard_s_own_initial_position_does_not_count_as_read(
+    progress: ShardProgress,
+) -> None:
+    buffer = Buffer()
+    await buffer.store.open()
+    fail_after(buffer, 1)
+    with pytest.raises(InternalServiceError):
+        await buffer.follow({PARENT.key: progress, CHILD.key: PINNED}, PARENT, CHILD)
+    assert await resumed(buffer) == {}
+
+
 def fail_after(buffer: Buffer, batches: int) -> None:
     save = buffer.store.save
 
@@ -130,3 +154,19 @@ async def test_a_stream_that_was_created_again_is_begun_anew() -> None:
     following.checkpointer.record(KEY, at(1))
     await following.checkpointer.flush()
     assert following.stored == {KEY: at(1)}
+
+
+async def test_a_stream_that_was_created_again_is_said_to_be_until_it_is_begun_anew() -> None:
+    buffer = Buffer()
+    await buffer.begin(PARENT)
+    following = Buffer(memory=buffer.memory)
+    await following.store.open()
+    await following.checkpointer.load()
+    fail_after(following, 1)
+    identity = evolve(IDENTITIES[STREAM_ARN], created_at=CREATED_AT + timedelta(days=1))
+    shards = {one.key: one for one in (PARENT, CHILD)}
+    with pytest.raises(InternalServiceError):
+        await following.checkpointer.follow(
+            {STREAM_ARN: identity}, shards, dict.fromkeys(shards, BEGINNING)
+        )
+    assert (await resumed(following))[STREAM_ARN].identity == IDENTITIES[STREAM_ARN]

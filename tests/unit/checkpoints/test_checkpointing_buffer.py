@@ -10,11 +10,13 @@ from attrs import evolve
 from checkpoint_support import BEGINNING, KEY, Buffer, at
 
 from kinesis_publishers import SequenceNumber, StartingPosition
+from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import (
     CheckpointError,
     InternalServiceError,
     StaleCheckpointError,
 )
+from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved
 from kinesis_publishers.testing.fakes import sample_shard
 
 ONE = sample_shard(1).key
@@ -109,6 +111,18 @@ async def test_whatever_a_store_of_somebody_else_s_raises_is_a_checkpoint_error(
         await buffer.checkpointer.flush()
 
 
+async def test_a_store_that_does_not_say_what_it_has_written_is_a_checkpoint_error():
+    buffer = Buffer(max_records=1)
+    await buffer.begin()
+
+    async def save(_: object) -> dict[object, object]:
+        return {}
+
+    buffer.store.save = save
+    with pytest.raises(CheckpointError, match=r"ScriptedStore.*save.*no version.*shardId-0"):
+        await _run(buffer, records=1)
+
+
 async def test_a_second_reader_of_the_application_ends_what_runs():
     buffer = Buffer(max_records=1)
     await buffer.begin()
@@ -177,6 +191,38 @@ async def test_a_write_that_was_cancelled_is_repeated_by_the_last_one():
     assert buffer.stored == {KEY: at(1)}
 
 
+async def test_a_failure_that_a_later_write_has_made_up_for_does_not_keep_the_rest_back():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.checkpointer.record(KEY, at(0))
+    buffer.store.errors.append(InternalServiceError("the table is down"))
+    with pytest.raises(InternalServiceError):
+        await buffer.checkpointer.flush()
+    await buffer.checkpointer.flush()
+    with pytest.raises(ZeroDivisionError):
+        await _run(buffer, error=ZeroDivisionError())
+    assert buffer.stored == {KEY: at(1)}
+
+
+async def test_who_is_cancelled_while_the_rest_is_written_still_writes():
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.gate.clear()
+
+    async def run_to_the_end() -> None:
+        async with buffer.checkpointer.running():
+            buffer.checkpointer.record(KEY, at(1))
+
+    task = asyncio.create_task(run_to_the_end())
+    await buffer.clock.settle()
+    task.cancel()
+    await buffer.clock.settle()
+    buffer.store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert buffer.stored == {KEY: at(1)}
+
+
 async def test_a_buffer_may_run_again():
     buffer = Buffer()
     await buffer.begin()
@@ -196,7 +242,13 @@ async def test_progress_never_moves_backwards(backwards):
     buffer.checkpointer.record(KEY, at(5, ended=True))
     with pytest.raises(CheckpointError, match="would move back"):
         buffer.checkpointer.record(KEY, backwards)
-    await buffer.checkpointer.flush()
+    buffer.store.gate.clear()
+    flushing = asyncio.create_task(buffer.checkpointer.flush())
+    await buffer.clock.settle()
+    with pytest.raises(CheckpointError, match="would move back"):
+        buffer.checkpointer.record(KEY, backwards)
+    buffer.store.gate.set()
+    await flushing
     with pytest.raises(CheckpointError, match="would move back"):
         buffer.checkpointer.record(KEY, backwards)
     assert buffer.stored == {KEY: at(5, ended=True)}
@@ -245,3 +297,52 @@ async def test_what_is_known_of_a_shard_s_age_is_not_lost_by_who_does_not_know_i
         buffer.checkpointer.record(KEY, at(1, as_of=as_of))
         await buffer.checkpointer.flush()
         assert buffer.stored == {KEY: at(1, as_of=noon)}
+
+
+class _Ignoring(DeliverySink):
+    async def deliver(self, delivery: Delivery) -> None:
+        delivery.release()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "renewed"), [(at(5), True), (at(4), False)], ids=["all of it", "a part of it"]
+)
+async def test_who_records_records_learns_the_age_of_a_shard_once_all_are_recorded(
+    recorded, renewed
+):
+    buffer = Buffer()
+    await buffer.begin()
+    noon = buffer.clock.now()
+    sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
+    buffer.checkpointer.record(KEY, recorded)
+    for progress in (at(5, as_of=noon), at(5, as_of=noon, ended=True)):
+        sink.observe(ShardStatus(shard=sample_shard(0), progress=progress))
+    await buffer.checkpointer.flush()
+    assert buffer.stored == {KEY: evolve(recorded, as_of=noon if renewed else None)}
+
+
+async def test_what_is_written_is_reported_with_the_time_that_the_store_took():
+    buffer = Buffer()
+    await buffer.begin(sample_shard(0), sample_shard(1))
+    assert buffer.events == [CheckpointsSaved(shards=2, seconds=0.0)], "the mark is no shard"
+    buffer.checkpointer.record(KEY, at(1))
+    buffer.store.gate.clear()
+    flushing = asyncio.create_task(buffer.checkpointer.flush())
+    await buffer.clock.advance(3)
+    assert len(buffer.events) == 1
+    buffer.store.gate.set()
+    await flushing
+    assert buffer.events[1:] == [CheckpointsSaved(shards=1, seconds=pytest.approx(3.0))]
+    await buffer.checkpointer.flush()
+    assert len(buffer.events) == 2, "there was nothing to write"
+
+
+async def test_a_write_that_is_refused_is_reported():
+    buffer = Buffer()
+    await buffer.begin()
+    await buffer.write_as_somebody_else(KEY, at(5))
+    buffer.events.clear()
+    buffer.checkpointer.record(KEY, at(6))
+    with pytest.raises(StaleCheckpointError) as raised:
+        await buffer.checkpointer.flush()
+    assert buffer.events == [CheckpointsRefused(message=str(raised.value))]

@@ -13,6 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinesis_publishers import Properties
+from kinesis_publishers.checkpoints import SqliteCheckpointStore
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -81,6 +85,12 @@ async def test_the_second_example_records_each_record(
     async with asyncio.timeout(20):
         await names["read"](properties)
     assert done.is_set()
+    async with SqliteCheckpointStore.from_properties(
+        Properties.parse(properties), store_context("docs")
+    ) as store:
+        found = [one.checkpoint.progress for one in (await store.load()).values()]
+    (progress,) = (one for one in found if one.processed is not None)
+    assert progress.as_of is not None, "an old checkpoint must be told from lost records"
 
 
 def test_the_third_example_is_a_test_module_that_passes(tmp_path: Path) -> None:

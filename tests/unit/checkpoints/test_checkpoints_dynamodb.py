@@ -12,7 +12,7 @@ from attrs import evolve
 from checkpoint_support import CREATED_AT, KEY, at
 from dynamodb_proxy import DynamoDbProxy
 
-from kinesis_publishers import ShardKey
+from kinesis_publishers import Event, ShardKey
 from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_client import MAX_IN_FLIGHT
 from kinesis_publishers.config import (
@@ -22,6 +22,7 @@ from kinesis_publishers.config import (
     DynamoDbCheckpointConfig,
 )
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, RetriesExhaustedError
+from kinesis_publishers.events import CallRetried
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 
@@ -124,11 +125,16 @@ async def test_a_throttle_without_end_names_the_table(
     proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
 ) -> None:
     context = store_context("billing")
-    context = evolve(context, retry=evolve(context.retry, max_retries=1))
+    events: list[Event] = []
+    retry = evolve(context.retry, max_retries=1)
+    context = evolve(context, retry=retry, events=events.append)
     async with DynamoDbCheckpointStore(context, AWS, config) as store:
+        events.clear()
         proxy.faults = {"PutItem": [THROTTLE] * 2}
         with pytest.raises(RetriesExhaustedError, match=rf"{config.table}.*capacity of the table"):
             await store.save([WRITE])
+    retried = [one for one in events if isinstance(one, CallRetried)]
+    assert [(one.operation, one.code) for one in retried] == [("PutItem", THROTTLE)]
 
 
 @pytest.mark.parametrize("operation", ["DescribeTable", "CreateTable", "Query", "PutItem"])

@@ -38,10 +38,16 @@ class HalfDone(CheckpointStore):
     async def open(self) -> None: ...
 
 
+class Forgetful(OwnStore):
+    @classmethod
+    def from_properties(cls, properties: Any, context: Any) -> Any:
+        cls(context)  # and no return
+
+
 @pytest.fixture(autouse=True)
 def _module(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module: Any = types.ModuleType("store_plugin")
-    module.OwnStore, module.HalfDone = OwnStore, HalfDone
+    module.OwnStore, module.HalfDone, module.Forgetful = OwnStore, HalfDone, Forgetful
     monkeypatch.setitem(sys.modules, module.__name__, module)
     OwnStore.opened = []
     yield
@@ -80,6 +86,10 @@ async def test_a_store_of_somebody_else_s_is_opened_and_closed(
     ("name", "message"),
     [
         ("store_plugin:HalfDone", "is abstract: it lacks close, from_properties, load"),
+        (
+            "store_plugin:Forgetful",
+            r"Forgetful: from_properties\(\) returned NoneType.*CheckpointStore",
+        ),
         ("store_plugin:Other", "store_plugin has no 'Other'"),
         ("redis", "no entry point of the group 'kinesis_publishers.checkpoint_stores'"),
     ],

@@ -10,11 +10,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from checkpoint_support import CREATED_AT, KEY, at
+from checkpoint_support import BEGINNING, CREATED_AT, KEY, at
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import SqliteCheckpointStore
 from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
+from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
@@ -22,6 +23,7 @@ from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kinesis_publishers import Event, EventSink
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 WRITE = CheckpointWrite(
@@ -96,12 +98,27 @@ async def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         await store_at(path).__aenter__()
 
 
-async def test_a_checkpoint_that_was_damaged_by_hand_is_named(path: Path) -> None:
+@pytest.mark.parametrize("damage", ["position = 'HERE'", "version = 'one'", "writer = x'00'"])
+async def test_a_checkpoint_that_was_damaged_by_hand_is_named(path: Path, damage: str) -> None:
     async with store_at(path) as store:
         await store.save([WRITE])
-        execute(path, "UPDATE checkpoint SET position = 'HERE'")
+        execute(path, f"UPDATE checkpoint SET {damage}")
         with pytest.raises(CheckpointError, match=KEY.shard_id):
             await store.load()
+
+
+async def test_a_damaged_checkpoint_can_be_mended_as_the_error_says(path: Path) -> None:
+    async with store_at(path) as store:
+        await store.save([WRITE])
+        execute(path, "UPDATE checkpoint SET position = 'HERE', is_ended = 5")
+        with pytest.raises(CheckpointError, match="position TRIM_HORIZON, is_ended 0 and neither"):
+            await store.load()
+        execute(
+            path,
+            "UPDATE checkpoint SET position = 'TRIM_HORIZON', is_ended = 0, sequence_number = NULL,"
+            " sub_sequence_number = NULL, timestamp = NULL, as_of = NULL",
+        )
+        assert (await store.load())[KEY].checkpoint.progress == BEGINNING
 
 
 async def test_a_file_that_was_removed_is_not_silently_made_again(path: Path) -> None:
@@ -113,15 +130,19 @@ async def test_a_file_that_was_removed_is_not_silently_made_again(path: Path) ->
     assert not path.exists()
 
 
-def locking_store(path: Path, clock: ManualClock, retries: int) -> SqliteCheckpointStore:
+def locking_store(
+    path: Path, clock: ManualClock, retries: int, events: EventSink = ignore_event
+) -> SqliteCheckpointStore:
     policy = RetryPolicy(max_retries=retries, base_seconds=1, max_seconds=1, exponent=1)
     return SqliteCheckpointStore(
-        CheckpointStoreContext(application="billing", retry=policy, clock=clock), path
+        CheckpointStoreContext(application="billing", retry=policy, clock=clock, events=events),
+        path,
     )
 
 
 async def test_a_locked_file_is_tried_again(path: Path, manual_clock: ManualClock) -> None:
-    async with locking_store(path, manual_clock, 3) as store:
+    events: list[Event] = []
+    async with locking_store(path, manual_clock, 3, events.append) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             saving = asyncio.create_task(store.save([WRITE]))
@@ -129,6 +150,7 @@ async def test_a_locked_file_is_tried_again(path: Path, manual_clock: ManualCloc
             other.execute("COMMIT")
         await manual_clock.advance(1)
         assert set(await saving) == {KEY}
+    assert [one.code for one in events if isinstance(one, CallRetried)] == ["SQLITE_BUSY"]
 
 
 async def test_a_file_that_stays_locked_is_an_error(path: Path, manual_clock: ManualClock) -> None:

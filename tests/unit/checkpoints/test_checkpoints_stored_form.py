@@ -105,3 +105,17 @@ def test_whatever_the_fields_are_nothing_but_a_checkpoint_error_comes_of_it(
 ) -> None:
     with suppress(CheckpointError):
         checkpoint_from_fields(KEY, {**SOUND, **damage}, where="there")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"version": {"N": "1.5"}}, {"version": {"S": "1"}}, {"writer": {}}, {"is_ended": {"N": "x"}}],
+    ids=str,
+)
+def test_a_damaged_item_is_an_error_that_names_the_shard(
+    damage: dict[str, dict[str, str]],
+) -> None:
+    version = CheckpointVersion(number=1, writer="me")
+    checkpoint = checkpoint_from_fields(KEY, SOUND, where="there")
+    with pytest.raises(CheckpointError, match=f"{KEY.shard_id} of .*Do not remove it"):
+        stored_of({**item_of("billing", checkpoint, version, NOON), **damage}, where="there")

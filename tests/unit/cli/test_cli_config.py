@@ -97,13 +97,22 @@ def test_all_errors_are_reported_at_once() -> None:
         assert expected in result.stderr
 
 
-def test_a_publisher_that_cannot_be_loaded_is_an_error() -> None:
-    text = f"{_GOOD}kinesis.stream.recordpublisher=nowhere.at.all:Factory"
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("kinesis.stream.recordpublisher=nowhere.at.all:Factory", "no module 'nowhere'"),
+        ("kinesis.checkpoint.application=a\nkinesis.checkpoint.store=redis", "redis"),
+        ("kinesis.checkpoint.application=a\nkinesis.checkpoint.sqlite.path=~no-1/x", "without ~"),
+        ("kinesis.metrics.sinks=log,nowhere.at.all:Sink", "no module 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_loaded_is_an_error(lines: str, named: str) -> None:
+    text = f"{_GOOD}{lines}"
     result = run_command("config", "check", "-", "--json", stdin=text)
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     assert found["is_valid"] is False
-    assert "there is no module 'nowhere'" in found["errors"][0]
+    assert named in found["errors"][0]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class StoredWorld(World):
     async def stored_fetcher(self, *, records: bool = True) -> AsyncIterator[KinesisDataFetcher]:
         context = CheckpointStoreContext(application="billing", retry=POLICY, clock=self.clock)
         async with MemoryCheckpointStore(context, self.memory) as store:
-            checkpointer = Checkpointer(StoredProgress(store), CONFIG, self.clock)
+            checkpointer = Checkpointer(StoredProgress(store, self.clock), CONFIG, self.clock)
             resume = await checkpointer.load()
             sink = checkpointer.sink(self.sink) if records else self.sink
             yield KinesisDataFetcher(self.parts(), sink, resume=resume, checkpointer=checkpointer)
