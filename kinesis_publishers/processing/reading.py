@@ -6,20 +6,19 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.config import Properties
-from kinesis_publishers.data_fetcher import KinesisDataFetcher
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
+from kinesis_publishers.processing.opening import fetcher_opener
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Record, Shard
 
@@ -59,16 +58,8 @@ def read(
     Raises:
         ConfigError: the properties cannot work; every problem is named.
     """
-    if not isinstance(properties, Properties):
-        properties = Properties.parse(properties)
     clock = clock or SystemClock()
-    open_fetcher = partial(
-        KinesisDataFetcher.from_properties,
-        properties,
-        records_deliveries=False,
-        events=events,
-        clock=clock,
-    )
+    open_fetcher = fetcher_opener(properties, events=events, clock=clock)
     return RecordStream(open_fetcher, clock=clock, on_shard_end=on_shard_end)
 
 
