@@ -58,8 +58,8 @@ def _one_at_a_time(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterabl
 
 @pytest.fixture(scope="session", autouse=True)
 def _interrupts_arrive() -> Iterator[None]:
-    # A shell starts background jobs with Ctrl-C ignored, and nohup programs with SIGHUP ignored; the
-    # processes that tests interrupt would inherit that.
+    # A shell starts background jobs with Ctrl-C ignored, and nohup a program with SIGHUP ignored;
+    # the processes that tests interrupt would inherit that.
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     before = {one: signal.getsignal(one) for one in usual}
     for one, handler in usual.items():
