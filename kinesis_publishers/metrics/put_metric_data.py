@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kinesis_publishers.batching import batched_by_size
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
@@ -49,17 +51,7 @@ def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str,
 
 def requests_of(data: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Cut ``data`` into requests that are within the limits."""
-    request: list[dict[str, Any]] = []
-    size = 0
-    for datum in data:
-        added = _size_of(datum)
-        if request and (len(request) == MAX_DATA or size + added > MAX_REQUEST_BYTES):
-            yield request
-            request, size = [], 0
-        request.append(datum)
-        size += added
-    if request:
-        yield request
+    return batched_by_size(data, _size_of, max_items=MAX_DATA, max_bytes=MAX_REQUEST_BYTES)
 
 
 def _size_of(datum: dict[str, Any]) -> int:

@@ -128,7 +128,7 @@ class DeliveryFeed(DeliverySink):
         assert self._reading is not None
         try:
             await self._reading.stop()
-        except Exception as failure:
+        except Exception as failure:  # raised, or a note on what is raised already
             if error is None:
                 raise
             error.add_note(f"Reading has failed, too: {failure!r}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
+from kinesis_publishers.batching import batched_by_size
 from kinesis_publishers.errors import RecordsNotWrittenError
 
 if TYPE_CHECKING:
@@ -69,18 +70,8 @@ class LineSplitter:
 
 
 def batches(entries: Iterable[UserRecord]) -> Iterator[list[UserRecord]]:
-    """Yield ``entries`` in their order, as many together as one call takes."""
-    batch: list[UserRecord] = []
-    total = 0
-    for entry in entries:
-        size = _size(entry)
-        if batch and (len(batch) == _MAX_RECORDS or total + size > _MAX_BYTES):
-            yield batch
-            batch, total = [], 0
-        batch.append(entry)
-        total += size
-    if batch:
-        yield batch
+    """Return ``entries`` in their order, as many together as one call takes."""
+    return batched_by_size(entries, _size, max_items=_MAX_RECORDS, max_bytes=_MAX_BYTES)
 
 
 def is_acceptable(entry: UserRecord) -> bool:
