@@ -55,6 +55,12 @@ class Connection:
     region: str | None = None
     endpoint: str | None = None
 
+    @property
+    def chosen(self) -> frozenset[str]:
+        """The full keys of the options that single properties name, however they are written."""
+        options = (find_option(key) for key, _ in self.pairs)
+        return frozenset(option.full_key for option in options if option)
+
     def properties(self, more: Mapping[str, str] | None = None) -> Properties:
         """Return everything as checked properties; what is said last counts.
 

@@ -6,6 +6,8 @@ import unicodedata
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
+from kinesis_publishers.model.hash_keys import MAX_HASH_KEY
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -19,7 +21,6 @@ __all__ = [
     "printable",
 ]
 
-_HASH_KEYS: Final = 2**128
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -57,7 +58,7 @@ def format_behind(millis: int | None) -> str:
 
 def hash_key_share(starting_hash_key: str, ending_hash_key: str) -> float:
     """Return which part of all hash keys lies between two, both included, from 0 to 1."""
-    return (int(ending_hash_key) - int(starting_hash_key) + 1) / _HASH_KEYS
+    return (int(ending_hash_key) - int(starting_hash_key) + 1) / (MAX_HASH_KEY + 1)
 
 
 def format_share(share: float) -> str:

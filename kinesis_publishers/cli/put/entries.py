@@ -8,6 +8,7 @@ from attrs import define, field
 
 from kinesis_publishers.batching import batched_by_size
 from kinesis_publishers.errors import RecordsNotWrittenError
+from kinesis_publishers.model.hash_keys import parse_hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,7 +29,6 @@ _MAX_RECORDS: Final = 500
 _MAX_BYTES: Final = 5 * 1024 * 1024
 _MAX_RECORD_BYTES: Final = 10 * 1024 * 1024
 _LONGEST_KEY: Final = 256
-_HASH_KEYS: Final = 2**128
 
 
 @define
@@ -102,8 +102,7 @@ def check_partition_key(text: str) -> str:
 
 def check_hash_key(text: str) -> str:
     """Return a hash key; raises ``ValueError`` if it is none."""
-    if not (text.isascii() and text.isdigit() and int(text) < _HASH_KEYS):
-        raise ValueError("not a hash key")
+    parse_hash_key(text)
     return text
 
 

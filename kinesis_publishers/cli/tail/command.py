@@ -10,13 +10,14 @@ from attrs import frozen
 
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options
-from kinesis_publishers.cli.console import output_bytes, output_console
+from kinesis_publishers.cli.console import output_bytes, output_console, say
 from kinesis_publishers.cli.formats import iso_utc
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.parameters import DurationType
 from kinesis_publishers.cli.records import DataEncoding, json_line, plain_line
 from kinesis_publishers.cli.streams import OutputPipe
 from kinesis_publishers.cli.tail.live import LiveTable
+from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.session import RecordLines, TailSession
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config.choices import InitialPosition
@@ -96,6 +97,9 @@ def tail(
     On a terminal a live table shows how fast each shard is read, how far it is behind the tip, and
     where it stands. In a pipe or a file each record is a line.
 
+    With the properties of an application it neither moves its checkpoints nor takes over its
+    stream consumer: it polls, unless it is given a consumer of its own.
+
     \b
     Examples:
       kinesis-publishers tail --stream orders --region eu-west-1
@@ -108,7 +112,10 @@ def tail(
     if encoding is not None and not as_json:
         raise click.UsageError("--data says how payloads stand in JSON: add --json.")
     clock = SystemClock()
-    properties = connection.properties(_starting_position(position, instant, since, clock))
+    given = connection.properties(_starting_position(position, instant, since, clock))
+    properties, left_out = observer_properties(given, connection.chosen)
+    for sentence in left_out:
+        say(sentence)
     appearance = _Appearance(
         is_table=not (as_json or lines) and sys.stdout.isatty(),
         encoding=DataEncoding(encoding or "base64") if as_json else None,

@@ -12,6 +12,8 @@ from kinesis_publishers.cli.streams import OutputPipe
 from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cli_support import RunCommand
     from click.testing import Result
 
@@ -179,3 +181,79 @@ def test_wrong_usage_is_exit_code_two(options: tuple[str, ...], message: str) ->
 
 def test_a_property_without_a_key_is_not_repeated() -> None:
     assert "s3cret" not in run_command("tail", "-P", "s3cret").output
+
+
+def configure(run: RunCommand, *lines: str) -> None:
+    with run.path.open("a") as file:
+        file.write("\n".join((*lines, "")))
+
+
+def test_the_checkpoints_of_an_application_are_left_alone(run: RunCommand, tmp_path: Path) -> None:
+    store = tmp_path / "checkpoints.sqlite3"
+    configure(
+        run,
+        "kinesis.checkpoint.application=ledger",
+        f"kinesis.checkpoint.sqlite.path={store}",
+        "kinesis.checkpoint.store.maxretries=1",
+    )
+    put(run, b"seen")
+    result = run("tail", *_TO_THE_TIP)
+    assert "seen" in result.stdout
+    assert "kinesis.checkpoint.application is left out" in result.stderr
+    assert not store.exists()
+
+
+_EFO = ("kinesis.stream.recordpublisher=EFO", "kinesis.stream.efo.consumername=ledger")
+
+
+def test_the_consumer_of_an_application_is_left_alone(run: RunCommand) -> None:
+    configure(run, *_EFO)
+    put(run, b"seen")
+    result = run("tail", *_TO_THE_TIP)
+    assert "seen" in result.stdout
+    assert "kinesis.stream.recordpublisher=EFO is left out: tail polls" in result.stderr
+    called = {call.operation for call in run.server.calls()}
+    assert not called & {"RegisterStreamConsumer", "SubscribeToShard", "DeregisterStreamConsumer"}
+
+
+_ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{ORDERS}/consumer/ledger:1"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("kinesis.stream.efo.registration=NONE", f"kinesis.stream.efo.consumerarn.{ORDERS}={_ARN}"),
+    ],
+)
+def test_a_consumer_of_its_own_is_asked_for(run: RunCommand, more: tuple[str, ...]) -> None:
+    configure(run, *_EFO, *more)
+    result = run("tail", "-P", _EFO[0])
+    assert result.exit_code == 2
+    assert "needs a stream consumer of its own" in result.stderr
+    assert run.server.calls() == []
+
+
+def test_with_a_consumer_of_its_own_it_reads_as_the_application_does(run: RunCommand) -> None:
+    configure(run, *_EFO)
+    put(run, b"pushed")
+    own = "KINESIS.stream.efo.consumername=tail"
+    result = run("tail", "-P", own, "-n", "1", "--from", "TRIM_HORIZON")
+    assert "pushed" in result.stdout
+    assert result.stderr == ""
+    assert len(run.server.calls("SubscribeToShard")) >= 1
+
+
+def test_the_metrics_of_an_application_are_not_added_to(run: RunCommand) -> None:
+    configure(
+        run,
+        "kinesis.metrics.sinks=cloudwatch",
+        "kinesis.metrics.cloudwatch.namespace=Ledger",
+        "kinesis.metrics.cloudwatch.endpoint=http://127.0.0.1:9",
+    )
+    put(run, b"seen")
+    result = run("tail", *_TO_THE_TIP)
+    assert "seen" in result.stdout
+    assert result.stderr == (
+        "kinesis.metrics.sinks is left out: those metrics are the application's.\n"
+    )
