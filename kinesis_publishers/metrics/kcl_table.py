@@ -1,7 +1,9 @@
 """The metrics under the names of the Kinesis Client Library, so that its dashboards go on working.
 
-What the KCL measures and does not exist here (leases, workers, its own tasks) is left out; the last
-entries are facts that it has no name for. Units are CloudWatch's.
+They are those of its ProcessTask (Amazon Kinesis Data Streams Developer Guide, *Monitor the Kinesis
+Client Library with Amazon CloudWatch*). What the KCL measures and does not exist here (leases,
+workers, its other tasks) is left out; the last entries are facts that it has no name for. Units are
+CloudWatch's.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Final
 from kinesis_publishers.events import (
     BackpressureEnded,
     CallRetried,
+    CheckpointsSaved,
     DataLossTolerated,
     EventReceived,
     IteratorReplaced,
@@ -29,7 +32,7 @@ __all__ = ["KCL_METRICS"]
 _MILLIS = 1e3
 
 
-def _millis(event: RecordsProcessed | BackpressureEnded) -> float:
+def _millis(event: RecordsProcessed | BackpressureEnded | CheckpointsSaved) -> float:
     return event.seconds * _MILLIS
 
 
@@ -85,12 +88,6 @@ KCL_METRICS: Final = MetricTable(
         ),
         _metric("ExpiredIterator", "Count", "Iterators that expired.", {IteratorReplaced: one}),
         _metric(
-            f"{_PROCESS}.Success",
-            "Count",
-            "1 for each delivery that the application has taken, 0 for each that failed.",
-            {RecordsProcessed: one, ProcessingFailed: zero},
-        ),
-        _metric(
             f"{_PROCESS}.Time",
             "Milliseconds",
             "The time that the application takes for a delivery.",
@@ -99,10 +96,27 @@ KCL_METRICS: Final = MetricTable(
         _metric(
             "Success",
             "Count",
-            f"As {_PROCESS}.Success: taking a delivery is the whole task here.",
+            "1 for each delivery that the application has taken, 0 for each that failed.",
             {RecordsProcessed: one, ProcessingFailed: zero},
         ),
-        _metric("Time", "Milliseconds", f"As {_PROCESS}.Time.", {RecordsProcessed: _millis}),
+        _metric(
+            "Time",
+            "Milliseconds",
+            f"As {_PROCESS}.Time: taking a delivery is the whole task here.",
+            {RecordsProcessed: _millis},
+        ),
+        _metric(
+            "UpdateLease.Success",
+            "Count",
+            "Checkpoints that the store has written, of all shards together.",
+            {CheckpointsSaved: lambda event: event.shards},
+        ),
+        _metric(
+            "UpdateLease.Time",
+            "Milliseconds",
+            "The time that the store of checkpoints takes for a batch.",
+            {CheckpointsSaved: _millis},
+        ),
         _metric(
             "ThrottledCalls",
             "Count",

@@ -13,6 +13,7 @@ from kinesis_publishers.events import (
     EVENT_TYPES,
     BackpressureEnded,
     CallRetried,
+    CheckpointsSaved,
     ConsumerDeregistered,
     ConsumerRegistered,
     DataLossTolerated,
@@ -44,6 +45,21 @@ FLINK_NAMES = {
     "loopFrequencyHz",
     "sleepTimeMillis",
 }
+# The developer guide of Kinesis Data Streams, "Monitor the Kinesis Client Library with Amazon
+# CloudWatch", the metrics of ProcessTask.
+KCL_NAMES = {
+    "KinesisDataFetcher.getRecords.Success",
+    "KinesisDataFetcher.getRecords.Time",
+    "UpdateLease.Success",
+    "UpdateLease.Time",
+    "DataBytesProcessed",
+    "RecordsProcessed",
+    "ExpiredIterator",
+    "MillisBehindLatest",
+    "RecordProcessor.processRecords.Time",
+    "Success",
+    "Time",
+}
 TABLES = pytest.mark.parametrize("table", [METRICS, KCL_METRICS], ids=["ours", "the KCL's"])
 RETRIED = CallRetried(
     operation="GetRecords",
@@ -64,6 +80,10 @@ def test_every_metric_of_flinks_connector_is_there_under_a_name_like_its_own() -
     of_flink = {one.flink_name: one.name for one in METRICS.metrics if one.flink_name}
     assert set(of_flink) == FLINK_NAMES
     assert {re.sub(r"(?=[A-Z])", "_", name).lower() for name in of_flink} == set(of_flink.values())
+
+
+def test_every_metric_of_the_kcls_process_task_is_there() -> None:
+    assert {metric.name for metric in KCL_METRICS.metrics} >= KCL_NAMES
 
 
 @TABLES
@@ -185,19 +205,22 @@ def test_a_delivery_is_measured_as_the_kcl_does_it() -> None:
     assert measured(PROCESSED, KCL_METRICS) == {
         "RecordsProcessed": 45,
         "DataBytesProcessed": 4_500,
-        "RecordProcessor.processRecords.Success": 1,
         "RecordProcessor.processRecords.Time": 2_000.0,
         "Success": 1,
         "Time": 2_000.0,
     }
 
 
+def test_checkpoints_are_measured_as_the_kcl_does_it() -> None:
+    assert measured(CheckpointsSaved(shards=3, seconds=0.5), KCL_METRICS) == {
+        "UpdateLease.Success": 3,
+        "UpdateLease.Time": 500.0,
+    }
+
+
 def test_failures_lower_the_rate_of_success_that_the_kcl_shows() -> None:
     failed = ProcessingFailed(shard=ZERO, records=1, error="")
-    assert measured(failed, KCL_METRICS) == {
-        "RecordProcessor.processRecords.Success": 0,
-        "Success": 0,
-    }
+    assert measured(failed, KCL_METRICS) == {"Success": 0}
     assert measured(RETRIED, KCL_METRICS) == {"KinesisDataFetcher.getRecords.Success": 0}
 
 
