@@ -1,10 +1,14 @@
 """Contract suites: what a replaceable part owes, as pytest classes with one fixture to override.
 
-A test module subclasses one, and returns its own part from the fixture ``subject``; pytest runs the
-tests of the class. They need pytest and pytest-asyncio.
+A test module subclasses one, and returns its own part from the fixture ``subject`` (``new_store``
+for a store of checkpoints); pytest runs the tests of the class. They need pytest and
+pytest-asyncio.
 """
 
-from kinesis_publishers.testing.contracts.checkpoint_store import CheckpointStoreContract
+from kinesis_publishers.testing.contracts.checkpoint_store import (
+    CheckpointStoreContract,
+    store_context,
+)
 from kinesis_publishers.testing.contracts.record_publisher import RecordPublisherContract
 from kinesis_publishers.testing.contracts.record_publisher_factory import (
     RecordPublisherFactoryContract,
@@ -28,4 +32,5 @@ __all__ = [
     "StreamConsumerRegistrarContract",
     "RegistrarSubject",
     "CheckpointStoreContract",
+    "store_context",
 ]

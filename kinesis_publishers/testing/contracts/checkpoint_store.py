@@ -101,11 +101,12 @@ def _shard(number: int) -> ShardKey:
     return ShardKey(_ARN, f"shardId-{number:012}")
 
 
-@pytest.mark.asyncio
 class CheckpointStoreContract:
-    """Subclass it, and override :meth:`new_store`; every test then runs against that store.
+    """What every store of checkpoints owes.
 
-    It needs ``pytest-asyncio``. Every test has a storage of its own, which must be empty.
+    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
+    ``new_store``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
+    pytest-asyncio runs in its mode "auto". Every test needs a storage of its own, which is empty.
     """
 
     @pytest.fixture
@@ -114,7 +115,10 @@ class CheckpointStoreContract:
 
         All stores that it makes in one test have the same storage; each is another writer.
         """
-        raise NotImplementedError("override the fixture new_store")
+        raise NotImplementedError(
+            "CheckpointStoreContract needs a fixture `new_store` that returns a function from the "
+            "name of an application to a CheckpointStore: override it in the class"
+        )
 
     async def test_an_application_begins_without_checkpoints(self, new_store: NewStore) -> None:
         async with new_store("billing") as store:
