@@ -25,6 +25,7 @@ from kinesis_publishers.processing.signals import stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable
 
     from kinesis_publishers.clock import Clock
@@ -35,6 +36,8 @@ __all__ = ["OnShardClosed", "Scanner"]
 _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+_STOP_CHECK_SECONDS = 0.1
 
 OnShardClosed: TypeAlias = "Callable[[Shard], None]"
 
@@ -49,6 +52,7 @@ class Scanner:
         per_batch: whether it takes batches.
         on_error: what follows when it raises.
         on_shard_end: is called at the end of a shard.
+        stop: ends it once it is set, from any thread.
         clock: the only source of time.
 
     Attributes:
@@ -60,6 +64,7 @@ class Scanner:
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
     _on_shard_end: OnShardClosed | None = field(kw_only=True)
+    _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _clock: Clock = field(kw_only=True)
     was_interrupted: bool = field(default=False, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -91,9 +96,20 @@ class Scanner:
                 self._stop(feed)
 
             with stopped_by(*signals, stop=stop):
-                async with TaskScope() as scope:
-                    for number in range(self._workers):
-                        scope.spawn(self._work(feed), name=f"process records ({number})")
+                async with TaskScope() as watching:
+                    watching.spawn(self._watch_flag(feed), name="wait for stop")
+                    async with TaskScope() as scope:
+                        for number in range(self._workers):
+                            scope.spawn(self._work(feed), name=f"process records ({number})")
+                    watching.cancel()
+
+    async def _watch_flag(self, feed: DeliveryFeed) -> None:
+        if self._stop_flag is None:
+            return
+        # Nothing in another thread tells an event loop of it.
+        while not self._stop_flag.is_set():
+            await self._clock.sleep(_STOP_CHECK_SECONDS)
+        self._stop(feed)
 
     def _stop(self, feed: DeliveryFeed) -> None:
         feed.stop()

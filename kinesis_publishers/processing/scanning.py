@@ -20,6 +20,7 @@ from kinesis_publishers.processing.scanner import OnShardClosed, Scanner
 from kinesis_publishers.processing.signals import free_signals
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Mapping
 
     from kinesis_publishers.clock import Clock
@@ -37,15 +38,17 @@ def scan(
     workers: int = 1,
     on_error: ErrorPolicy | None = None,
     on_shard_end: OnShardClosed | None = None,
+    stop: threading.Event | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
 ) -> None:
     """Call ``process`` for each record of the configured streams, until told to stop.
 
-    It returns after SIGTERM, or when ``process`` returns ``ScanResult.STOP``: calls that have begun
-    are finished, and their checkpoints written. Ctrl-C does the same and raises
-    ``KeyboardInterrupt``. When ``process`` returns, its record has been processed, which the next
-    run knows with ``kinesis.checkpoint.application``. The records of a shard come in their order.
+    It returns after SIGTERM, when ``process`` returns ``ScanResult.STOP``, or soon after ``stop``
+    is set: calls that have begun are finished, and their checkpoints written. Ctrl-C does the same
+    and raises ``KeyboardInterrupt``. When ``process`` returns, its record has been processed, which
+    the next run knows with ``kinesis.checkpoint.application``. The records of a shard come in their
+    order.
 
     Args:
         properties: what to read, and how.
@@ -57,6 +60,7 @@ def scan(
         on_error: what follows when ``process`` raises; unless given, :class:`StopOnError`.
         on_shard_end: is called, in such a thread, when a shard has ended and all of its records
             have been processed; no other call that begins later overtakes it.
+        stop: ends the scan once it is set, from any thread: signals come to the main thread alone.
         events: takes diagnostic events, beside the sinks that the properties name.
         clock: the only source of time, this machine's unless it is given.
 
@@ -72,6 +76,8 @@ def scan(
     _check_policy(on_error)
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
+    if stop is not None and not callable(getattr(stop, "is_set", None)):
+        raise TypeError(f"stop must be a threading.Event, not {stop!r}")
     clock = clock or SystemClock()
     open_fetcher = fetcher_opener(properties, events=events, clock=clock)
     scanner = Scanner(
@@ -80,6 +86,7 @@ def scan(
         per_batch=per_batch,
         on_error=on_error,
         on_shard_end=on_shard_end,
+        stop=stop,
         clock=clock,
     )
     _check_no_loop()

@@ -112,6 +112,37 @@ def test_a_signal_ends_the_wait_before_a_retry(orders: Orders) -> None:
     assert scanned(orders, 13) == list(range(7, 20))
 
 
+def test_an_event_ends_a_scan_in_another_thread_that_waits(orders: Orders) -> None:
+    orders.put(20)
+    stop, has_all = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def process(record: Record) -> None:
+        seen.append(int(record.data))
+        if len(seen) == 20:
+            has_all.set()
+
+    service = threading.Thread(
+        target=scan, args=(orders.properties(), process), kwargs={"stop": stop}, daemon=True
+    )
+    service.start()
+    assert has_all.wait(30)
+    assert service.is_alive()
+    stop.set()
+    service.join(30)
+    assert not service.is_alive()
+    assert scanned_in_next_run(orders) == []
+
+
+def test_an_event_that_a_call_sets_ends_the_scan_without_losing_its_record(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    stop = threading.Event()
+    collector = Collector(10**9, before=lambda n: stop.set() if n == 7 else None)
+    scan(orders.properties(), collector, stop=stop)
+    assert len(collector.seen) >= 8
+    assert collector.seen + scanned_in_next_run(orders) == list(range(20))
+
+
 def test_as_many_calls_run_at_once_as_there_are_workers(orders: Orders) -> None:
     """However few threads the event loop has for itself."""
     count = 40
@@ -204,6 +235,7 @@ def test_a_second_reader_of_the_same_application_is_refused(orders: Orders) -> N
         (lambda p: scan(p, print, workers=0), "workers must be at least 1"),
         (lambda p: scan(p, None), "process must be callable"),
         (lambda p: scan(p, print, on_shard_end=5), "on_shard_end must be callable"),
+        (lambda p: scan(p, print, stop=True), "stop must be a threading.Event, not True"),
         (lambda p: scan(p, coroutine), "is an async function.*read"),
         (lambda p: scan(p, print, on_error=DeadLetter(put_later)), "put of DeadLetter is an async"),
         (lambda p: scan(p, print, on_error=DeadLetter(None)), "put of DeadLetter must be callable"),
