@@ -74,8 +74,15 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
     if bare is not None:
         return bare.full_key
     candidates = _known_keys(key) | {name.lower(): name for name in more}
-    matches = difflib.get_close_matches(key.lower(), candidates, n=1, cutoff=0.6)
-    return candidates[matches[0]] if matches else None
+    matches = difflib.get_close_matches(key.lower(), candidates, n=3, cutoff=0.6)
+    # The prefix alone, which most keys have, makes none of them near.
+    near = (one for one in matches if _likeness(key, one) >= 0.5)
+    return next((candidates[one] for one in near), None)
+
+
+def _likeness(key: str, other: str) -> float:
+    first, second = _without_prefix(key).lower(), _without_prefix(other).lower()
+    return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def _find_nested(key: str) -> Option[Any] | None:
