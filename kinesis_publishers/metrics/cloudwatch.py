@@ -144,7 +144,8 @@ def _create_client(aws: AwsConfig, endpoint_url: str | None) -> Any:
     return boto3.Session(botocore_session=session, region_name=aws.region).client(
         "cloudwatch",
         endpoint_url=endpoint_url,
-        verify=aws.ca_bundle,
+        # They are for an endpoint that is not AWS's own.
+        verify=None if endpoint_url is None else aws.ca_bundle,
         config=Config(
             connect_timeout=_CONNECT_TIMEOUT_SECONDS,
             read_timeout=_READ_TIMEOUT_SECONDS,
