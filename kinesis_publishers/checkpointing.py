@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import CheckpointConfig
-    from kinesis_publishers.model import Shard, StreamIdentity, StreamProgress
+    from kinesis_publishers.model import (
+        SequenceNumber,
+        Shard,
+        StreamIdentity,
+        StreamProgress,
+    )
     from kinesis_publishers.stored_progress import StoredProgress
 
 __all__ = ["Checkpointer", "CheckpointingSink"]
@@ -58,6 +63,11 @@ class Checkpointer:
     _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last write has failed, after the store's own retries."""
+        return self._has_failed
 
     def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
         """Return ``inner`` with each delivery recorded as soon as it has been taken.
@@ -126,10 +136,21 @@ class Checkpointer:
         if has_just_ended or self._records >= self._config.max_records:
             self._is_urgent.set()
 
-    def renew(self, key: ShardKey, progress: ShardProgress) -> None:
-        """Note how old a shard's progress is, if all of ``progress`` has been recorded already."""
+    def renew(
+        self, key: ShardKey, progress: ShardProgress, delivered: SequenceNumber | None
+    ) -> None:
+        """Note how far a shard has been read, if everything that was delivered has been recorded.
+
+        Args:
+            key: which shard.
+            progress: how far it has been read.
+            delivered: the last record of it that was delivered; ``None`` if there was none.
+        """
         latest = self._latest(key)
-        if latest is not None and latest == evolve(progress, as_of=latest.as_of):
+        if latest is None or progress.is_ended:
+            return
+        processed = latest.processed
+        if delivered is None or (processed is not None and not processed < delivered):
             self.record(key, progress)
 
     def _latest(self, key: ShardKey) -> ShardProgress | None:
@@ -244,13 +265,22 @@ class _RenewingSink(DeliverySink):
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
         self._inner = inner
         self._checkpointer = checkpointer
+        # The last record of each shard, within an aggregate the last one inside.
+        self._delivered: dict[ShardKey, SequenceNumber] = {}
 
     async def deliver(self, delivery: Delivery) -> None:
+        # Before it is taken, which may change the batch.
+        last = delivery.batch.last_sequence_number
         await self._inner.deliver(delivery)
+        if last is not None:
+            self._delivered[delivery.shard.key] = last
 
     def observe(self, status: ShardStatus) -> None:
         self._inner.observe(status)
-        self._checkpointer.renew(status.shard.key, status.progress)
+        key = status.shard.key
+        self._checkpointer.renew(key, status.progress, self._delivered.get(key))
+        if status.progress.is_ended:
+            self._delivered.pop(key, None)
 
     def observe_discovery(self) -> None:
         self._inner.observe_discovery()

@@ -5,13 +5,19 @@ What a consumer of one shard and a consumer of one range have in common; the loo
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.errors import ServiceError, ShardNotFoundError, StreamNotFoundError
+from kinesis_publishers.errors import (
+    ProcessingCancelledError,
+    ServiceError,
+    ShardNotFoundError,
+    StreamNotFoundError,
+)
 from kinesis_publishers.events import (
     BackpressureBegan,
     BackpressureEnded,
@@ -21,6 +27,7 @@ from kinesis_publishers.events import (
     RecordsSkipped,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
+from kinesis_publishers.tasks import is_being_cancelled
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -190,7 +197,7 @@ class DeliveryRoom:
         records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
         began_at = context.clock.monotonic()
         try:
-            await context.sink.deliver(delivery)
+            await self._hand_over(delivery)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             context.events(ProcessingFailed(shard=shard, records=records, error=text))
@@ -203,6 +210,17 @@ class DeliveryRoom:
                 seconds=context.clock.monotonic() - began_at,
             )
         )
+
+    async def _hand_over(self, delivery: Delivery) -> None:
+        try:
+            await self._context.sink.deliver(delivery)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            raise ProcessingCancelledError(
+                f"{self._shard}: what takes the records ended in a CancelledError, but nobody "
+                "asked it to stop: handle the cancellation of what it waits for"
+            ) from error
 
     def release(self) -> None:
         """Give the room back, if any is held."""

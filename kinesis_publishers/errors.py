@@ -44,6 +44,7 @@ __all__ = [
     "StaleCheckpointError",
     "AggregationError",
     "ConsumerGuardError",
+    "ProcessingCancelledError",
     "PublisherCancelledError",
     "RecordsNotWrittenError",
     "ClosedError",
@@ -344,9 +345,18 @@ class ConsumerGuardError(KinesisPublishersError):
 
 
 class PublisherCancelledError(KinesisPublishersError):
-    """A publisher reported CANCELLED although nobody asked it to stop.
+    """A publisher reported CANCELLED, or was cancelled, although nobody asked it to stop.
 
-    What to do: correct the publisher, which is not one of ours: return INCOMPLETE to be run again.
+    What to do: correct the publisher, which is not one of ours: return INCOMPLETE to be run again,
+    and handle the cancellation of tasks of its own.
+    """
+
+
+class ProcessingCancelledError(KinesisPublishersError):
+    """What takes the records let a CancelledError out although nobody asked it to stop.
+
+    What to do: handle it where it comes from: a task or future that was waited for, and that
+    somebody else has cancelled. The records do not count as processed.
     """
 
 

@@ -34,7 +34,11 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
-from kinesis_publishers.publisher_checks import check_publisher, check_result
+from kinesis_publishers.publisher_checks import (
+    cancelled_by_nobody_else,
+    check_publisher,
+    check_result,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -168,17 +172,29 @@ class ShardConsumer(RecordBatchConsumer):
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
         try:
-            result = await publisher.run(self)
+            with cancelled_by_nobody_else(publisher, self.shard):
+                result = await publisher.run(self)
             check_result(result, publisher, self.shard)
             return result
-        # With the star it is also found in the group that a publisher's own asyncio.TaskGroup makes
-        # of it.
-        except* _Stopped:
-            pass
+        except _Stopped:
+            return None
+        except BaseExceptionGroup as group:
+            self._raise_from(group)
+            return None
         finally:
             # A run may end without the delivery that it asked for room for, as after a throttle.
             self._room.release()
-        return None
+
+    def _raise_from(self, group: BaseExceptionGroup[BaseException]) -> None:
+        """Raise what comes from here, which a publisher's own TaskGroup has made a group of."""
+        if group.subgroup(lambda error: error is self._delivery_error) is not None:
+            assert self._delivery_error is not None, "it is in the group"
+            raise self._delivery_error
+        stopped, rest = group.split(_Stopped)
+        if stopped is None:
+            raise group
+        if rest is not None:
+            raise rest
 
     def _end_shard(self) -> None:
         self.progress = self.progress.ended()

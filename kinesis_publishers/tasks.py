@@ -11,7 +11,17 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["BackgroundTask", "TaskScope", "wait_for_event"]
+__all__ = ["BackgroundTask", "TaskScope", "is_being_cancelled", "wait_for_event"]
+
+
+def is_being_cancelled() -> bool:
+    """Say whether somebody has asked the current task to stop.
+
+    A CancelledError without that comes from something inside that was cancelled, and would look
+    like an orderly end.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class TaskScope:
@@ -38,7 +48,8 @@ class TaskScope:
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
-            first, *rest = _leaves(group)
+            # Its members only: a task may have raised a group itself, which is its error.
+            first, *rest = group.exceptions
             for other in rest:
                 first.add_note(f"also failed: {other!r}")
             raise first from first.__cause__
@@ -65,29 +76,40 @@ class BackgroundTask:
 
     def __init__(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         self._task = asyncio.get_running_loop().create_task(work, name=name)
-        self._was_raised = False
+        self._was_raised = self._is_stopping = False
 
     def raise_if_failed(self) -> None:
-        """Raise what the work has failed with, if it has; once."""
-        if not self._task.done() or self._task.cancelled() or self._was_raised:
+        """Raise what the work has failed with, if it has; once.
+
+        Raises:
+            RuntimeError: somebody else has cancelled it.
+        """
+        if not self._task.done() or self._was_raised:
             return
-        error = self._task.exception()
+        error = self._failure()
         if error is not None:
             self._was_raised = True
             raise error
 
+    def _failure(self) -> BaseException | None:
+        if not self._task.cancelled():
+            return self._task.exception()
+        if self._is_stopping:
+            return None
+        return RuntimeError(
+            f"the task {self._task.get_name()!r} was cancelled from outside, and only its owner may"
+        )
+
+    async def wait(self) -> None:
+        """Wait until the work has ended, however."""
+        await asyncio.wait([self._task])
+
     async def stop(self) -> None:
         """Cancel the work, wait until it has ended, and raise what it has failed with."""
+        self._is_stopping = not self._task.done()
         self._task.cancel()
         await asyncio.wait([self._task])
         self.raise_if_failed()
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
-    return found
 
 
 async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.processing.threads import call_in_thread
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -44,6 +46,8 @@ class DeliveryCalls:
         per_batch: whether it takes them all at once.
         clock: measures how long ago progress was noted.
         note: is told, in the thread of the calls, how many records have been processed.
+        holds: whether earlier records of the shard have skipped their checkpoint, and no later one
+            has covered them.
 
     Attributes:
         taken: how many records the callback has taken.
@@ -56,6 +60,7 @@ class DeliveryCalls:
     _per_batch: bool
     _clock: Clock
     _note: Callable[[int], None]
+    _holds: bool = False
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
     wants_no_more: bool = field(default=False, init=False)
@@ -89,7 +94,7 @@ class DeliveryCalls:
         next_note = self._clock.monotonic() + _NOTE_SECONDS
         while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
             try:
-                result = self._process(self.current)
+                result = call_in_thread(self._process, self.current)
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows
                 return error
             self._take(result)
@@ -100,17 +105,24 @@ class DeliveryCalls:
         return None
 
     def put_aside(self) -> None:
-        """Pass over what comes next: somebody else has it, and it counts as processed."""
-        self._take(None)
+        """Pass over what comes next: somebody else has it, and it counts as processed.
+
+        What the callback has gathered before it does not.
+        """
+        self._pass()
 
     def _take(self, result: object) -> None:
-        if result not in (None, ScanResult.SKIP_CHECKPOINT, ScanResult.STOP):
+        if not (result is None or isinstance(result, ScanResult)):
             raise TypeError(
                 f"the callback returned {result!r}; it may return None, "
                 "ScanResult.SKIP_CHECKPOINT or ScanResult.STOP"
             )
+        self._holds = result is ScanResult.SKIP_CHECKPOINT
+        self.wants_no_more = result is ScanResult.STOP
+        self._pass()
+
+    def _pass(self) -> None:
         self.taken += len(self._batch) if self._per_batch else 1
         self._record = None
-        if result is not ScanResult.SKIP_CHECKPOINT:
+        if not self._holds:
             self.processed = self.taken
-        self.wants_no_more = result is ScanResult.STOP

@@ -141,6 +141,28 @@ class DeliveryFeed(DeliverySink):
         else:
             await self._checkpointer.flush_despite(error)
 
+    async def watch_store(self) -> None:
+        """Raise as soon as no checkpoint can be written any more; return if reading ends otherwise.
+
+        What has been handed out would be worked through beside whoever goes on with it, or in vain.
+
+        Raises:
+            KinesisPublishersError: another reader has written a checkpoint, or the store has
+                failed.
+        """
+        assert self._reading is not None, "the feed has not been entered"
+        await self._reading.wait()
+        self.raise_if_store_failed()
+
+    def raise_if_store_failed(self) -> None:
+        """Raise as :meth:`watch_store` does, if it has come to that."""
+        if self._reading is not None and self._checkpointer and self._checkpointer.has_failed:
+            self._reading.raise_if_failed()
+
+    def is_held_back(self, handed: HandedOut) -> bool:
+        """Say whether earlier records of the shard have been processed and are not recorded yet."""
+        return handed.delivery.shard.key in self._held_back
+
     async def next(self) -> HandedOut | EndOfShard | None:
         """Wait for what comes next and return it; ``None`` once :meth:`stop` has been called.
 

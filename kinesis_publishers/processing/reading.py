@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import ClosedError
@@ -57,10 +58,26 @@ def read(
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
+        TypeError: ``on_shard_end`` cannot be awaited.
     """
+    _check_hook(on_shard_end)
     clock = clock or SystemClock()
     open_fetcher = fetcher_opener(properties, events=events, clock=clock)
     return RecordStream(open_fetcher, clock=clock, on_shard_end=on_shard_end)
+
+
+def _check_hook(hook: Any) -> None:
+    if hook is None:
+        return
+    if not callable(hook):
+        raise TypeError(f"on_shard_end must be callable, not {hook!r}")
+    # A lambda may return what an async function has; the others are told apart before a shard ends.
+    is_plain = inspect.isroutine(hook) and getattr(hook, "__name__", "") != "<lambda>"
+    if is_plain and not inspect.iscoroutinefunction(hook):
+        raise TypeError(
+            f"on_shard_end is {hook!r}, which is no async function, and read awaits it: make it "
+            "one (async def), or use scan, which calls plain functions"
+        )
 
 
 class RecordStream(AsyncIterator["Record"]):
@@ -179,6 +196,7 @@ class RecordStream(AsyncIterator["Record"]):
         It comes before a record is taken: one that is taken and not returned, because this was
         cancelled, would count as processed with the next call.
         """
+        self._feed.raise_if_store_failed()
         now = self._clock.monotonic()
         if now >= self._next_note:
             self._note()
@@ -213,11 +231,20 @@ class RecordStream(AsyncIterator["Record"]):
     async def _tell_end(self, end: EndOfShard) -> None:
         if self._on_shard_end is None:
             return
+        shard = end.status.shard
         try:
-            await self._on_shard_end(end.status.shard)
-        except BaseException:
+            told = self._on_shard_end(shard)
+            if not inspect.isawaitable(told):
+                raise TypeError(
+                    f"on_shard_end returned {told!r} for {shard}, and read awaits it: make it an "
+                    "async function"
+                )
+            await told
+        except BaseException as error:
             # Whoever asks again after a cancellation is told again, before anything else.
             self._feed.put_back(end)
+            if isinstance(error, Exception):
+                error.add_note(f"It was raised by on_shard_end for {shard}.")
             raise
 
     def _note(self) -> None:

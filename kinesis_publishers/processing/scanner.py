@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
 import logging
 import signal
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
@@ -22,6 +18,7 @@ from kinesis_publishers.processing.error_policies import (
 )
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
 from kinesis_publishers.processing.signals import stopped_by
+from kinesis_publishers.processing.threads import CallThreads
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["OnShardClosed", "Scanner"]
 
 _LOGGER = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 _STOP_CHECK_SECONDS = 0.1
 
@@ -67,16 +62,13 @@ class Scanner:
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _clock: Clock = field(kw_only=True)
     was_interrupted: bool = field(default=False, init=False)
+    _feed: DeliveryFeed | None = field(default=None, init=False)
     _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
     # What comes next is taken by one worker at a time, and the end of a shard seen to meanwhile.
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _running: set[DeliveryCalls] = field(factory=set, init=False)
-    # Not the loop's own threads: these are few, and resolving a host name waits for one of them.
-    _threads: ThreadPoolExecutor = field(
-        init=False,
-        default=Factory(
-            lambda self: ThreadPoolExecutor(self._workers, "kinesis-scan"), takes_self=True
-        ),
+    _threads: CallThreads = field(
+        init=False, default=Factory(lambda self: CallThreads(self._workers), takes_self=True)
     )
 
     async def run(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
@@ -86,33 +78,42 @@ class Scanner:
             Exception: as :func:`scan`.
         """
         with self._threads:
-            await self._run(open_fetcher, signals)
+            async with TaskScope() as scope:
+                reading = scope.spawn(self._read(open_fetcher, signals), name="scan")
+                if self._stop_flag is not None:
+                    watching = self._watch_flag(self._stop_flag, reading)
+                    watcher = scope.spawn(watching, name="wait for stop")
+                    reading.add_done_callback(lambda _: watcher.cancel())
 
-    async def _run(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
-        async with DeliveryFeed(open_fetcher) as feed:
+    async def _read(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
+        async with DeliveryFeed(open_fetcher) as self._feed:
+            with stopped_by(*signals, stop=self._stop_for_signal):
+                await self._run_workers(self._feed)
 
-            def stop(one: signal.Signals) -> None:
-                self.was_interrupted |= one is signal.SIGINT
-                self._stop(feed)
+    async def _run_workers(self, feed: DeliveryFeed) -> None:
+        async with TaskScope() as watching:
+            watching.spawn(feed.watch_store(), name="watch the store of checkpoints")
+            async with TaskScope() as scope:
+                for number in range(self._workers):
+                    scope.spawn(self._work(feed), name=f"process records ({number})")
+            watching.cancel()
 
-            with stopped_by(*signals, stop=stop):
-                async with TaskScope() as watching:
-                    watching.spawn(self._watch_flag(feed), name="wait for stop")
-                    async with TaskScope() as scope:
-                        for number in range(self._workers):
-                            scope.spawn(self._work(feed), name=f"process records ({number})")
-                    watching.cancel()
-
-    async def _watch_flag(self, feed: DeliveryFeed) -> None:
-        if self._stop_flag is None:
-            return
+    async def _watch_flag(self, flag: threading.Event, reading: asyncio.Task[None]) -> None:
         # Nothing in another thread tells an event loop of it.
-        while not self._stop_flag.is_set():
+        while not flag.is_set():
             await self._clock.sleep(_STOP_CHECK_SECONDS)
-        self._stop(feed)
+        if self._feed is None:
+            # It is being opened, which may take as long as the store's retries.
+            reading.cancel()
+        self._stop()
 
-    def _stop(self, feed: DeliveryFeed) -> None:
-        feed.stop()
+    def _stop_for_signal(self, one: signal.Signals) -> None:
+        self.was_interrupted |= one is signal.SIGINT
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._feed is not None:
+            self._feed.stop()
         self._is_stopping.set()
         for calls in self._running:
             calls.stop()
@@ -124,10 +125,20 @@ class Scanner:
     async def _next(self, feed: DeliveryFeed) -> HandedOut | None:
         async with self._turn:
             while isinstance(item := await feed.next(), EndOfShard):
-                if self._on_shard_end is not None:
-                    await self._call("on_shard_end", self._on_shard_end, item.status.shard)
-                feed.record_end(item, was_told=self._on_shard_end is not None)
+                await self._see_to_end(feed, item)
             return item
+
+    async def _see_to_end(self, feed: DeliveryFeed, end: EndOfShard) -> None:
+        if self._on_shard_end is None:
+            feed.record_end(end, was_told=False)
+            return
+        shard = end.status.shard
+        await self._threads.call(
+            f"on_shard_end for {shard}",
+            self._on_shard_end,
+            shard,
+            then=lambda: feed.record_end(end, was_told=True),
+        )
 
     async def _work_through(self, feed: DeliveryFeed, handed: HandedOut) -> None:
         loop, batch = asyncio.get_running_loop(), handed.delivery.batch
@@ -135,17 +146,17 @@ class Scanner:
         def note(processed: int) -> None:
             loop.call_soon_threadsafe(feed.record, handed, processed)
 
-        calls = DeliveryCalls(self._process, batch, self._per_batch, self._clock, note)
+        holds = feed.is_held_back(handed)
+        calls = DeliveryCalls(self._process, batch, self._per_batch, self._clock, note, holds)
         failures, failed_at = 0, 0
         while not (calls.is_done or self._is_stopping.is_set()):
             error = await self._run_calls(feed, handed, calls)
             if calls.wants_no_more:
-                self._stop(feed)
+                self._stop()
             if error is not None:
                 failures = failures + 1 if calls.taken == failed_at else 1
                 failed_at = calls.taken
-                await self._settle(calls, error, failures)
-                feed.record(handed, calls.processed)
+                await self._settle(feed, handed, calls, error, failures)
         if calls.is_done:
             feed.finish(handed)
 
@@ -154,7 +165,7 @@ class Scanner:
     ) -> Exception | None:
         """Run calls in a thread; record what they have processed, also if this is cancelled."""
         self._running.add(calls)
-        running = self._start(calls.run)
+        running = self._threads.start(calls.run)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -166,12 +177,14 @@ class Scanner:
             self._running.discard(calls)
             feed.record(handed, calls.processed)
 
-    def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Run ``work`` in a thread, with the context variables that are set here."""
-        context = contextvars.copy_context()
-        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, work)
-
-    async def _settle(self, calls: DeliveryCalls, error: Exception, failures: int) -> None:
+    async def _settle(
+        self,
+        feed: DeliveryFeed,
+        handed: HandedOut,
+        calls: DeliveryCalls,
+        error: Exception,
+        failures: int,
+    ) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
         place, policy = _place_of(calls.current), self._on_error
         error.add_note(f"It was raised by the callback for {place}.")
@@ -190,23 +203,18 @@ class Scanner:
             policy = policy.otherwise
         if isinstance(policy, StopOnError):
             raise error
-        _LOGGER.error("The callback failed for %s, which is put aside: %r", place, error)
-        await self._call("put of DeadLetter", policy.put, calls.current, error)
-        calls.put_aside()
 
-    async def _call(self, name: str, callback: Callable[..., object], *arguments: object) -> None:
-        """Call ``callback`` in a thread; refuse what would have to be awaited: it has done nothing.
+        def note() -> None:
+            _LOGGER.error("The callback failed for %s, which was put aside: %r", place, error)
+            calls.put_aside()
+            feed.record(handed, calls.processed)
 
-        Which a lambda over an async function does not tell before it is called.
-        """
-        result = await self._start(partial(callback, *arguments))
-        if inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise TypeError(
-                f"{name} returned {result!r}, which nobody awaits: scan calls it in a thread, and "
-                "it has to be done when it returns"
+        try:
+            await self._threads.call(
+                f"put of DeadLetter for {place}", policy.put, calls.current, error, then=note
             )
+        except Exception as failure:
+            raise failure from failure.__cause__ or error
 
 
 def _place_of(item: Record | RecordBatch) -> str:

@@ -19,6 +19,8 @@ _Stop: TypeAlias = "Callable[[signal.Signals], None]"
 _DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)
 # A loop has one handler per signal: it stops everything that reads in the loop.
 _STOPS: dict[asyncio.AbstractEventLoop, defaultdict[signal.Signals, list[_Stop]]] = {}
+# What the process has as its handler while the loop has ours.
+_INSTALLED: dict[signal.Signals, object] = {}
 
 
 def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
@@ -53,6 +55,10 @@ def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
         signals: free ones, see :func:`free_signals`.
         stop: is called with the signal.
     """
+    # What follows is for the main thread alone: in another one no signal is free.
+    if not signals:
+        yield
+        return
     loop = asyncio.get_running_loop()
     # Who is left without an end, as a loop over records may be, ends with the event loop.
     for closed in [one for one in _STOPS if one.is_closed()]:
@@ -61,6 +67,7 @@ def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
     for one in signals:
         if not stops[one]:
             loop.add_signal_handler(one, _stop_all, one)
+            _INSTALLED[one] = signal.getsignal(one)
         stops[one].append(stop)
     try:
         yield
@@ -69,11 +76,19 @@ def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
             if stop in stops[one]:
                 stops[one].remove(stop)
                 if not stops[one]:
-                    loop.remove_signal_handler(one)
+                    _remove_handler(loop, one)
+
+
+def _remove_handler(loop: asyncio.AbstractEventLoop, one: signal.Signals) -> None:
+    handler = signal.getsignal(one)
+    loop.remove_signal_handler(one)
+    if handler is not None and handler is not _INSTALLED.pop(one, handler):
+        # The program has installed its own meanwhile, which the loop has removed.
+        signal.signal(one, handler)
 
 
 def _stop_all(one: signal.Signals) -> None:
     loop = asyncio.get_running_loop()
-    loop.remove_signal_handler(one)
+    _remove_handler(loop, one)
     for stop in _STOPS[loop].pop(one):
         stop(one)

@@ -112,37 +112,6 @@ def test_a_signal_ends_the_wait_before_a_retry(orders: Orders) -> None:
     assert scanned(orders, 13) == list(range(7, 20))
 
 
-def test_an_event_ends_a_scan_in_another_thread_that_waits(orders: Orders) -> None:
-    orders.put(20)
-    stop, has_all = threading.Event(), threading.Event()
-    seen: list[int] = []
-
-    def process(record: Record) -> None:
-        seen.append(int(record.data))
-        if len(seen) == 20:
-            has_all.set()
-
-    service = threading.Thread(
-        target=scan, args=(orders.properties(), process), kwargs={"stop": stop}, daemon=True
-    )
-    service.start()
-    assert has_all.wait(30)
-    assert service.is_alive()
-    stop.set()
-    service.join(30)
-    assert not service.is_alive()
-    assert scanned_in_next_run(orders) == []
-
-
-def test_an_event_that_a_call_sets_ends_the_scan_without_losing_its_record(orders: Orders) -> None:
-    orders.put(20, key="one shard")
-    stop = threading.Event()
-    collector = Collector(10**9, before=lambda n: stop.set() if n == 7 else None)
-    scan(orders.properties(), collector, stop=stop)
-    assert len(collector.seen) >= 8
-    assert collector.seen + scanned_in_next_run(orders) == list(range(20))
-
-
 def test_as_many_calls_run_at_once_as_there_are_workers(orders: Orders) -> None:
     """However few threads the event loop has for itself."""
     count = 40
@@ -268,7 +237,7 @@ def test_a_dead_letter_that_would_have_to_be_awaited_has_not_taken_the_record(
 ) -> None:
     orders.put(20, key="one shard")
     letter = DeadLetter(lambda record, error: put_later(record, error))
-    with pytest.raises(TypeError, match=r"put of DeadLetter returned .*which nobody awaits"):
+    with pytest.raises(TypeError, match=r"put of DeadLetter for .* returned .*which nobody awaits"):
         scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=letter)
     assert scanned(orders, 13) == list(range(7, 20))
 
@@ -276,7 +245,7 @@ def test_a_dead_letter_that_would_have_to_be_awaited_has_not_taken_the_record(
 def test_a_hook_that_would_have_to_be_awaited_has_not_seen_to_the_end(orders: Orders) -> None:
     orders.put(10, key="one shard")
     orders.server.reshard("orders", 1)
-    with pytest.raises(TypeError, match="on_shard_end returned"):
+    with pytest.raises(TypeError, match=r"on_shard_end for .* returned"):
         scan(
             orders.properties(),
             Collector(10**9),

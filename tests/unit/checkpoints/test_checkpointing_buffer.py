@@ -9,7 +9,8 @@ import pytest
 from attrs import evolve
 from checkpoint_support import BEGINNING, KEY, Buffer, at
 
-from kinesis_publishers import SequenceNumber, StartingPosition
+from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers.aggregation import expand
 from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import (
     CheckpointError,
@@ -17,7 +18,14 @@ from kinesis_publishers.errors import (
     StaleCheckpointError,
 )
 from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved
-from kinesis_publishers.testing.fakes import sample_shard
+from kinesis_publishers.model import resume_after
+from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.testing.fakes import (
+    batch_of,
+    sample_aggregates,
+    sample_records,
+    sample_shard,
+)
 
 ONE = sample_shard(1).key
 
@@ -304,21 +312,48 @@ class _Ignoring(DeliverySink):
         delivery.release()
 
 
-@pytest.mark.parametrize(
-    ("recorded", "renewed"), [(at(5), True), (at(4), False)], ids=["all of it", "a part of it"]
-)
+def _delivery(*, is_aggregate: bool) -> Delivery:
+    """Return a delivery of five records, or of one record with five inside."""
+    records = sample_aggregates(1, 5) if is_aggregate else sample_records(5)
+    batch = batch_of(records)
+    assert batch.last_sequence_number is not None
+    progress = ShardProgress(position=resume_after(batch.last_sequence_number))
+    room = PendingPool(max_records=10, max_bytes=10_000).try_acquire(5, 100)
+    assert room is not None
+    return Delivery(expand(batch).batch, progress, room)
+
+
+@pytest.mark.parametrize("is_aggregate", [False, True], ids=["plain", "aggregate"])
+@pytest.mark.parametrize("count", [0, 4, 5])
 async def test_who_records_records_learns_the_age_of_a_shard_once_all_are_recorded(
-    recorded, renewed
+    is_aggregate, count
 ):
     buffer = Buffer()
     await buffer.begin()
     noon = buffer.clock.now()
     sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
-    buffer.checkpointer.record(KEY, recorded)
-    for progress in (at(5, as_of=noon), at(5, as_of=noon, ended=True)):
+    delivery = _delivery(is_aggregate=is_aggregate)
+    await sink.deliver(delivery)
+    recorded = BEGINNING
+    for record in list(delivery.batch)[:count]:
+        number = SequenceNumber(record.sequence_number, record.sub_sequence_number)
+        recorded = ShardProgress(position=resume_after(number))
+        buffer.checkpointer.record(KEY, recorded, records=1)
+    seen = evolve(delivery.progress, as_of=noon)
+    for progress in (seen, seen.ended()):
         sink.observe(ShardStatus(shard=sample_shard(0), progress=progress))
     await buffer.checkpointer.flush()
-    assert buffer.stored == {KEY: evolve(recorded, as_of=noon if renewed else None)}
+    assert buffer.stored == {KEY: seen if count == 5 else recorded}
+
+
+async def test_a_shard_of_which_nothing_was_delivered_yet_is_kept_young():
+    buffer = Buffer()
+    await buffer.begin()
+    sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
+    seen = evolve(BEGINNING, as_of=buffer.clock.now())
+    sink.observe(ShardStatus(shard=sample_shard(0), progress=seen))
+    await buffer.checkpointer.flush()
+    assert buffer.stored == {KEY: seen}
 
 
 async def test_what_is_written_is_reported_with_the_time_that_the_store_took():

@@ -1,0 +1,112 @@
+"""The threads in which a scan calls what the user has given it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["CallThreads", "call_in_thread"]
+
+_T = TypeVar("_T")
+
+
+class CallThreads:
+    """Threads for a number of calls at once; leaving the context waits for those that run.
+
+    Not the event loop's own threads: these are few, and resolving a host name waits for one of
+    them.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._executor = ThreadPoolExecutor(count, "kinesis-scan")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._executor.shutdown()
+
+    def start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Run ``work`` in a thread, with the context variables that are set here."""
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(self._executor, context.run, work)
+
+    async def call(
+        self,
+        name: str,
+        callback: Callable[..., object],
+        *arguments: object,
+        then: Callable[[], None],
+    ) -> None:
+        """Call ``callback`` in a thread and, when it has returned, ``then`` on the event loop.
+
+        A thread cannot be interrupted: if this is cancelled meanwhile, it is waited for all the
+        same, and what it has done counts.
+
+        Args:
+            name: what is called, and for what.
+            callback: is called with ``arguments``.
+            then: notes that it has been done.
+
+        Raises:
+            Exception: what it has raised, with a note that names it.
+            TypeError: its result would have to be awaited.
+        """
+        running = self.start(partial(_call_plain, name, callback, *arguments))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            if running.exception() is None:
+                then()
+            raise
+        then()
+
+
+def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
+    """Call ``callback`` and return its result; a cancellation of something inside is a failure.
+
+    Raises:
+        RuntimeError: it has let a CancelledError out, which would look as if the task that waits
+            for the thread had been cancelled.
+    """
+    try:
+        return callback(*arguments)
+    except (asyncio.CancelledError, concurrent.futures.CancelledError) as error:
+        raise RuntimeError(
+            f"{callback!r} raised {type(error).__name__}: something that it waited for was "
+            "cancelled, as a task of an event loop of its own; handle that there"
+        ) from error
+
+
+def _call_plain(name: str, callback: Callable[..., object], *arguments: object) -> None:
+    """Call ``callback``; refuse what would have to be awaited: it has done nothing.
+
+    Which a lambda over an async function does not tell before it is called.
+    """
+    try:
+        result = call_in_thread(callback, *arguments)
+    except Exception as error:
+        error.add_note(f"It was raised by {name}.")
+        raise
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            f"{name} returned {result!r}, which nobody awaits: scan calls it in a thread, and it "
+            "has to be done when it returns"
+        )

@@ -1,0 +1,274 @@
+"""Failures of a scan's callbacks, and of its store, that must neither lose nor hide anything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from scanning_support import Collector, fails_at, scanned, scanned_in_next_run
+
+from kinesis_publishers import (
+    DeadLetter,
+    KinesisDataFetcher,
+    Record,
+    RecordBatch,
+    ScanResult,
+    read,
+    scan,
+)
+from kinesis_publishers.errors import ProcessingCancelledError, StaleCheckpointError
+from kinesis_publishers.events import CheckpointsRefused, Event, ProcessingFailed
+
+if TYPE_CHECKING:
+    from processing_support import Orders
+
+    from kinesis_publishers import Shard
+
+
+def ignore(record: Record | RecordBatch, error: Exception) -> None:
+    pass
+
+
+@pytest.mark.parametrize("page", ["10000", "5"], ids=["one delivery", "several deliveries"])
+@pytest.mark.parametrize("bad", [5, 7])
+def test_a_dead_letter_does_not_cover_what_the_callback_has_gathered(
+    orders: Orders, page: str, bad: int
+) -> None:
+    orders.put(10, key="one shard")
+
+    def gather(number: int) -> ScanResult | None:
+        fails_at(bad)(number)
+        return ScanResult.STOP if number == 9 else ScanResult.SKIP_CHECKPOINT
+
+    gathered: list[int] = []
+
+    def process(record: Record) -> ScanResult | None:
+        if int(record.data) == 9:
+            raise OSError("what was gathered is lost")
+        result = gather(int(record.data))
+        gathered.append(int(record.data))
+        return result
+
+    properties = orders.properties(shard_getrecords_maxrecordcount=page)
+    put = DeadLetter(lambda record, error: ignore(record, error) if record.data != b"9" else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        scan(properties, process, on_error=put)
+    assert gathered == [n for n in range(9) if n != bad]
+    assert scanned_in_next_run(orders) == list(range(10))
+
+
+def test_a_record_that_is_done_covers_a_dead_letter_and_what_was_gathered(orders: Orders) -> None:
+    orders.put(10, key="one shard")
+
+    def before(number: int) -> ScanResult | None:
+        fails_at(5)(number)
+        return ScanResult.SKIP_CHECKPOINT if number < 8 else None
+
+    scan(orders.properties(), Collector(9, before=before), on_error=DeadLetter(ignore))
+    assert scanned_in_next_run(orders) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cancellation_inside_of_the_callback_is_a_failure(orders: Orders, workers: int) -> None:
+    orders.put(20, key="one shard")
+
+    async def handle(number: int) -> None:
+        if number == 7:
+            waiting = asyncio.ensure_future(asyncio.Event().wait())
+            waiting.cancel()
+            await waiting
+
+    seen: list[int] = []
+
+    def process(record: Record) -> None:
+        asyncio.run(handle(int(record.data)))
+        seen.append(int(record.data))
+
+    with pytest.raises(RuntimeError, match="raised CancelledError") as caught:
+        scan(orders.properties(), process, workers=workers)
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert seen == list(range(7))
+    assert scanned(orders, 13) == list(range(7, 20))
+
+
+async def test_a_cancellation_inside_of_on_batch_ends_the_reading_with_an_error(
+    orders: Orders,
+) -> None:
+    orders.put(20)
+    events: list[Event] = []
+
+    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+        raise asyncio.CancelledError
+
+    async with KinesisDataFetcher.from_properties(
+        orders.properties(), on_batch, events=events.append
+    ) as fetcher:
+        with pytest.raises(ProcessingCancelledError, match=r"orders/shardId-.*nobody asked"):
+            await fetcher.run()
+    assert any(isinstance(one, ProcessingFailed) for one in events)
+
+
+async def test_who_cancels_every_other_task_ends_the_reading_with_an_error(orders: Orders) -> None:
+    orders.put(2, key="one shard")
+    async with read(orders.properties()) as records:
+        await anext(records)
+        await anext(records)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(RuntimeError, match="'read streams' was cancelled from outside"):
+            await anext(records)
+
+
+class SeveralProblems(ExceptionGroup[Exception]):
+    """What a callback that checks all of a record raises."""
+
+
+def test_a_group_that_the_callback_raises_is_raised_as_it_is(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    problems = SeveralProblems("order 7", [ValueError("amount"), KeyError("customer")])
+
+    def process(record: Record) -> None:
+        if record.data == b"7":
+            raise problems
+
+    with pytest.raises(SeveralProblems) as caught:
+        scan(orders.properties(), process)
+    assert caught.value is problems
+    (note,) = problems.__notes__
+    assert note.startswith("It was raised by the callback for record ")
+
+
+async def test_a_group_that_on_batch_raises_is_raised_as_it_is(orders: Orders) -> None:
+    orders.put(20)
+    problems = SeveralProblems("a batch", [ValueError("amount"), KeyError("customer")])
+
+    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+        raise problems
+
+    async with KinesisDataFetcher.from_properties(orders.properties(), on_batch) as fetcher:
+        with pytest.raises(SeveralProblems) as caught:
+            await fetcher.run()
+    assert caught.value is problems
+
+
+def test_a_dead_letter_that_fails_says_for_which_record_and_why(
+    orders: Orders, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.put(20, key="one shard")
+
+    def put(record: Record | RecordBatch, error: Exception) -> None:
+        raise OSError("the queue is down")
+
+    with pytest.raises(OSError, match="the queue is down") as caught:
+        scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=DeadLetter(put))
+    (note,) = caught.value.__notes__
+    assert note.startswith("It was raised by put of DeadLetter for record ")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "put aside" not in caplog.text
+
+
+def test_a_dead_letter_that_returns_after_another_worker_has_failed_is_recorded(
+    orders: Orders,
+) -> None:
+    orders.put(40)
+    is_putting, has_failed = threading.Event(), threading.Event()
+    aside: list[int] = []
+
+    def process(record: Record) -> None:
+        if record.shard_id.endswith("0"):
+            assert is_putting.wait(30)
+            raise KeyError("the other one")
+        raise ValueError(int(record.data))
+
+    def put(record: Record | RecordBatch, error: Exception) -> None:
+        assert isinstance(record, Record)
+        if isinstance(error, KeyError):
+            has_failed.set()
+            raise error
+        is_putting.set()
+        assert has_failed.wait(30)
+        aside.append(int(record.data))
+
+    with pytest.raises(KeyError, match="the other one"):
+        scan(orders.properties(), process, workers=2, on_error=DeadLetter(put))
+    assert len(aside) == 1
+    assert sorted(scanned_in_next_run(orders)) == sorted(set(range(40)) - set(aside))
+
+
+def test_a_hook_that_fails_says_for_which_shard(orders: Orders) -> None:
+    orders.put(2)
+    orders.server.reshard("orders", 1)
+
+    def on_shard_end(shard: Shard) -> None:
+        raise OSError("the archive is down")
+
+    with pytest.raises(OSError, match="the archive is down") as caught:
+        scan(orders.properties(), Collector(10**9), on_shard_end=on_shard_end)
+    (note,) = caught.value.__notes__
+    assert note.startswith("It was raised by on_shard_end for orders/shardId-")
+
+
+async def test_a_hook_of_read_that_cannot_be_awaited_is_refused(orders: Orders) -> None:
+    def plain(shard: Shard) -> None:
+        raise AssertionError("never called")
+
+    for bad in (plain, print, 5):
+        with pytest.raises(TypeError, match="on_shard_end"):
+            read(orders.properties(), on_shard_end=bad)
+    orders.put(1)
+    orders.server.reshard("orders", 1)
+    with pytest.raises(TypeError, match=r"returned None for orders/shardId-.*async function"):
+        async for _ in read(orders.properties(), on_shard_end=lambda shard: None):
+            pass
+
+
+def slow_unless_first(orders: Orders, is_refused: threading.Event, number: int) -> None:
+    """Let another run overtake, wait until that is known, and take a while for each record."""
+    if number == 0:
+        scanned(orders, 200)
+        return
+    assert is_refused.wait(30)
+    threading.Event().wait(0.02)
+
+
+def test_after_another_reader_has_taken_over_no_further_record_is_processed(
+    orders: Orders,
+) -> None:
+    orders.put(200, key="one shard")
+    is_refused = threading.Event()
+    seen: list[int] = []
+
+    def process(record: Record) -> None:
+        slow_unless_first(orders, is_refused, int(record.data))
+        seen.append(int(record.data))
+
+    with pytest.raises(StaleCheckpointError):
+        scan(
+            orders.properties(checkpoint_intervalmillis="10"),
+            process,
+            events=lambda event: isinstance(event, CheckpointsRefused) and is_refused.set(),
+        )
+    assert len(seen) < 100
+
+
+async def test_after_another_reader_has_taken_over_no_further_record_is_read(
+    orders: Orders,
+) -> None:
+    orders.put(200, key="one shard")
+    is_refused = threading.Event()
+    seen: list[int] = []
+
+    async def read_slowly() -> None:
+        async with read(
+            orders.properties(checkpoint_intervalmillis="10"),
+            events=lambda event: isinstance(event, CheckpointsRefused) and is_refused.set(),
+        ) as records:
+            async for record in records:
+                await asyncio.to_thread(slow_unless_first, orders, is_refused, int(record.data))
+                seen.append(int(record.data))
+
+    with pytest.raises(StaleCheckpointError):
+        await read_slowly()
+    assert len(seen) < 100

@@ -1,0 +1,105 @@
+"""How a scan is ended from another thread, and what becomes of a program's own signal handlers."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from scanning_support import Collector, scanned, scanned_in_next_run
+
+from kinesis_publishers import Record, read, scan
+
+if TYPE_CHECKING:
+    from processing_support import Orders
+
+
+def test_an_event_ends_a_scan_in_another_thread_that_waits(orders: Orders) -> None:
+    orders.put(20)
+    stop, has_all = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def process(record: Record) -> None:
+        seen.append(int(record.data))
+        if len(seen) == 20:
+            has_all.set()
+
+    service = threading.Thread(
+        target=scan, args=(orders.properties(), process), kwargs={"stop": stop}, daemon=True
+    )
+    service.start()
+    assert has_all.wait(30)
+    assert service.is_alive()
+    stop.set()
+    service.join(30)
+    assert not service.is_alive()
+    assert scanned_in_next_run(orders) == []
+
+
+def test_an_event_that_a_call_sets_ends_the_scan_without_losing_its_record(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+    stop = threading.Event()
+    collector = Collector(10**9, before=lambda n: stop.set() if n == 7 else None)
+    scan(orders.properties(), collector, stop=stop)
+    assert len(collector.seen) >= 8
+    assert collector.seen + scanned_in_next_run(orders) == list(range(20))
+
+
+def test_an_event_ends_a_scan_whose_store_cannot_be_opened(orders: Orders) -> None:
+    orders.put(20)
+    scanned(orders, 20)
+    stop = threading.Event()
+    service = threading.Thread(
+        target=scan,
+        args=(orders.properties(checkpoint_store_maxretries="1000"), print),
+        kwargs={"stop": stop},
+        daemon=True,
+    )
+    with closing(sqlite3.connect(orders.path, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        service.start()
+        stop.set()
+        service.join(30)
+    assert not service.is_alive()
+
+
+async def test_a_handler_that_the_program_installs_while_reading_stays(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+
+    def handler(one: int, frame: object) -> None:
+        raise AssertionError("never called")
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        async with read(orders.properties()) as records:
+            await anext(records)
+            signal.signal(signal.SIGTERM, handler)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_scans_in_many_threads_do_not_meet(orders: Orders) -> None:
+    """A signal cannot come to any of them: they have nothing in common."""
+    orders.server.create_stream("empty")
+    properties = orders.server.properties("empty")
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for _ in range(3):
+                scan(properties, Collector(1), stop=stop)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    services = [threading.Thread(target=run, daemon=True) for _ in range(6)]
+    stop.set()
+    for service in services:
+        service.start()
+    for service in services:
+        service.join(60)
+    assert failures == []
