@@ -113,6 +113,11 @@ class HasANegativeLag(_Delivers):
     changes: ClassVar = {"millis_behind_latest": -1}
 
 
+class IsAlwaysAtTheTip(ListPublisher):
+    def lag_after(self, found: Sequence[Record]) -> int | None:
+        return 0
+
+
 class StripsPayloads(ListPublisher):
     async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
         changed = [one._replace(data=one.data or b"\0") for one in found]
@@ -276,6 +281,12 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (NeverEnds, EACH_ONCE, {}, "has not returned RunResult.COMPLETE"),
     (NeverEnds, "test_a_shard_without_records_is_complete", {}, "has not returned"),
     (EndsTooEarly, "test_it_is_complete_only_after_the_last_record", {}, "after 5 of 12 records"),
+    (
+        IsAlwaysAtTheTip,
+        "test_it_says_that_nothing_is_missing_only_with_the_last_record",
+        {},
+        "millis_behind_latest was 0 after 5 of 12 records",
+    ),
     (
         ForgetsThatItHasEnded,
         "test_it_keeps_to_it_that_the_shard_has_ended",

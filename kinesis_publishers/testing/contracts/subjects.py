@@ -69,7 +69,8 @@ class PublisherSubject(ABC):
         """Let another shard hold ``records``, from which publishers are then made.
 
         Payloads, partition keys, order and the distances between arrival times are kept; the rest
-        may become what it has to be where the publisher has its records from. Let the records come
+        may become what it has to be where the publisher has its records from. All of them are there
+        when it returns: none is yet to arrive, however fast time passes. Let the records come
         in several deliveries if that can be chosen: what holds between two deliveries is not tested
         otherwise.
 
