@@ -55,7 +55,8 @@ class CheckpointStore(ABC):
     somebody else reads the same shard. Two things are no reason to refuse. A call that is repeated
     because its answer was lost must succeed, even if its first attempt was carried out; so must a
     call with the same expected version after one that was cancelled or has failed, whatever became
-    of that, unless somebody else has written since. :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
+    of that, unless somebody else has written since.
+    :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
     """
 
     @classmethod

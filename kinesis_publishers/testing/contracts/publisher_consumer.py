@@ -10,6 +10,7 @@ import pytest
 from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.base import (
     assert_can_be_cancelled,
+    closes_subject,
     no_task_is_left,
     outcome_of,
     require,
@@ -54,6 +55,7 @@ class _NoRoom(CheckingConsumer):
         await asyncio.get_running_loop().create_future()
 
 
+@closes_subject
 class ConsumerContract:
     """The consumer decides how fast records come, and where reading goes on."""
 

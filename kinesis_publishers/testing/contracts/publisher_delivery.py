@@ -10,6 +10,7 @@ import pytest
 from kinesis_publishers.model import RunResult, StartingPosition
 from kinesis_publishers.testing.contracts.base import (
     assert_can_be_cancelled,
+    closes_subject,
     no_task_is_left,
     require,
 )
@@ -35,6 +36,7 @@ _MIB = 1024 * 1024
 _MOST_RUNS_AT_ONCE = 100
 
 
+@closes_subject
 class DeliveryContract:
     """Each record once, in order, and the end of the shard only after the last one."""
 

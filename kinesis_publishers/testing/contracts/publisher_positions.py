@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import Record, RunResult, SequenceNumber, StartingPosition
-from kinesis_publishers.testing.contracts.base import outcome_of
+from kinesis_publishers.testing.contracts.base import closes_subject, outcome_of
 from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
 from kinesis_publishers.testing.contracts.checking_consumer import (
     CheckingConsumer,
@@ -30,6 +30,7 @@ _SOME = 12
 _MOST_RUNS = 100
 
 
+@closes_subject
 class PositionContract:
     """Every kind of starting position is honoured, and LATEST is refused."""
 
