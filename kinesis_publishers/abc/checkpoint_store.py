@@ -55,7 +55,8 @@ class CheckpointStore(ABC):
     somebody else reads the same shard. Two things are no reason to refuse. A call that is repeated
     because its answer was lost must succeed, even if its first attempt was carried out; so must a
     call with the same expected version after one that was cancelled or has failed, whatever became
-    of that. :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
+    of that, unless somebody else has written since.
+    :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
     """
 
     @classmethod
@@ -77,7 +78,11 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Release what :meth:`open` took, even if it has failed; nothing is written after it."""
+        """Release what :meth:`open` took, even if it has failed; nothing is written after it.
+
+        A call of :meth:`load`, :meth:`save` or :meth:`remove` that comes later raises
+        ``ClosedError``.
+        """
 
     @abstractmethod
     async def load(self) -> Mapping[ShardKey, StoredCheckpoint]:
@@ -85,6 +90,7 @@ class CheckpointStore(ABC):
 
         Raises:
             CheckpointError: one of them cannot be understood.
+            ClosedError: the store is not open.
         """
 
     @abstractmethod
@@ -98,6 +104,7 @@ class CheckpointStore(ABC):
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.
             RetriesExhaustedError: the storage cannot be reached, or is busy, for too long.
+            ClosedError: the store is not open.
         """
 
     @abstractmethod
@@ -108,6 +115,7 @@ class CheckpointStore(ABC):
 
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.
+            ClosedError: the store is not open.
         """
 
     async def __aenter__(self) -> Self:

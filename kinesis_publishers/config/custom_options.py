@@ -88,9 +88,12 @@ def _has_other_reader(lookup: Lookup) -> bool:
 def _check_declarations(options: Sequence[Option[Any]]) -> None:
     for option in options:
         if not option.key.startswith(PREFIX) or option.namespace is not Namespace.OURS:
+            # Perhaps only the namespace is missing, or is a part of the key.
+            (namespace,) = Namespace.OURS.value
+            name = option.key.removeprefix(namespace).removeprefix(PREFIX)
             raise PluginLoadError(
                 f"The option {option.full_key!r} is not one of a custom class: declare it with "
-                f"Option(key={PREFIX + option.key!r}, namespace=Namespace.OURS, ...)"
+                f"Option(key={PREFIX + name!r}, namespace=Namespace.OURS, ...)"
             )
 
 

@@ -15,8 +15,10 @@ from kinesis_publishers.errors import PluginLoadError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_fit"]
+__all__ = ["check_fit", "is_async"]
 
+# How a class is made is its own affair.
+_ITS_OWN = frozenset({"__init__", "__init_subclass__"})
 _CALLED_WITH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -51,12 +53,17 @@ def _required(base: type) -> list[str]:
 
 
 def _methods(base: type) -> list[str]:
-    """Return the names of what may be called of ``base``."""
+    """Return the names of what may be called of ``base``; ``async with`` and ``()`` call too."""
     return [
         name
         for name, member in inspect.getmembers_static(base)
-        if not name.startswith("_") and isinstance(member, FunctionType | classmethod)
+        if isinstance(member, FunctionType | classmethod) and _is_called_by_others(name)
     ]
+
+
+def _is_called_by_others(name: str) -> bool:
+    is_special = name.startswith("__") and name.endswith("__") and name not in _ITS_OWN
+    return is_special or not name.startswith("_")
 
 
 def _problems_of_method(found: type, base: type, name: str) -> Iterator[str]:
@@ -71,14 +78,15 @@ def _problems_of_method(found: type, base: type, name: str) -> Iterator[str]:
     if not callable(bound):
         yield f"{name} must be a method, not {type(bound).__name__}"
         return
-    if _is_async(owner) and not _is_async(bound):
+    if is_async(owner) and not is_async(bound):
         yield f"{name} must be async (async def {name})"
-    elif _is_async(bound) and not _is_async(owner):
+    elif is_async(bound) and not is_async(owner):
         yield f"{name} must not be async"
     yield from _problems_of_signature(bound, owner, name)
 
 
-def _is_async(function: Any) -> bool:
+def is_async(function: Any) -> bool:
+    """Say whether calling ``function`` does nothing yet: what it returns has to be awaited."""
     # A decorator may hide it from its own wrapper, but not behind it.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         inspect.unwrap(function)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.config.plugin_fit import is_async
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import fan_out_events, guard_events
@@ -45,9 +46,12 @@ async def open_event_sink(
         further: a sink that the properties do not name.
 
     Raises:
+        TypeError: ``further`` cannot be called, or is async; nothing is opened then.
         PluginLoadError: a class cannot be loaded or does not fit.
         ConfigError: a sink cannot work with these properties.
     """
+    if further is not None:
+        _check_callable(further)
     async with AsyncExitStack() as stack:
         sinks: list[EventSink] = []
         for name in MetricsConfig.from_properties(properties).sinks:
@@ -58,6 +62,16 @@ async def open_event_sink(
         if further is not None:
             sinks.append(further)
         yield fan_out_events(*(guard_events(sink) for sink in sinks))
+
+
+def _check_callable(events: object) -> None:
+    if not callable(events):
+        raise TypeError(f"events must be a function of one event, not {events!r}")
+    if is_async(events) or is_async(type(events).__call__):
+        raise TypeError(
+            f"events is async ({events!r}), and nobody would await it: pass a plain function, which"
+            " may put events into a queue for a task of your own"
+        )
 
 
 def load_event_reporter(name: str, known: Mapping[str, str]) -> type[EventReporter]:

@@ -97,8 +97,16 @@ class ListPublisher(RecordPublisher):
             self.cursor = None
 
     async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        batch = batch_of(found, shard=self.shard, requested_at=self.context.clock.now())
+        batch = batch_of(
+            found,
+            shard=self.shard,
+            requested_at=self.context.clock.now(),
+            millis_behind_latest=self.lag_after(found),
+        )
         self.follow(await consumer(batch), found)
+
+    def lag_after(self, found: Sequence[Record]) -> int | None:
+        return 0 if self.records[-1] in found else None
 
     def follow(self, processed: SequenceNumber | None, found: Sequence[Record]) -> None:
         self.position = continue_from(self.position, processed)

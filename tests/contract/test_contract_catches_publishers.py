@@ -2,263 +2,60 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from list_publisher import ListPublisher, subject_of
+from broken_publishers import (
+    AcceptsLatest,
+    AsksAgainAtOnce,
+    AsksForNegativeRoom,
+    BeginsAgain,
+    CountsMilliseconds,
+    DeliversBehindTheBack,
+    DeliversText,
+    DeliversTwoAtOnce,
+    EndsAnOpenShard,
+    EndsTooEarly,
+    ForgetsThatItHasEnded,
+    GoesOnAfterWhatItDelivered,
+    GoesOnWhenCancelled,
+    Hangs,
+    HasANegativeLag,
+    HasWrongArrivals,
+    IgnoresTimestamps,
+    IsAlwaysAtTheTip,
+    LeavesATask,
+    LosesAColumn,
+    NamesAnotherShard,
+    NeverEnds,
+    PacesInRealTime,
+    RaisesGroups,
+    RepeatsARecord,
+    RetriesInTheRun,
+    ReturnsCancelled,
+    ReturnsNothing,
+    SharesItsPlace,
+    SkipsTheFirst,
+    SkipsTheRestOfAnAggregate,
+    SleepsInRealTime,
+    SleepsWithRoom,
+    StripsPayloads,
+    SwallowsCancellation,
+    SwallowsErrors,
+    SwallowsErrorsOfRoom,
+    TakesAfterForAt,
+    TakesAtForAfter,
+    TakesItsEndBack,
+    TurnsBatchesRound,
+    WrapsErrors,
+)
+from list_publisher import ListFactory, ListPublisher, ListSubject, subject_of
 
-from kinesis_publishers import RecordBatch, RunResult, SequenceNumber, StartingPosition
-from kinesis_publishers.model import PositionType, continue_from
 from kinesis_publishers.testing.contracts import RecordPublisherContract, base
-from kinesis_publishers.testing.fakes import batch_of, sample_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers import Record, RecordBatchConsumer
-
-
-class RepeatsARecord(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        await super().deliver(found, consumer)
-        await super().deliver(found[-1:], consumer)
-
-
-class SkipsTheFirst(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        await super().deliver(found[1:], consumer)
-
-
-class TurnsBatchesRound(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        await super().deliver(found[::-1], consumer)
-
-
-class EndsTooEarly(ListPublisher):
-    def result(self) -> RunResult:
-        return RunResult.COMPLETE
-
-
-class NeverEnds(ListPublisher):
-    def result(self) -> RunResult:
-        return RunResult.INCOMPLETE
-
-
-class EndsAnOpenShard(ListPublisher):
-    is_open = False
-
-
-class AsksAgainAtOnce(ListPublisher):
-    async def read(self, consumer: RecordBatchConsumer) -> None:
-        if not self.is_open or self.cursor != len(self.records):
-            await super().read(consumer)
-
-
-class ForgetsThatItHasEnded(ListPublisher):
-    def result(self) -> RunResult:
-        result = super().result()
-        if result is RunResult.COMPLETE:
-            self.cursor = None
-            self.position = StartingPosition.trim_horizon()
-        return result
-
-
-class TakesItsEndBack(ListPublisher):
-    has_ended = False
-
-    def result(self) -> RunResult:
-        had_ended, self.has_ended = self.has_ended, super().result() is RunResult.COMPLETE
-        return RunResult.INCOMPLETE if had_ended else super().result()
-
-
-class ReturnsNothing(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> Any:
-        await self.read(consumer)
-
-
-class ReturnsCancelled(ListPublisher):
-    def result(self) -> RunResult:
-        return RunResult.CANCELLED
-
-
-class NamesAnotherShard(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        await consumer(batch_of(found, shard=sample_shard(77)))
-
-
-class _Delivers(ListPublisher):
-    changes: ClassVar[dict[str, Any]] = {}
-
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        columns: dict[str, Any] = {
-            "payloads": [one.data for one in found],
-            "partition_keys": [one.partition_key for one in found],
-            "sequence_numbers": [one.sequence_number for one in found],
-            "arrival_epoch_seconds": [one.arrival_epoch_seconds for one in found],
-            "requested_at": self.context.clock.now(),
-        }
-        await consumer(RecordBatch(shard=self.shard, **{**columns, **self.changes}))
-
-
-class LosesAColumn(_Delivers):
-    changes: ClassVar = {"partition_keys": []}
-
-
-class DeliversText(_Delivers):
-    changes: ClassVar = {"payloads": ["text"] * 5, "millis_behind_latest": 0}
-
-
-class HasANegativeLag(_Delivers):
-    changes: ClassVar = {"millis_behind_latest": -1}
-
-
-class StripsPayloads(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        changed = [one._replace(data=one.data or b"\0") for one in found]
-        await super().deliver(changed, consumer)
-
-
-class TakesAtForAfter(ListPublisher):
-    def locate(self) -> int:
-        return super().locate() + (self.position.type is PositionType.AT_SEQUENCE_NUMBER)
-
-
-class TakesAfterForAt(ListPublisher):
-    def locate(self) -> int:
-        is_after = self.position.type is PositionType.AFTER_SEQUENCE_NUMBER
-        return max(0, super().locate() - is_after)
-
-
-class SkipsTheRestOfAnAggregate(ListPublisher):
-    def locate(self) -> int:
-        number = self.position.sequence_number
-        inside = number is not None and number.sub_sequence_number is not None
-        return super().locate() + inside
-
-
-class IgnoresTimestamps(ListPublisher):
-    def locate(self) -> int:
-        return 0 if self.position.timestamp is not None else super().locate()
-
-
-class AcceptsLatest(ListPublisher):
-    def __init__(self, shard: Any, start: StartingPosition, context: Any) -> None:
-        is_latest = start.type is PositionType.LATEST
-        super().__init__(shard, StartingPosition.trim_horizon() if is_latest else start, context)
-
-
-class DeliversTwoAtOnce(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        await asyncio.gather(
-            super().deliver(found[:1], consumer),
-            super().deliver(found[1:], consumer),
-            return_exceptions=True,
-        )
-
-
-class DeliversBehindTheBack(ListPublisher):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.tasks: set[asyncio.Task[None]] = set()
-
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        task = asyncio.get_running_loop().create_task(super().deliver(found, consumer))
-        self.tasks.add(task)
-        await asyncio.sleep(0)
-
-
-class WrapsErrors(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        try:
-            await super().deliver(found, consumer)
-        except BaseException as error:
-            raise RuntimeError("the delivery failed") from error
-
-
-class RaisesGroups(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.read(consumer))
-        return self.result()
-
-
-class SwallowsErrors(ListPublisher):
-    async def deliver(self, found: Sequence[Record], consumer: RecordBatchConsumer) -> None:
-        try:
-            await super().deliver(found, consumer)
-        except Exception:  # noqa: BLE001 - that is what is wrong with it
-            return
-
-
-class SwallowsErrorsOfRoom(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        try:
-            return await super().run(consumer)
-        except Exception:  # noqa: BLE001 - that is what is wrong with it
-            return RunResult.COMPLETE
-
-
-class Hangs(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        raise await asyncio.get_running_loop().create_future()
-
-
-class SwallowsCancellation(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        try:
-            return await super().run(consumer)
-        except asyncio.CancelledError:
-            return RunResult.COMPLETE
-
-
-class GoesOnWhenCancelled(ListPublisher):
-    times = 0
-
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        try:
-            return await super().run(consumer)
-        except asyncio.CancelledError:
-            self.times += 1
-            return RunResult.INCOMPLETE if self.times < 5 else RunResult.COMPLETE
-
-
-class LeavesATask(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        sleep = asyncio.get_running_loop().create_future()
-        self.task = asyncio.ensure_future(asyncio.wait([sleep]))
-        return await super().run(consumer)
-
-
-class GoesOnAfterWhatItDelivered(ListPublisher):
-    def follow(self, processed: SequenceNumber | None, found: Sequence[Record]) -> None:
-        last = SequenceNumber(found[-1].sequence_number)
-        self.position = continue_from(self.position, last)
-
-
-class BeginsAgain(ListPublisher):
-    def follow(self, processed: SequenceNumber | None, found: Sequence[Record]) -> None:
-        """Keep the position that it was made with."""
-
-
-class SleepsWithRoom(ListPublisher):
-    async def read(self, consumer: RecordBatchConsumer) -> None:
-        await consumer.wait_for_space(1, 1)
-        await super().read(consumer)
-
-
-class RetriesInTheRun(ListPublisher):
-    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        while not self.cursor:
-            await self.read(consumer)
-        return await super().run(consumer)
-
-
-class AsksForNegativeRoom(ListPublisher):
-    async def read(self, consumer: RecordBatchConsumer) -> None:
-        await consumer.wait_for_space(-1, 0)
-        await super().read(consumer)
-
+    from kinesis_publishers import PublisherContext
 
 EACH_ONCE = "test_each_record_is_delivered_once_and_in_order"
 PROCESSING = "test_it_can_be_cancelled_while_the_consumer_processes"
@@ -276,6 +73,20 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (NeverEnds, EACH_ONCE, {}, "has not returned RunResult.COMPLETE"),
     (NeverEnds, "test_a_shard_without_records_is_complete", {}, "has not returned"),
     (EndsTooEarly, "test_it_is_complete_only_after_the_last_record", {}, "after 5 of 12 records"),
+    (
+        IsAlwaysAtTheTip,
+        "test_it_says_that_nothing_is_missing_only_with_the_last_record",
+        {},
+        "millis_behind_latest was 0 after 5 of 12 records",
+    ),
+    (HasWrongArrivals, EACH_ONCE, {}, "arrival_epoch_seconds 0.0 instead of 1767225600.0"),
+    (CountsMilliseconds, EACH_ONCE, {}, "instead of 1767225600.0: .* in seconds since 1970"),
+    (
+        SharesItsPlace,
+        "test_two_publishers_of_one_shard_know_nothing_of_each_other",
+        {},
+        "keep the place in the publisher",
+    ),
     (
         ForgetsThatItHasEnded,
         "test_it_keeps_to_it_that_the_shard_has_ended",
@@ -343,6 +154,8 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (RaisesGroups, ERROR, FAILURE, "a TaskGroup makes a group of it"),
     (SwallowsErrors, ERROR, FAILURE, "run\\(\\) ended with None"),
     (SwallowsErrorsOfRoom, ROOM, {}, "run\\(\\) ended with None"),
+    (SleepsInRealTime, "test_a_shard_that_is_open_is_never_complete", {}, "asyncio.sleep"),
+    (PacesInRealTime, EACH_ONCE, {}, "sleep on the clock that it was given"),
     (Hangs, PROCESSING, {}, "processes a batch: it did not come to that within"),
     (SwallowsCancellation, PROCESSING, {}, "never swallow it"),
     (GoesOnWhenCancelled, PROCESSING, {}, "let CancelledError pass"),
@@ -392,5 +205,45 @@ def test_every_test_of_the_contract_is_broken_by_somebody() -> None:
     # Waiting for room ends in the same way as processing, by the same code.
     assert tests - {case[1] for case in CASES} == {
         "test_it_can_be_cancelled_while_it_waits_for_room",
-        "test_two_publishers_of_one_shard_know_nothing_of_each_other",
     }
+
+
+class _OpensSomething(ListFactory):
+    open_ones = 0
+
+    def __init__(self, context: PublisherContext) -> None:
+        super().__init__(context)
+        type(self).open_ones += 1
+
+    async def close(self) -> None:
+        type(self).open_ones -= 1
+
+
+@pytest.mark.parametrize("publisher", [ListPublisher, RepeatsARecord, GoesOnWhenCancelled])
+@pytest.mark.parametrize("test", [EACH_ONCE, PROCESSING, "test_latest_is_refused"])
+async def test_what_a_publisher_was_made_with_is_closed_however_a_test_ends(
+    publisher: type[ListPublisher], test: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
+
+    class Factory(_OpensSomething):
+        publisher_class = publisher
+
+    class Subject(ListSubject):
+        factory_class = Factory
+
+    with suppress(AssertionError):
+        await getattr(RecordPublisherContract(), test)(Subject())
+    assert Factory.open_ones == 0
+
+
+async def test_a_factory_that_cannot_be_closed_fails_the_test_that_made_it() -> None:
+    class Factory(ListFactory):
+        async def close(self) -> None:
+            raise LookupError("it has gone")
+
+    class Subject(ListSubject):
+        factory_class = Factory
+
+    with pytest.raises(LookupError, match="it has gone"):
+        await RecordPublisherContract().test_latest_is_refused(Subject())

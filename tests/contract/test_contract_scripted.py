@@ -25,7 +25,10 @@ def script_from(held: HeldShard, start: StartingPosition, context: PublisherCont
     first.position = start
     records = held.records[first.locate() :]
     pages = [records[at : at + 5] for at in range(0, len(records), 5)]
-    runs = [ScriptedRun(batches=[batch_of(page, shard=held.shard)]) for page in pages[:-1]]
+    runs = [
+        ScriptedRun(batches=[batch_of(page, shard=held.shard, millis_behind_latest=None)])
+        for page in pages[:-1]
+    ]
     last = [batch_of(page, shard=held.shard) for page in pages[-1:]]
     return [*runs, ScriptedRun(batches=last, result=RunResult.COMPLETE)]
 

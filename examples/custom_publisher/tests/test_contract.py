@@ -38,15 +38,16 @@ class ReplaySubject(FactorySubject):
 
     factory_class = ReplayPublisherFactory
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, speed: str = "0") -> None:
         self.clock = ManualClock()
+        self._speed = speed
         self._directory = directory
         self._stream = FakeStream([_ELSEWHERE])
         record(directory, _ELSEWHERE, sample_records(1, shard=_ELSEWHERE))
 
     @property
     def properties(self) -> Mapping[str, str]:
-        return replaying(self._directory)
+        return replaying(self._directory, speed=self._speed)
 
     @property
     def bad_properties(self) -> Sequence[Mapping[str, str]]:
@@ -79,6 +80,19 @@ class TestReplayPublisher(RecordPublisherContract):
     @pytest.fixture
     def subject(self, replay: ReplaySubject) -> ReplaySubject:
         return replay
+
+
+class TestReplayPublisherInTime(RecordPublisherContract):
+    """With its timing a replay has several deliveries."""
+
+    @pytest.fixture
+    def subject(self, tmp_path: Path) -> ReplaySubject:
+        return ReplaySubject(tmp_path / "recording", speed="1")
+
+    async def test_it_says_that_nothing_is_missing_only_with_the_last_record(
+        self, subject: ReplaySubject
+    ) -> None:
+        pytest.skip("rows that are not due yet have not arrived: nothing is missing before them")
 
 
 class TestReplayPublisherFactory(RecordPublisherFactoryContract):

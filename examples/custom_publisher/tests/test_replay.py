@@ -11,7 +11,7 @@ import pytest
 from kinesis_replay import ReplayPublisherFactory
 from recorded import SPARK_NAMES, record, replaying
 
-from kinesis_publishers import KinesisDataFetcher, Properties, StartingPosition
+from kinesis_publishers import KinesisDataFetcher, Properties, SequenceNumber, StartingPosition
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -50,6 +50,19 @@ async def test_records_keep_their_distances_divided_by_the_speed(
     await reader.read()
     assert sum(manual_clock.sleeps) == pytest.approx(seconds)
     assert [one.data for one in reader.sink.records] == [one.data for one in RECORDS]
+
+
+async def test_without_timing_a_shard_says_that_nothing_is_missing_with_its_last_row(
+    tmp_path: Path, manual_clock: ManualClock
+) -> None:
+    record(tmp_path, SHARD, sample_records(5000))
+    # Longer ago than any stream keeps its records, which is no loss here.
+    await manual_clock.advance(1000 * 86_400)
+    reader = ShardReader(factory=factory(tmp_path, manual_clock, speed="0"), clock=manual_clock)
+    await reader.read()
+    at_the_tip = next(one for one in reader.sink.statuses if one.millis_behind_latest == 0)
+    assert at_the_tip.progress.processed == SequenceNumber(str(991 + 4999))
+    assert len(reader.sink.records) == 5000
 
 
 async def test_a_quiet_shard_says_now_and_then_that_it_is_read(

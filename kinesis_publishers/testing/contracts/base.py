@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "assert_can_be_cancelled",
+    "assert_sleeps_on_its_clock",
+    "closes_subject",
     "let_others_run",
     "no_task_is_left",
     "outcome_of",
     "refuse_missing_fixture",
     "require",
 ]
+
+_C = TypeVar("_C", bound=type)
 
 # Turns of the event loop: a task that is done but for its last steps is gone within these.
 _TURNS = 20
@@ -36,6 +42,29 @@ def refuse_missing_fixture(contract: type, kind: str) -> NoReturn:
         f"{contract.__name__} needs a fixture `subject` that returns a {kind}: override it in the "
         "class"
     )
+
+
+def closes_subject(contract: _C) -> _C:
+    """Let every test of ``contract`` close its subject at the end, however it ends.
+
+    A fixture could not: it may run on another event loop than the test, and what was opened on one
+    cannot be closed on the other.
+    """
+    for name, test in inspect.getmembers(contract, inspect.iscoroutinefunction):
+        if name.startswith("test_"):
+            setattr(contract, name, _closing(test))
+    return contract
+
+
+def _closing(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def test_and_close(self: object, subject: PublisherSubject, **more: object) -> None:
+        try:
+            await test(self, subject, **more)
+        finally:
+            await subject.finish(subject.close())
+
+    return test_and_close
 
 
 def require(subject: PublisherSubject, capability: str) -> None:
@@ -76,7 +105,7 @@ async def assert_can_be_cancelled(
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
-        assert await _comes_true(lambda: task.done() or is_reached(), clock), (
+        assert await _comes_true(is_reached, task, clock), (
             f"{what}: it did not come to that within {_PATIENCE_SECONDS:g} s: it waits for "
             "something that never happens"
         )
@@ -108,13 +137,32 @@ def _outcome(task: asyncio.Task[object]) -> str:
     return f"the result {task.result()!r}" if error is None else f"the error {error!r}"
 
 
-async def _comes_true(condition: Callable[[], bool], clock: ManualClock | None) -> bool:
+async def _comes_true(
+    condition: Callable[[], bool], task: asyncio.Task[object], clock: ManualClock | None
+) -> bool:
     deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-    while not condition():
+    while not (task.done() or condition()):
         if asyncio.get_running_loop().time() > deadline:
             return False
-        await (asyncio.sleep(0.001) if clock is None else clock.advance(0.1))
+        if clock is None:
+            await asyncio.sleep(0.001)
+        else:
+            await clock.advance(0.1)
+            assert_sleeps_on_its_clock(task)
     return True
+
+
+def assert_sleeps_on_its_clock(work: asyncio.Future[Any]) -> None:
+    """Check that ``work`` is not just now in ``asyncio.sleep``; only where there is a clock."""
+    awaited: Any = work.get_coro() if isinstance(work, asyncio.Task) else None
+    while awaited is not None:
+        is_sleep = getattr(awaited, "cr_code", None) is asyncio.sleep.__code__
+        # A sleep of 0 only lets others run.
+        assert not (is_sleep and awaited.cr_frame and awaited.cr_frame.f_locals["delay"] > 0), (
+            "it waits in asyncio.sleep(): sleep on the clock that it was given (context.clock), or "
+            "nobody can test it without waiting for real time"
+        )
+        awaited = getattr(awaited, "cr_await", None)
 
 
 async def let_others_run() -> None:

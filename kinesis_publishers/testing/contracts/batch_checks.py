@@ -12,13 +12,25 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_same_records", "check_batch"]
 
+_ARRIVAL_SECONDS = 0.001
+
 
 def assert_same_records(
     delivered: Sequence[Record], expected: Sequence[Record], *, advice: str
 ) -> None:
-    """Check that exactly ``expected`` was delivered; the message says what differs, and why."""
+    """Check that exactly ``expected`` was delivered; the message says what differs, and why.
+
+    Arrival times may differ by a millisecond.
+    """
     got, wanted = [_shown(one) for one in delivered], [_shown(one) for one in expected]
     assert got == wanted, f"{advice}\n  delivered: {got}\n  expected:  {wanted}"
+    for one, other in zip(delivered, expected, strict=True):
+        arrival, wanted_arrival = one.arrival_epoch_seconds, other.arrival_epoch_seconds
+        # A service may round to milliseconds.
+        assert abs(arrival - wanted_arrival) <= _ARRIVAL_SECONDS, (
+            f"record {one.sequence_number} was delivered with arrival_epoch_seconds {arrival!r} "
+            f"instead of {wanted_arrival!r}: it is when the record arrived, in seconds since 1970"
+        )
 
 
 def _shown(record: Record) -> tuple[str, str, bytes]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.model import Record, RecordBatch, RunResult, SequenceNumber, Shard
 from kinesis_publishers.testing.contracts.base import let_others_run
@@ -14,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from typing import TypeAlias
 
+    from kinesis_publishers.testing.contracts.subjects import PublisherSubject
     from kinesis_publishers.testing.manual_clock import ManualClock
 
     Process: TypeAlias = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
 
-__all__ = ["CheckingConsumer", "run_once", "run_to_end"]
+__all__ = ["CheckingConsumer", "run_once", "run_to_end", "skip_unless_several"]
 
 # Enough for a publisher that delivers one record per run, and is throttled and heartbeats between.
 _MOST_RUNS = 1000
@@ -140,3 +143,9 @@ async def run_once(publisher: RecordPublisher, consumer: CheckingConsumer) -> Ru
         "and let CancelledError pass"
     )
     return result
+
+
+def skip_unless_several(consumer: CheckingConsumer, subject: PublisherSubject) -> None:
+    """Skip what nothing is learnt about from a publisher that delivers everything at once."""
+    if sum(1 for batch in consumer.batches if len(batch)) < 2:
+        pytest.skip(f"{type(subject).__name__} delivers {len(consumer.records)} records at once")

@@ -44,6 +44,7 @@ _POSITIONS = (
     StartingPosition.at(evolve(_LONG, sub_sequence_number=12_345)),
     StartingPosition.after(_LONG),
 )
+_MOST_ATTEMPTS = 20
 # Enough turns of the event loop for a call to be anywhere between its first step and its end.
 _TURNS_BEFORE_CANCELLING = (0, 1, 2, 4, 8, 16, 32)
 
@@ -90,6 +91,18 @@ async def _cancelled(
         return await task
     except asyncio.CancelledError:
         return None
+
+
+async def _overtake(store: CheckpointStore, number: int, key: ShardKey) -> None:
+    """Write over whatever is there; a write that was cancelled may still be on its way."""
+    for _ in range(_MOST_ATTEMPTS):
+        found = (await store.load()).get(key)
+        try:
+            await store.save([_write(number, None if found is None else found.version, key)])
+        except StaleCheckpointError:
+            continue
+        return
+    raise AssertionError(f"{_MOST_ATTEMPTS} times what was loaded was stale when it was replaced")
 
 
 async def _stored(store: CheckpointStore, key: ShardKey = _KEY) -> Checkpoint | None:
@@ -245,6 +258,21 @@ class CheckpointStoreContract:
                 await store.save([_write(3, known, key)])
                 assert await _stored(store, key) == _checkpoint(3, key)
 
+    @pytest.mark.parametrize("is_first", [True, False], ids=["first write", "later write"])
+    async def test_a_write_whose_outcome_is_not_known_does_not_go_over_that_of_somebody_else(
+        self, new_store: NewStore, is_first: bool
+    ) -> None:
+        async with new_store("billing") as store, new_store("billing") as other:
+            for turns in _TURNS_BEFORE_CANCELLING:
+                key = _shard(turns)
+                expected = None if is_first else (await store.save([_write(1, key=key)]))[key]
+                outcome = await _cancelled(store.save([_write(2, expected, key)]), turns)
+                await _overtake(other, 5, key)
+                known = expected if outcome is None else outcome[key]
+                with pytest.raises(StaleCheckpointError, match=key.shard_id):
+                    await store.save([_write(3, known, key)])
+                assert await _stored(store, key) == _checkpoint(5, key)
+
     async def test_applications_do_not_see_each_other(self, new_store: NewStore) -> None:
         async with new_store("billing") as billing, new_store("reports") as reports:
             version = await _save(billing, 1)
@@ -302,11 +330,13 @@ class CheckpointStoreContract:
     async def test_a_closed_store_is_not_used(self, new_store: NewStore) -> None:
         store = new_store("billing")
         async with store:
-            await _save(store, 1)
+            version = await _save(store, 1)
         with pytest.raises(ClosedError):
             await store.load()
         with pytest.raises(ClosedError):
-            await _save(store, 2)
+            await _save(store, 2, version)
+        with pytest.raises(ClosedError):
+            await store.remove({_KEY: version})
 
 
 @asynccontextmanager

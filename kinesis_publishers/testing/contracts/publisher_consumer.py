@@ -10,6 +10,7 @@ import pytest
 from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.base import (
     assert_can_be_cancelled,
+    closes_subject,
     no_task_is_left,
     outcome_of,
     require,
@@ -19,6 +20,7 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
     CheckingConsumer,
     run_once,
     run_to_end,
+    skip_unless_several,
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
 
@@ -53,6 +55,7 @@ class _NoRoom(CheckingConsumer):
         await asyncio.get_running_loop().create_future()
 
 
+@closes_subject
 class ConsumerContract:
     """The consumer decides how fast records come, and where reading goes on."""
 
@@ -62,8 +65,7 @@ class ConsumerContract:
         held = await subject.hold(sample_records(_SOME))
         consumer = CheckingConsumer(held.shard)
         await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
-        if sum(1 for batch in consumer.batches if len(batch)) < 2:
-            pytest.skip(f"{type(subject).__name__} delivers {_SOME} records at once")
+        skip_unless_several(consumer, subject)
 
     @pytest.mark.parametrize("kind", [_ApplicationError, _EngineStop])
     async def test_an_error_of_the_consumer_comes_out_as_it_is(

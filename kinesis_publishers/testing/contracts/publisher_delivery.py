@@ -10,6 +10,7 @@ import pytest
 from kinesis_publishers.model import RunResult, StartingPosition
 from kinesis_publishers.testing.contracts.base import (
     assert_can_be_cancelled,
+    closes_subject,
     no_task_is_left,
     require,
 )
@@ -18,6 +19,7 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
     CheckingConsumer,
     run_once,
     run_to_end,
+    skip_unless_several,
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
 
@@ -34,6 +36,7 @@ _MIB = 1024 * 1024
 _MOST_RUNS_AT_ONCE = 100
 
 
+@closes_subject
 class DeliveryContract:
     """Each record once, in order, and the end of the shard only after the last one."""
 
@@ -65,6 +68,22 @@ class DeliveryContract:
             f"run() returned COMPLETE after {len(consumer.records)} of {len(held.records)} "
             "records: it means that everything has been delivered, and the rest is never read"
         )
+
+    async def test_it_says_that_nothing_is_missing_only_with_the_last_record(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        delivered = 0
+        for batch in consumer.batches:
+            delivered += len(batch)
+            assert batch.millis_behind_latest != 0 or delivered >= len(held.records), (
+                f"millis_behind_latest was 0 after {delivered} of {len(held.records)} records: it "
+                "says that the tip was reached, where whoever reads what there is stops. With "
+                "records left give their distance from the tip, or None if it is not known"
+            )
+        skip_unless_several(consumer, subject)
 
     async def test_it_keeps_to_it_that_the_shard_has_ended(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))

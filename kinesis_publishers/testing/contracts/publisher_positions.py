@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.errors import KinesisPublishersError
-from kinesis_publishers.model import Record, SequenceNumber, StartingPosition
-from kinesis_publishers.testing.contracts.base import outcome_of
+from kinesis_publishers.model import Record, RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.testing.contracts.base import closes_subject, outcome_of
 from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
-from kinesis_publishers.testing.contracts.checking_consumer import CheckingConsumer, run_to_end
+from kinesis_publishers.testing.contracts.checking_consumer import (
+    CheckingConsumer,
+    run_once,
+    run_to_end,
+)
 from kinesis_publishers.testing.fakes.samples import sample_records
 
 if TYPE_CHECKING:
@@ -22,8 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["PositionContract"]
 
 _SOME = 12
+# In turns; enough for one record per run, and some that are refused.
+_MOST_RUNS = 100
 
 
+@closes_subject
 class PositionContract:
     """Every kind of starting position is honoured, and LATEST is refused."""
 
@@ -72,8 +79,21 @@ class PositionContract:
         self, subject: PublisherSubject
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
-        await _assert_read(subject, held, StartingPosition.trim_horizon(), held.records)
-        await _assert_read(subject, held, StartingPosition.trim_horizon(), held.records)
+        start = StartingPosition.trim_horizon()
+        publishers = [await subject.publisher(held, start) for _ in range(2)]
+        consumers = [CheckingConsumer(held.shard) for _ in publishers]
+        unfinished = list(zip(publishers, consumers, strict=True))
+        for _ in range(_MOST_RUNS):
+            for one in list(unfinished):
+                if await subject.finish(run_once(*one)) is RunResult.COMPLETE:
+                    unfinished.remove(one)
+        for consumer in consumers:
+            assert_same_records(
+                consumer.records,
+                held.records,
+                advice="two publishers took turns in reading one shard, and each delivers all of "
+                "it: keep the place in the publisher",
+            )
 
     async def test_latest_is_refused(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))

@@ -67,6 +67,7 @@ class RecordPublisherFactoryContract:
             f"from_properties() called {calls}: it only reads the properties; calls are made by "
             "prepare(), create() and the publishers"
         )
+        await subject.finish(factory.close())
 
     async def test_bad_properties_are_refused_before_any_call(
         self, subject: FactorySubject

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from attrs import frozen
 
 from kinesis_publishers.config import Properties
+from kinesis_publishers.testing.contracts.base import assert_sleeps_on_its_clock
 from kinesis_publishers.testing.fakes.context import publisher_context
 from kinesis_publishers.testing.fakes.reading import finish
 
@@ -69,7 +72,8 @@ class PublisherSubject(ABC):
         """Let another shard hold ``records``, from which publishers are then made.
 
         Payloads, partition keys, order and the distances between arrival times are kept; the rest
-        may become what it has to be where the publisher has its records from. Let the records come
+        may become what it has to be where the publisher has its records from. All of them are there
+        when it returns: none is yet to arrive, however fast time passes. Let the records come
         in several deliveries if that can be chosen: what holds between two deliveries is not tested
         otherwise.
 
@@ -94,10 +98,15 @@ class PublisherSubject(ABC):
         """Let the service refuse the next ``times`` reads (only with ``can_be_throttled``)."""
         raise NotImplementedError("can_be_throttled is True, but throttle() is not there")
 
+    async def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Close what publishers were made with; the contract does so at the end of each test."""
+
     async def finish(self, work: Awaitable[_T]) -> _T:
         """Run ``work`` to its end, with the clock moving on if there is one; return its result."""
         if self.clock is not None:
-            return await finish(work, self.clock)
+            task = asyncio.ensure_future(work)
+            watch = partial(assert_sleeps_on_its_clock, task)
+            return await finish(task, self.clock, on_step=watch)
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await work
 
@@ -113,6 +122,8 @@ class FactorySubject(PublisherSubject):
 
     factory_class: ClassVar[type[RecordPublisherFactory]]
     bad_properties: Sequence[Mapping[str, Scalar]] = ()
+    # On the class, so that a subclass need not call any __init__.
+    _in_use: tuple[RecordPublisherFactory, ...] = ()
 
     @property
     @abstractmethod
@@ -130,4 +141,12 @@ class FactorySubject(PublisherSubject):
         return self.factory_class.from_properties(parsed, self.context)
 
     async def publisher(self, held: HeldShard, start: StartingPosition) -> RecordPublisher:
-        return await self.factory().create(start, held.shard)
+        factory = self.factory()
+        self._in_use = (*self._in_use, factory)
+        return await factory.create(start, held.shard)
+
+    async def close(self) -> None:
+        async with AsyncExitStack() as stack:
+            for factory in self._in_use:
+                stack.push_async_callback(factory.close)
+            self._in_use = ()

@@ -20,7 +20,7 @@ from kinesis_publishers.testing.fakes.samples import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kinesis_publishers.abc import RecordPublisherFactory
     from kinesis_publishers.events import Event
@@ -35,13 +35,20 @@ _REAL_SECONDS = 0.02
 _DAY_SECONDS = 86_400.0
 
 
-async def finish(work: Awaitable[_T], clock: ManualClock, *, within: float = 600.0) -> _T:
+async def finish(
+    work: Awaitable[_T],
+    clock: ManualClock,
+    *,
+    within: float = 600.0,
+    on_step: Callable[[], None] | None = None,
+) -> _T:
     """Run ``work`` to its end while ``clock`` moves on; return what it returns.
 
     Args:
         work: what to run.
         clock: the clock that it sleeps on.
         within: how many seconds of that clock it may take; the test fails if it takes longer.
+        on_step: is called each time that the clock has moved on; what it raises ends ``work``.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -49,6 +56,8 @@ async def finish(work: Awaitable[_T], clock: ManualClock, *, within: float = 600
         deadline = clock.monotonic() + within
         while not task.done() and clock.monotonic() < deadline:
             await clock.advance(_STEP_SECONDS)
+            if on_step is not None:
+                on_step()
             if not (clock.is_awaited or task.done()):
                 # It may wait for something real, as a thread that reads a file.
                 await asyncio.wait([task], timeout=_REAL_SECONDS)

@@ -122,6 +122,22 @@ def test_a_declaration_of_something_else_is_refused(declared: Option[Any]) -> No
         parse().custom(declared)
 
 
+@pytest.mark.parametrize(
+    ("key", "more"),
+    [
+        ("custom.replay.speed", {"namespace": Namespace.SHARED}),
+        ("kinesis.custom.replay.speed", {}),
+        ("kinesis.replay.speed", {}),
+        ("replay.speed", {}),
+    ],
+)
+def test_a_declaration_is_answered_with_how_it_is_right(key: str, more: Any) -> None:
+    with pytest.raises(PluginLoadError) as caught:
+        parse().custom(option(key, Text(), **more))
+    expected = "Option(key='custom.replay.speed', namespace=Namespace.OURS, ...)"
+    assert str(caught.value).endswith(expected)
+
+
 def test_a_problem_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigErrors) as caught:
         Properties.parse({**REPLAY, "kinesis.stream.recordpublisher": "POLLING"})

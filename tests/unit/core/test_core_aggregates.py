@@ -214,6 +214,14 @@ async def test_an_explicit_hash_key_that_is_none_stops_the_reading_of_a_resharde
         await reader.read(shard=LOWER)
 
 
+async def test_an_explicit_hash_key_that_is_none_comes_through_where_none_is_looked_at():
+    packed = aggregate_of(UserRecord(data=b"", partition_key="k", explicit_hash_key="7"))
+    damaged = wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x"))
+    reader = reader_of([with_data(RECORDS[0], damaged)])
+    await reader.read()
+    assert {one.explicit_hash_key for one in reader.sink.records} == {"x"}
+
+
 @pytest.mark.parametrize(("asked", "reserved"), [(2, 8), (4, 16), (6, 16), (250, 250)])
 async def test_room_is_asked_for_as_many_records_as_come_out_but_at_most_twice_the_last(
     asked: int, reserved: int

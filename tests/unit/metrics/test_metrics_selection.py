@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from metric_support import FETCHED, PROCESSED
 
-from kinesis_publishers import Clock, Event, EventReporter, Properties
+from kinesis_publishers import Clock, Event, EventReporter, KinesisDataFetcher, Properties
 from kinesis_publishers.assembly import _REPORTERS
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import ConfigError, PluginLoadError
@@ -18,7 +19,7 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from kinesis_publishers import EventSink
+    from kinesis_publishers import EventSink, RecordBatch, Shard
 
 ONE_OF_OURS = f"{__name__}:Notes"
 
@@ -57,6 +58,21 @@ class CannotBeMade(Notes):
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
         raise ConfigError("set my.exporter.url")
+
+
+class CallIsAsync(Notes):
+    async def __call__(self, event: Event) -> None:  # type: ignore[override]
+        """Do nothing unless it is awaited."""
+
+
+class LeavingIsNotAsync(Notes):
+    def __aexit__(self) -> None:  # type: ignore[override]
+        """Cannot be called as it will be."""
+
+
+class EntryIsNotAsync(Notes):
+    def __aenter__(self) -> Self:  # type: ignore[override]
+        return self
 
 
 class NotAReporter:
@@ -125,6 +141,64 @@ async def test_a_sink_that_does_not_like_the_configuration_fails_before_anything
 async def test_a_class_that_is_no_reporter_is_refused_with_what_is_missing() -> None:
     with pytest.raises(PluginLoadError, match=r"EventReporter and lacks from_properties"):
         async with opened(f"{__name__}:NotAReporter"):
+            pytest.fail("opened")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (CallIsAsync, "__call__ must not be async"),
+        (LeavingIsNotAsync, r"__aexit__ must be async .*; __aexit__\(self\).* cannot be called as"),
+        (EntryIsNotAsync, r"__aenter__ must be async \(async def __aenter__\)"),
+    ],
+)
+async def test_a_reporter_that_cannot_be_called_as_it_will_be_is_refused(
+    kind: type, message: str
+) -> None:
+    with pytest.raises(PluginLoadError, match=f"{kind.__name__} does not fit: .*{message}"):
+        async with opened(f"{__name__}:{kind.__name__}"):
+            pytest.fail("opened")
+
+
+class AsyncObject:
+    async def __call__(self, event: Event) -> None:
+        raise AssertionError("it is never awaited")
+
+
+async def async_function(event: Event) -> None:
+    raise AssertionError("it is never awaited")
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        (async_function, "events is async.*and nobody would await it"),
+        (AsyncObject(), "events is async"),
+        (partial(async_function), "events is async"),
+        ([], r"events must be a function of one event, not \[\]"),
+    ],
+)
+async def test_what_cannot_take_events_is_refused_before_anything_is_opened(
+    further: Any, message: str
+) -> None:
+    Notes.made = None  # type: ignore[assignment]
+    with pytest.raises(TypeError, match=message):
+        async with opened(ONE_OF_OURS, further):
+            pytest.fail("opened")
+    assert Notes.made is None
+
+
+async def test_a_fetcher_refuses_an_async_function_for_events() -> None:
+    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+        raise AssertionError("nothing is read")
+
+    properties = {"aws.region": "eu-west-1", "kinesis.streams": "orders"}
+    with pytest.raises(TypeError, match="events is async"):
+        async with KinesisDataFetcher.from_properties(
+            properties,
+            on_batch,
+            events=async_function,  # type: ignore[arg-type]
+        ):
             pytest.fail("opened")
 
 

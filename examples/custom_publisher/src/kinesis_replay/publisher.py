@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplayPublisher"]
 
-_MOST_RECORDS = 1000
 # A reader learns that a quiet shard is still being read, as with Kinesis itself.
 _HEARTBEAT_SECONDS = 5.0
 
 
 class ReplayPublisher(RecordPublisher):
-    """Publishes the rows of one shard, each when it is due; one ``run`` is at most one delivery.
+    """Publishes the rows of one shard, each when it is due; one ``run`` is one delivery.
+
+    A row that is not due has not arrived yet. All that are due are delivered together, so that with
+    each delivery the tip is reached: rows of a recording may be older than what Kinesis keeps, and
+    between two deliveries that are behind the tip it would look as if some had been lost.
 
     What it has delivered needs no repetition: nothing between it and its records can break, so that
     it has one place only, and the answers of the consumer do not move it back.
@@ -76,26 +79,21 @@ class ReplayPublisher(RecordPublisher):
 
     def _due_batch(self, rows: RecordedShard) -> RecordBatch:
         """Return the rows that are due by now; none if the wait was cut short."""
+        # Taken first: what becomes due while the others are looked at is not missing before it.
+        now = self._clock.now()
         start = stop = self._next
-        limit = min(start + _MOST_RECORDS, len(rows.sequence_numbers))
-        while stop < limit and self._timeline.seconds_until(rows.arrival_epoch_seconds[stop]) <= 0:
+        count, arrivals = len(rows.sequence_numbers), rows.arrival_epoch_seconds
+        while stop < count and self._timeline.seconds_until(arrivals[stop]) <= 0:
             stop += 1
         return RecordBatch(
             shard=self._shard,
-            # The replay is what arrives now: up to this instant nothing is missing.
-            requested_at=self._clock.now(),
+            requested_at=now,
             payloads=rows.payloads[start:stop],
             partition_keys=rows.partition_keys[start:stop],
             sequence_numbers=rows.sequence_numbers[start:stop],
             arrival_epoch_seconds=rows.arrival_epoch_seconds[start:stop],
-            millis_behind_latest=self._millis_late(rows, stop),
+            millis_behind_latest=0,
         )
-
-    def _millis_late(self, rows: RecordedShard, index: int) -> int:
-        if index >= len(rows.sequence_numbers):
-            return 0
-        seconds = self._timeline.seconds_until(rows.arrival_epoch_seconds[index])
-        return max(0, round(-1000 * seconds))
 
 
 def _first_row(rows: RecordedShard, position: StartingPosition) -> int:
