@@ -69,7 +69,9 @@ def test_an_instant_in_the_future_or_latest_shows_nothing_of_before(run: RunComm
     assert run("tail", "--since", "0s", "--until-tip").stdout == ""
 
 
-@pytest.mark.parametrize("begin", [("--since", "10m"), ("--at", "2020-01-01T00:00:00Z")])
+@pytest.mark.parametrize(
+    "begin", [("--since", "10m"), ("--since", "738000d"), ("--at", "2020-01-01T00:00:00Z")]
+)
 def test_it_begins_at_an_instant(run: RunCommand, begin: tuple[str, str]) -> None:
     put(run, b"recent")
     assert "recent" in run("tail", *begin, "--until-tip").stdout
@@ -167,6 +169,7 @@ def test_without_a_stream_it_says_which_option_is_missing() -> None:
         (("--at", "0", "--from", "LATEST"), "is not an instant"),
         (("--since", "soon"), "'soon' is not a duration"),
         (("--since=-1s",), "is not a duration"),
+        (("--since", "999999d"), "--since 999999d lies before the year 1"),
         (("--max-records", "0"), "0 is not in the range"),
         (("--from", "NOW"), "'NOW' is not one of"),
         (("-P", "novalue"), "expected KEY=VALUE"),
