@@ -106,7 +106,9 @@ class Connection:
             self.content, name=str(self.config), checked=checked, overrides=overrides
         )
 
-    def properties_without_reading(self, more: Mapping[str, str | None] | None = None) -> Properties:
+    def properties_without_reading(
+        self, more: Mapping[str, str | None] | None = None
+    ) -> Properties:
         """Return :meth:`properties` for a command that reads no records.
 
         What only reading needs may be missing, as the ARN of a consumer that is yet to be

@@ -49,7 +49,9 @@ class Assignments:
         given = {key: value for key, value in values.items() if value is not None}
         more = assign_properties(given)
         taken = {one.option.key for one in more.found}
-        taken |= {option.key for key in values.keys() - given.keys() if (option := find_option(key))}
+        taken |= {
+            option.key for key in values.keys() - given.keys() if (option := find_option(key))
+        }
         self.found = [one for one in self.found if one.option.key not in taken] + more.found
         self.problems += more.problems
 

@@ -112,8 +112,8 @@ def tail(
     if encoding is not None and not as_json:
         raise click.UsageError("--data says how payloads stand in JSON: add --json.")
     clock = SystemClock()
-    given = connection.properties(_starting_position(position, instant, since, clock))
-    properties, left_out = observer_properties(given, connection.chosen)
+    begin = _starting_position(position, instant, since, clock)
+    properties, left_out = observer_properties(connection, begin)
     for sentence in left_out:
         say(sentence)
     appearance = _Appearance(

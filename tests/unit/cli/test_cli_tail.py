@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -247,16 +248,20 @@ def test_with_a_consumer_of_its_own_it_reads_as_the_application_does(run: RunCom
     assert len(run.server.calls("SubscribeToShard")) >= 1
 
 
-def test_the_metrics_of_an_application_are_not_added_to(run: RunCommand) -> None:
-    configure(
-        run,
-        "kinesis.metrics.sinks=cloudwatch",
-        "kinesis.metrics.cloudwatch.namespace=Ledger",
-        "kinesis.metrics.cloudwatch.endpoint=http://127.0.0.1:9",
-    )
+def test_a_running_application_s_file_does_not_replay_what_it_has_read(run: RunCommand) -> None:
+    configure(run, "kinesis.checkpoint.application=ledger", "kinesis.stream.initpos=TRIM_HORIZON")
+    put(run, b"read long ago")
+    result = run("tail", "--until-tip")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "kinesis.stream.initpos is left out" in result.stderr
+    assert "read long ago" in run("tail", "-P", "flink.stream.initpos=TRIM_HORIZON", "-n1").stdout
+
+
+def test_a_file_may_be_a_pipe(run: RunCommand) -> None:
     put(run, b"seen")
-    result = run("tail", *_TO_THE_TIP)
+    ours, theirs = os.pipe()
+    os.write(theirs, run.path.read_bytes())
+    os.close(theirs)
+    result = run_command("tail", "--config", f"/dev/fd/{ours}", *_TO_THE_TIP)
+    os.close(ours)
     assert "seen" in result.stdout
-    assert result.stderr == (
-        "kinesis.metrics.sinks is left out: those metrics are the application's.\n"
-    )
