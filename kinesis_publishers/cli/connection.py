@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.config import Properties, StreamsConfig
 from kinesis_publishers.config.catalogue import find_option
@@ -52,7 +52,7 @@ class Connection:
     """
 
     config: Path | None = None
-    content: bytes = b""
+    content: bytes = field(default=b"", repr=False)  # it may have secrets
     pairs: tuple[tuple[str, str], ...] = ()
     streams: tuple[str, ...] = ()
     region: str | None = None
