@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.config import Properties, StreamsConfig
 from kinesis_publishers.config.catalogue import find_option
@@ -15,6 +15,7 @@ from kinesis_publishers.config.options import aws, publisher, retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from kinesis_publishers.config.parsers import Scalar
 
@@ -43,6 +44,7 @@ class Connection:
 
     Attributes:
         config: a ``.properties`` file.
+        content: what it has; read once, for it may be a pipe.
         pairs: single properties, which go before those of the file.
         streams: names or ARNs.
         region: the region.
@@ -50,6 +52,7 @@ class Connection:
     """
 
     config: Path | None = None
+    content: bytes = field(default=b"", repr=False)  # it may have secrets
     pairs: tuple[tuple[str, str], ...] = ()
     streams: tuple[str, ...] = ()
     region: str | None = None
@@ -61,44 +64,57 @@ class Connection:
         options = (find_option(key) for key, _ in self.pairs)
         return frozenset(option.full_key for option in options if option)
 
-    def properties(self, more: Mapping[str, str] | None = None) -> Properties:
+    def properties(self, more: Mapping[str, str | None] | None = None) -> Properties:
         """Return everything as checked properties; what is said last counts.
 
-        The order is: the file, the single properties, the options of their own, ``more``.
+        The order is: the file, the single properties, the options of their own, ``more``, where
+        ``None`` leaves an option out.
 
         Raises:
             ConfigErrors: lists everything that is wrong.
-            UsageError: the file cannot be read.
         """
+        return _with_patience(self._parse(more or {}, checked=True))
+
+    def unchecked_properties(self, more: Mapping[str, str | None] | None = None) -> Properties:
+        """Return the values of :meth:`properties`, whatever options ask of each other.
+
+        For a command that has to see them before it says more.
+
+        Raises:
+            ConfigErrors: a key or a value is wrong by itself.
+        """
+        return self._parse(more or {}, checked=False)
+
+    def without(self, keys: AbstractSet[str]) -> Connection:
+        """Return the same without the single properties that name ``keys`` (in full)."""
+        return evolve(
+            self, pairs=tuple(pair for pair in self.pairs if _documented_key(pair[0]) not in keys)
+        )
+
+    def _parse(self, more: Mapping[str, str | None], *, checked: bool) -> Properties:
         own = {
             publisher.STREAMS.full_key: ",".join(self.streams),
             aws.REGION.full_key: self.region,
             aws.ENDPOINT.full_key: self.endpoint,
         }
         given = {key: value for key, value in own.items() if value}
-        overrides: dict[str, Scalar] = {}
-        for key, value in (*self.pairs, *given.items(), *(more or {}).items()):
+        overrides: dict[str, Scalar | None] = {}
+        for key, value in (*self.pairs, *given.items(), *more.items()):
             # The same option may have been written in another way before.
-            option = find_option(key)
-            overrides[option.full_key if option else key] = value
-        properties = Properties.from_text(
-            self._content(), name=str(self.config), overrides=overrides
+            overrides[_documented_key(key)] = value
+        return Properties.from_text(
+            self.content, name=str(self.config), checked=checked, overrides=overrides
         )
-        return _with_patience(properties)
 
-    def properties_without_reading(self, more: Mapping[str, str] | None = None) -> Properties:
+    def properties_without_reading(
+        self, more: Mapping[str, str | None] | None = None
+    ) -> Properties:
         """Return :meth:`properties` for a command that reads no records.
 
         What only reading needs may be missing, as the ARN of a consumer that is yet to be
         registered.
         """
         return self.properties({publisher.RECORD_PUBLISHER.full_key: "POLLING", **(more or {})})
-
-    def _content(self) -> bytes:
-        try:
-            return b"" if self.config is None else self.config.read_bytes()
-        except OSError as error:
-            raise click.UsageError(f"{self.config} cannot be read: {error.strerror}.") from error
 
 
 def only_stream(properties: Properties) -> str:
@@ -121,6 +137,18 @@ def _with_patience(properties: Properties) -> Properties:
         if not properties.is_given(option)
     }
     return Properties.parse({**properties.to_dict(), **missing})
+
+
+def _documented_key(key: str) -> str:
+    option = find_option(key)
+    return option.full_key if option else key
+
+
+def _read(config: Path) -> bytes:
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{config} cannot be read: {error.strerror}.") from error
 
 
 def _parse_pairs(
@@ -181,7 +209,12 @@ def connection_options(command: Callable[_P, _T]) -> Callable[..., _T]:
         **options: Any,
     ) -> _T:
         options["connection"] = Connection(
-            config=config, pairs=pairs, streams=streams, region=region, endpoint=endpoint
+            config=config,
+            content=b"" if config is None else _read(config),
+            pairs=pairs,
+            streams=streams,
+            region=region,
+            endpoint=endpoint,
         )
         return command(*args, **options)
 

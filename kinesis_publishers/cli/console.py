@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
+    from rich.tree import Tree
 
 __all__ = [
     "discard_output",
@@ -21,6 +22,7 @@ __all__ = [
     "output_console",
     "print_json_lines",
     "print_rich",
+    "print_tree",
     "say",
 ]
 
@@ -50,7 +52,7 @@ def discard_output() -> None:
 
 
 def print_rich(renderable: RenderableType) -> None:
-    """Write a table or a tree to standard output; not on a terminal without what only fills it."""
+    """Write a table to standard output; not on a terminal without what only fills it."""
     console = output_console()
     if console.is_terminal:
         console.print(renderable)
@@ -59,6 +61,18 @@ def print_rich(renderable: RenderableType) -> None:
         console.print(renderable)
     lines = [line.rstrip() for line in capture.get().strip("\n").split("\n")]
     click.echo("\n".join(lines).strip("\n"))
+
+
+def print_tree(tree: Tree) -> None:
+    """Write a tree to standard output with whole lines, which a terminal may wrap itself.
+
+    Deep branches would otherwise be cut at its width, and their labels with them.
+    """
+    # With a height as well: a terminal that calls itself dumb counts as 80 columns else.
+    console = Console(width=_ENDLESS, height=_ENDLESS)
+    with console.capture() as capture:
+        console.print(tree)
+    click.echo(capture.get(), nl=False, color=console.is_terminal)
 
 
 def print_json_lines(objects: Iterable[Any]) -> None:

@@ -51,14 +51,18 @@ def json_line(record: Record, encoding: DataEncoding) -> bytes:
     return orjson.dumps(record_fields(record, encoding), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def plain_line(record: Record) -> str:
+def plain_line(record: Record, *, longest: int | None = None) -> str:
     """Return ``record`` as a line for people: arrival, place, partition key and payload.
 
     Bytes that are not UTF-8 and characters that a terminal would obey are escaped.
+
+    Args:
+        record: what was read.
+        longest: how many bytes of a payload are shown at most; ``None`` shows all of them.
     """
     place = f"{record.stream_name}/{record.shard_id}"
     arrival = iso_utc(record.approximate_arrival_timestamp)
-    text = record.data.decode("utf-8", "surrogateescape")
+    text = record.data[:longest].decode("utf-8", "surrogateescape")
     return "  ".join((arrival, place, printable(record.partition_key), printable(text)))
 
 

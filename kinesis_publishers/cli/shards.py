@@ -8,7 +8,7 @@ import click
 
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options
-from kinesis_publishers.cli.console import print_json_lines, print_rich
+from kinesis_publishers.cli.console import print_json_lines, print_tree
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.lineage_tree import lineage_tree, shard_fields
 from kinesis_publishers.cli.stream_access import open_stream_access
@@ -40,7 +40,7 @@ def shards(as_json: bool, connection: Connection) -> None:
             ordered = sorted(listed, key=lambda shard: shard.shard_id)
             print_json_lines(shard_fields(shard) for shard in ordered)
         else:
-            print_rich(lineage_tree(stream_name, listed))
+            print_tree(lineage_tree(stream_name, listed))
 
 
 async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:

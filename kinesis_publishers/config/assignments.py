@@ -44,6 +44,17 @@ class Assignments:
         """Add one value."""
         self.found.append(Assignment(option=option, written_key=written_key, value=value))
 
+    def override(self, values: Mapping[str, Scalar | None]) -> None:
+        """Let ``values`` go before what has been found; ``None`` takes it away."""
+        given = {key: value for key, value in values.items() if value is not None}
+        more = assign_properties(given)
+        taken = {one.option.key for one in more.found}
+        taken |= {
+            option.key for key in values.keys() - given.keys() if (option := find_option(key))
+        }
+        self.found = [one for one in self.found if one.option.key not in taken] + more.found
+        self.problems += more.problems
+
     def add_moved(self, key: str, advice: str) -> None:
         """Record that ``key`` is an option of another connector, with what to do instead."""
         self.problems.append(UnknownOptionError(f"{key}: not an option of this source; {advice}"))

@@ -88,7 +88,8 @@ class Properties:
         *,
         name: str,
         complete: bool = True,
-        overrides: Mapping[str, Scalar] | None = None,
+        checked: bool = True,
+        overrides: Mapping[str, Scalar | None] | None = None,
     ) -> Properties:
         """Parse what a Java ``.properties`` file has; see :meth:`parse`.
 
@@ -96,7 +97,10 @@ class Properties:
             content: the text, or its bytes in Latin-1, as the format has it.
             name: where it comes from, for messages.
             complete: as of :meth:`parse`.
-            overrides: properties that go before those of the text, however a key is written.
+            checked: False leaves out what options ask of each other: for a caller that looks at
+                the values in order to change some of them, and parses the text once more.
+            overrides: properties that go before those of the text, however a key is written;
+                ``None`` leaves the one of the text out.
 
         Raises:
             ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
@@ -111,12 +115,8 @@ class Properties:
             one = assign_properties({key: value})
             assignments.found += one.found
             assignments.problems += one.problems
-        more = assign_properties(overrides or {})
-        overridden = {one.option.key for one in more.found}
-        assignments.found = [one for one in assignments.found if one.option.key not in overridden]
-        assignments.found += more.found
-        assignments.problems += more.problems
-        return cls._build(assignments, complete=complete)
+        assignments.override(overrides or {})
+        return cls._build(assignments, complete=complete, checked=checked)
 
     @classmethod
     def from_spark_options(
@@ -126,9 +126,13 @@ class Properties:
         return cls._build(assign_spark_options(options), complete=complete)
 
     @classmethod
-    def _build(cls, assignments: Assignments, *, complete: bool) -> Properties:
+    def _build(
+        cls, assignments: Assignments, *, complete: bool, checked: bool = True
+    ) -> Properties:
         entries, refused, problems = _read(assignments, {})
-        problems += find_problems(cls(entries, refused), complete=complete)
+        # Where a value is wrong already, everything else that is wrong is said with it.
+        if checked or problems:
+            problems += find_problems(cls(entries, refused), complete=complete)
         if problems:
             raise ConfigErrors(problems)
         return cls(entries)

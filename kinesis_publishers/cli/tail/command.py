@@ -112,8 +112,8 @@ def tail(
     if encoding is not None and not as_json:
         raise click.UsageError("--data says how payloads stand in JSON: add --json.")
     clock = SystemClock()
-    given = connection.properties(_starting_position(position, instant, since, clock))
-    properties, left_out = observer_properties(given, connection.chosen)
+    begin = _starting_position(position, instant, since, clock)
+    properties, left_out = observer_properties(connection, begin)
     for sentence in left_out:
         say(sentence)
     appearance = _Appearance(
@@ -131,7 +131,7 @@ def _starting_position(
     if since is not None and instant is not None:
         raise click.UsageError("--at and --since both say when to begin: keep one.")
     if since is not None:
-        instant = iso_utc(clock.now() - since)
+        instant = iso_utc(_instant_before(clock.now(), since))
     if instant is not None:
         if position not in (None, InitialPosition.AT_TIMESTAMP.value):
             raise click.UsageError(f"--from {position} is not an instant: leave it out.")
@@ -143,6 +143,15 @@ def _starting_position(
         publisher.INITIAL_SHARD_POSITIONS.full_key: None if position is None else "{}",
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _instant_before(now: datetime, since: timedelta) -> datetime:
+    try:
+        return now - since
+    except OverflowError:
+        raise click.UsageError(
+            f"--since {since.days}d lies before the year 1: records are kept for 365 days at most."
+        ) from None
 
 
 async def _tail(

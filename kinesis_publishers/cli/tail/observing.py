@@ -2,69 +2,95 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-import click
-
+from kinesis_publishers.cli.tail.changes import Changes
+from kinesis_publishers.cli.tail.own_consumer import use_own_consumer
 from kinesis_publishers.config import MetricsConfig, Properties
-from kinesis_publishers.config.choices import RegistrationStrategy
-from kinesis_publishers.config.options import checkpoints, metrics, publisher, registration
+from kinesis_publishers.config.choices import InitialPosition
+from kinesis_publishers.config.options import checkpoints, metrics, polling, publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping
+
+    from kinesis_publishers.cli.connection import Connection
+    from kinesis_publishers.config.option import Option
 
 __all__ = ["observer_properties"]
 
+# One of the five calls a second that a shard answers: the others are the application's.
+_INTERVAL_MILLIS: Final = 1000
+_LOCAL_SINKS: Final = frozenset({"log", "summary"})
+
 
 def observer_properties(
-    properties: Properties, chosen: AbstractSet[str]
+    connection: Connection, position: Mapping[str, str]
 ) -> tuple[Properties, list[str]]:
     """Return what a tail reads with, and what it leaves out and why, a sentence each.
 
     A tail that read as the application would move its checkpoints, take over its subscriptions,
-    remove its consumer and publish its metrics.
+    remove its consumer, publish its metrics, and make most of the calls that its shards answer.
 
     Args:
-        properties: those of the application, and of the command line.
-        chosen: the full keys of the options that the command line names itself.
+        connection: the properties of the application, and those of the command line.
+        position: where to begin, as options of the command line's own say.
 
     Raises:
+        ConfigErrors: lists everything that is wrong with the properties.
         UsageError: enhanced fan-out is asked for without a consumer of the tail's own.
     """
-    values, left_out = properties.to_dict(), []
-    if properties.is_given(checkpoints.APPLICATION):
-        # All of them: without an application the others would be in vain.
-        for option in checkpoints.OPTIONS:
-            values.pop(option.full_key, None)
-        left_out.append(
-            f"{checkpoints.APPLICATION.full_key} is left out: tail neither reads nor writes "
-            "checkpoints."
-        )
-    sinks = metrics.METRICS_SINKS.full_key
-    if sinks not in chosen and set(MetricsConfig.from_properties(properties).sinks) - {"log"}:
-        del values[sinks]
-        left_out.append(f"{sinks} is left out: those metrics are the application's.")
-    if properties.get(publisher.RECORD_PUBLISHER) == "EFO" and not _has_own_consumer(
-        properties, chosen
-    ):
-        key, own = publisher.RECORD_PUBLISHER.full_key, registration.CONSUMER_NAME.full_key
-        advice = f"-P {key}=EFO -P {own}=NAME"
-        if key in chosen:
-            raise click.UsageError(
-                "By enhanced fan-out tail needs a stream consumer of its own: it would take over "
-                f"the subscriptions of the one in the file. Use {advice} (with registration NONE "
-                "the ARNs, -P kinesis.stream.efo.consumerarn.STREAM=ARN)."
-            )
-        values[key] = "POLLING"
-        left_out.append(
-            f"{key}=EFO is left out: tail polls, because it would take over the subscriptions of "
-            f"the application's consumer. For one of its own use {advice}."
-        )
-    return Properties.parse(values), left_out
+    draft = connection.unchecked_properties(position)
+    changes = Changes(draft=draft, chosen=connection.chosen | position.keys())
+    _leave_checkpoints(changes)
+    _leave_metrics(changes)
+    use_own_consumer(changes, connection)
+    _poll_slowly(changes)
+    return connection.properties({**position, **changes.values}), changes.reasons
 
 
-def _has_own_consumer(properties: Properties, chosen: AbstractSet[str]) -> bool:
-    if properties.get(registration.REGISTRATION) is not RegistrationStrategy.NONE:
-        return registration.CONSUMER_NAME.full_key in chosen
-    names = properties.members(registration.CONSUMER_ARN)
-    return all(registration.CONSUMER_ARN.of(name).full_key in chosen for name in names)
+def _leave_checkpoints(changes: Changes) -> None:
+    draft = changes.draft
+    application = checkpoints.APPLICATION.full_key
+    if not draft.is_given(checkpoints.APPLICATION):
+        return
+    # All of them: without an application the others would be in vain.
+    changes.values |= {option.full_key: None for option in checkpoints.OPTIONS}
+    changes.say_left_out([application], "tail neither reads nor writes checkpoints.")
+    _leave_position(changes)
+
+
+def _leave_position(changes: Changes) -> None:
+    """Leave out where the application began, long ago: it goes on at its checkpoints."""
+    begin: list[Option[Any]] = [publisher.INITIAL_SHARD_POSITIONS]
+    told = {publisher.INITIAL_POSITION.full_key, publisher.INITIAL_TIMESTAMP.full_key}
+    if not told & changes.chosen:
+        begin += [publisher.INITIAL_POSITION, publisher.INITIAL_TIMESTAMP]
+    keys = changes.leave_out(begin)
+    if keys != [publisher.INITIAL_POSITION.full_key] or not _is_latest(changes.draft):
+        changes.say_left_out(
+            keys,
+            "the application goes on at its checkpoints; tail begins at LATEST, unless --from, "
+            "--at, --since or -P say where.",
+        )
+
+
+def _is_latest(properties: Properties) -> bool:
+    return properties.get(publisher.INITIAL_POSITION) is InitialPosition.LATEST
+
+
+def _leave_metrics(changes: Changes) -> None:
+    if set(MetricsConfig.from_properties(changes.draft).sinks) - _LOCAL_SINKS:
+        keys = changes.leave_out([metrics.METRICS_SINKS])
+        changes.say_left_out(keys, "those metrics are the application's.")
+
+
+def _poll_slowly(changes: Changes) -> None:
+    draft, interval = changes.draft, polling.INTERVAL
+    name = changes.values.get(
+        publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
+    )
+    # A publisher of somebody else's is left as it is: how it reads is not known.
+    if name != "POLLING" or interval.full_key in changes.chosen:
+        return
+    if draft.get(interval) < _INTERVAL_MILLIS:
+        changes.values[interval.full_key] = str(_INTERVAL_MILLIS)

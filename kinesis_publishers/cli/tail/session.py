@@ -27,6 +27,9 @@ class RecordView(ABC):
     async def show(self, batch: RecordBatch) -> None:
         """Show the records of one shard; raises ``BrokenPipeError`` if nobody looks any more."""
 
+    def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
+        """Take how far a shard has been read, after each of its answers."""
+
 
 class RecordLines(RecordView):
     """Writes a line per record.
@@ -93,6 +96,7 @@ class TailSession(DeliverySink):
         return batch
 
     def observe(self, status: ShardStatus) -> None:
+        self._view.observe(status)
         until, fetcher, seen = self._until, self._fetcher, status.read_until
         if until is None or fetcher is None:
             return

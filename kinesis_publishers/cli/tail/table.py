@@ -31,7 +31,8 @@ class ShardRow:
 
     Attributes:
         key: which shard.
-        state: ``reading``, ``waiting`` (for its parents) or ``ended``.
+        state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
+            ``ended``.
         records: how many were read.
         rate: how fast.
         millis_behind_latest: how far behind the tip; ``None`` if it is not known.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
 from kinesis_publishers import Shard
+from kinesis_publishers.cli.console import print_tree
 from kinesis_publishers.cli.lineage_tree import lineage_tree, shard_fields
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -54,7 +56,22 @@ def test_a_parent_that_has_left_the_retention_is_named() -> None:
     ]
 
 
-def test_hundreds_of_generations_are_no_error() -> None:
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_a_terminal_gets_every_generation_in_full(
+    terminal: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": terminal}.items():
+        monkeypatch.setenv(name, value)
+    chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 300)]
+    print_tree(lineage_tree("orders", chain))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 301
+    labels = [f"shardId-{number:012}" for number in range(300)]
+    assert all(label in line for label, line in zip(labels, lines[1:], strict=True))
+    assert lines[-1].endswith("50 %")
+
+
+def test_more_than_a_thousand_generations_are_no_error() -> None:
     chain = [shard(0)] + [shard(number, number - 1) for number in range(1, 1200)]
     assert lineage_tree("orders", chain).children[0].label is not None
 

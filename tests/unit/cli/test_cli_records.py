@@ -90,3 +90,8 @@ def test_a_line_for_people_shows_what_is_not_text_as_escapes() -> None:
     assert plain_line(record(b"a\n\xff\\", key="k\t")) == (
         "2023-11-14T22:13:20.250000Z  orders/shardId-000000000000  k\\t  a\\n\\xff\\\\"
     )
+
+
+def test_of_a_long_payload_a_line_can_show_the_beginning_only() -> None:
+    line = plain_line(record(b"a\n" * 500_000), longest=10)
+    assert line.endswith("  " + r"a\n" * 5)

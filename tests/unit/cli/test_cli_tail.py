@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,7 +70,9 @@ def test_an_instant_in_the_future_or_latest_shows_nothing_of_before(run: RunComm
     assert run("tail", "--since", "0s", "--until-tip").stdout == ""
 
 
-@pytest.mark.parametrize("begin", [("--since", "10m"), ("--at", "2020-01-01T00:00:00Z")])
+@pytest.mark.parametrize(
+    "begin", [("--since", "10m"), ("--since", "738000d"), ("--at", "2020-01-01T00:00:00Z")]
+)
 def test_it_begins_at_an_instant(run: RunCommand, begin: tuple[str, str]) -> None:
     put(run, b"recent")
     assert "recent" in run("tail", *begin, "--until-tip").stdout
@@ -167,6 +170,7 @@ def test_without_a_stream_it_says_which_option_is_missing() -> None:
         (("--at", "0", "--from", "LATEST"), "is not an instant"),
         (("--since", "soon"), "'soon' is not a duration"),
         (("--since=-1s",), "is not a duration"),
+        (("--since", "999999d"), "--since 999999d lies before the year 1"),
         (("--max-records", "0"), "0 is not in the range"),
         (("--from", "NOW"), "'NOW' is not one of"),
         (("-P", "novalue"), "expected KEY=VALUE"),
@@ -244,16 +248,20 @@ def test_with_a_consumer_of_its_own_it_reads_as_the_application_does(run: RunCom
     assert len(run.server.calls("SubscribeToShard")) >= 1
 
 
-def test_the_metrics_of_an_application_are_not_added_to(run: RunCommand) -> None:
-    configure(
-        run,
-        "kinesis.metrics.sinks=cloudwatch",
-        "kinesis.metrics.cloudwatch.namespace=Ledger",
-        "kinesis.metrics.cloudwatch.endpoint=http://127.0.0.1:9",
-    )
+def test_a_running_application_s_file_does_not_replay_what_it_has_read(run: RunCommand) -> None:
+    configure(run, "kinesis.checkpoint.application=ledger", "kinesis.stream.initpos=TRIM_HORIZON")
+    put(run, b"read long ago")
+    result = run("tail", "--until-tip")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "kinesis.stream.initpos is left out" in result.stderr
+    assert "read long ago" in run("tail", "-P", "flink.stream.initpos=TRIM_HORIZON", "-n1").stdout
+
+
+def test_a_file_may_be_a_pipe(run: RunCommand) -> None:
     put(run, b"seen")
-    result = run("tail", *_TO_THE_TIP)
+    ours, theirs = os.pipe()
+    os.write(theirs, run.path.read_bytes())
+    os.close(theirs)
+    result = run_command("tail", "--config", f"/dev/fd/{ours}", *_TO_THE_TIP)
+    os.close(ours)
     assert "seen" in result.stdout
-    assert result.stderr == (
-        "kinesis.metrics.sinks is left out: those metrics are the application's.\n"
-    )

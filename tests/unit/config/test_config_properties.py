@@ -233,6 +233,26 @@ def test_overrides_of_a_text_count_however_both_are_written() -> None:
     assert properties.get(publisher.STREAMS) == "c"
 
 
+def test_an_override_without_a_value_leaves_out_what_the_text_says() -> None:
+    text = "kinesis.streams=a\nflink.stream.initpos=NOW\n"
+    properties = Properties.from_text(
+        text, name="a text", overrides={"kinesis.stream.INITPOS": None, "kinesis.aggregation": None}
+    )
+    assert properties == Properties.parse({"kinesis.streams": "a"})
+
+
+def test_an_unchecked_text_may_have_values_that_do_not_go_together() -> None:
+    text = "kinesis.stream.recordpublisher=EFO\n"
+    properties = Properties.from_text(text, name="a text", checked=False)
+    assert properties.get(publisher.RECORD_PUBLISHER) == "EFO"
+
+
+def test_an_unchecked_text_with_a_wrong_value_says_all_that_is_wrong() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        Properties.from_text("kinesis.stream.initpos=NOW\n", name="a text", checked=False)
+    assert len(caught.value.problems) == 2
+
+
 def test_what_is_wrong_with_a_text_and_its_overrides_is_reported_together() -> None:
     with pytest.raises(ConfigErrors) as caught:
         Properties.from_text("aws.regions=x", name="a text", overrides={"aws.endpoint": "y"})

@@ -1,0 +1,254 @@
+"""What a tail reads with, given the properties of an application."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from kinesis_publishers.cli.connection import Connection
+from kinesis_publishers.cli.tail.observing import observer_properties
+from kinesis_publishers.config.choices import DeregistrationPolicy, RegistrationStrategy
+from kinesis_publishers.config.options import metrics, polling, publisher, registration
+from kinesis_publishers.errors import ConfigErrors
+
+_POSITION = "kinesis.stream.initpos"
+_SHARDS = "kinesis.stream.initpos.shards"
+_APPLICATION = {"kinesis.checkpoint.application": "ledger"}
+_NAME = "kinesis.stream.efo.consumername"
+_EFO = {"kinesis.stream.recordpublisher": "EFO"}
+_LEDGER = {**_EFO, _NAME: "ledger"}
+
+
+def arn(name: str, stream: str = "orders") -> dict[str, str]:
+    """Return the property of a consumer that is registered by hand."""
+    value = f"arn:aws:kinesis:us-east-1:123456789012:stream/{stream}/consumer/{name}:1"
+    return {f"kinesis.stream.efo.consumerarn.{stream}": value}
+
+
+_BY_HAND = {"kinesis.stream.efo.registration": "NONE"}
+_NONE = {**_EFO, **_BY_HAND, **arn("ledger")}
+
+
+class Observed:
+    """The properties of a tail, and what it says of them.
+
+    Args:
+        file: the file's properties beside the stream.
+        pairs: single properties of the command line.
+        streams: the streams that the command line names.
+        position: where the command line's own options say to begin.
+    """
+
+    def __init__(
+        self,
+        file: dict[str, str],
+        pairs: dict[str, str] | None = None,
+        *streams: str,
+        position: dict[str, str] | None = None,
+    ) -> None:
+        lines = {"kinesis.streams": "orders", **file}
+        connection = Connection(
+            config=Path("app.properties"),
+            content="".join(f"{key}={value}\n" for key, value in lines.items()).encode(),
+            pairs=tuple((pairs or {}).items()),
+            streams=streams,
+            region="us-east-1",
+        )
+        self.properties, self.left_out = observer_properties(connection, position or {})
+
+    def get(self, option: Any) -> Any:
+        return self.properties.get(option)
+
+    @property
+    def position(self) -> str:
+        return str(self.get(publisher.INITIAL_POSITION).value)
+
+    @property
+    def publisher(self) -> str:
+        return str(self.get(publisher.RECORD_PUBLISHER))
+
+    @property
+    def consumer(self) -> tuple[str | None, list[str | None]]:
+        """The name and the ARNs with which consumers are found."""
+        arns = self.properties.members(registration.CONSUMER_ARN)
+        return self.get(registration.CONSUMER_NAME), list(arns.values())
+
+
+@pytest.mark.parametrize(
+    ("file", "chosen", "expected"),
+    [(None, None, 1000), ("200", None, 1000), ("5s", None, 5000), ("5s", "20", 20)],
+)
+def test_it_polls_once_a_second_unless_it_is_told_otherwise(
+    file: str | None, chosen: str | None, expected: float
+) -> None:
+    key = "kinesis.shard.getrecords.intervalmillis"
+    observed = Observed({key: file} if file else {}, {key: chosen} if chosen else {})
+    assert observed.get(polling.INTERVAL) == expected
+    assert observed.left_out == []
+
+
+def test_where_it_polls_in_place_of_fan_out_it_does_so_once_a_second() -> None:
+    observed = Observed(_LEDGER)
+    assert (observed.publisher, observed.get(polling.INTERVAL)) == ("POLLING", 1000)
+
+
+def test_a_publisher_of_somebody_else_s_is_left_as_it_is() -> None:
+    file = {"kinesis.stream.recordpublisher": "their.module:Factory", _NAME: "ledger"}
+    observed = Observed(file)
+    assert observed.publisher == "their.module:Factory"
+    assert observed.get(polling.INTERVAL) == 200
+    assert observed.consumer == ("ledger", [])
+
+
+@pytest.mark.parametrize(
+    "began",
+    [
+        {_POSITION: "TRIM_HORIZON"},
+        {_POSITION: "AT_TIMESTAMP", f"{_POSITION}.timestamp": "0"},
+        {_SHARDS: json.dumps({"shardId-000000000000": {"iteratorType": "TRIM_HORIZON"}})},
+    ],
+)
+def test_where_an_application_began_is_not_where_a_tail_begins(began: dict[str, str]) -> None:
+    observed = Observed(_APPLICATION | began)
+    assert observed.position == "LATEST"
+    assert observed.get(publisher.INITIAL_SHARD_POSITIONS) == ()
+    assert (
+        f"{', '.join(began)} {'is' if len(began) == 1 else 'are'} left out: the application"
+        in (observed.left_out[1])
+    )
+    assert "tail begins at LATEST, unless --from, --at, --since or -P" in observed.left_out[1]
+
+
+def test_an_application_that_began_at_latest_is_not_spoken_of() -> None:
+    (only,) = Observed({**_APPLICATION, _POSITION: "LATEST"}).left_out
+    assert only.startswith("kinesis.checkpoint.application is left out")
+
+
+def test_without_checkpoints_it_begins_where_the_file_says() -> None:
+    observed = Observed({_POSITION: "TRIM_HORIZON"})
+    assert (observed.position, observed.left_out) == ("TRIM_HORIZON", [])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "position", "expected"),
+    [
+        ({_POSITION: "TRIM_HORIZON"}, {}, "TRIM_HORIZON"),
+        ({}, {_POSITION: "TRIM_HORIZON", _SHARDS: "{}"}, "TRIM_HORIZON"),
+        ({f"{_POSITION}.timestamp": "0"}, {}, "AT_TIMESTAMP"),
+    ],
+)
+def test_it_begins_where_the_command_line_says(
+    pairs: dict[str, str], position: dict[str, str], expected: str
+) -> None:
+    file = {
+        **_APPLICATION,
+        _POSITION: "AT_TIMESTAMP",
+        f"{_POSITION}.timestamp": "100",
+        _SHARDS: json.dumps({"shardId-000000000000": {"iteratorType": "LATEST"}}),
+    }
+    observed = Observed(file, pairs, position=position)
+    assert observed.position == expected
+    assert observed.get(publisher.INITIAL_SHARD_POSITIONS) == ()
+
+
+def test_shards_of_an_application_do_not_contradict_other_streams() -> None:
+    positions = {"shardId-000000000000": {"iteratorType": "LATEST"}}
+    observed = Observed({**_APPLICATION, _SHARDS: json.dumps(positions)}, {}, "a", "b")
+    assert observed.position == "LATEST"
+
+
+@pytest.mark.parametrize("sinks", ["log", "summary", "log, SUMMARY", "none"])
+def test_sinks_that_write_to_the_log_alone_stay(sinks: str) -> None:
+    observed = Observed({"kinesis.metrics.sinks": sinks})
+    assert (observed.get(metrics.METRICS_SINKS), observed.left_out) == (sinks, [])
+
+
+@pytest.mark.parametrize("sinks", ["cloudwatch", "summary,opentelemetry", "their.module:Sink"])
+def test_the_metrics_of_an_application_are_not_added_to(sinks: str) -> None:
+    observed = Observed({"kinesis.metrics.sinks": sinks})
+    assert observed.get(metrics.METRICS_SINKS) == "log"
+    assert observed.left_out == [
+        "kinesis.metrics.sinks is left out: those metrics are the application's."
+    ]
+
+
+def test_metrics_that_the_command_line_asks_for_are_sent() -> None:
+    pair = {"kinesis.metrics.sinks": "cloudwatch"}
+    assert Observed(pair, pair).get(metrics.METRICS_SINKS) == "cloudwatch"
+
+
+@pytest.mark.parametrize("file", [_LEDGER, _NONE, {**_LEDGER, **arn("ledger")}])
+@pytest.mark.parametrize("pairs", [{}, {_NAME: "ledger"}, arn("ledger")])
+def test_the_consumer_of_an_application_is_left_alone(
+    file: dict[str, str], pairs: dict[str, str]
+) -> None:
+    observed = Observed(file, pairs)
+    assert observed.publisher == "POLLING"
+    assert "recordpublisher=EFO is left out: tail polls" in observed.left_out[-1]
+
+
+@pytest.mark.parametrize(
+    "pairs", [{}, {_NAME: "ledger"}, {**_BY_HAND, **arn("ledger")}, {**_BY_HAND, _NAME: "tail"}]
+)
+@pytest.mark.parametrize("file", [_LEDGER, _NONE])
+def test_by_fan_out_a_consumer_of_its_own_is_asked_for(
+    file: dict[str, str], pairs: dict[str, str]
+) -> None:
+    with pytest.raises(click.UsageError, match="another name than the application's"):
+        Observed(file, _EFO | pairs)
+
+
+def test_with_a_name_of_its_own_it_reads_as_the_application_does() -> None:
+    observed = Observed(_LEDGER, {"KINESIS.stream.efo.consumername": "tail"})
+    assert (observed.publisher, observed.consumer) == ("EFO", ("tail", []))
+    assert observed.left_out == []
+
+
+def test_a_consumer_of_its_own_is_removed_although_that_of_the_application_stays() -> None:
+    never = {"kinesis.stream.efo.deregister": "never"}
+    observed = Observed(_LEDGER | never, {_NAME: "tail"})
+    assert observed.get(registration.DEREGISTER) is DeregistrationPolicy.CREATED
+    assert observed.left_out == [
+        "kinesis.stream.efo.deregister is left out: tail reads with a stream consumer of its own."
+    ]
+    chosen = Observed(_LEDGER, {_NAME: "tail", **never})
+    assert chosen.get(registration.DEREGISTER) is DeregistrationPolicy.NEVER
+
+
+def test_a_name_is_enough_where_the_application_registers_nothing() -> None:
+    observed = Observed(_NONE, {**_EFO, _NAME: "tail"})
+    assert observed.consumer == ("tail", [])
+    assert observed.get(registration.REGISTRATION) is RegistrationStrategy.LAZY
+    (sentence,) = observed.left_out
+    assert sentence == (
+        "kinesis.stream.efo.consumerarn.orders, kinesis.stream.efo.registration are left out: tail "
+        "reads with a stream consumer of its own."
+    )
+
+
+@pytest.mark.parametrize("file", [_NONE, {**_LEDGER, **arn("ledger", "returns")}])
+def test_consumers_that_somebody_has_registered_are_own_ones(file: dict[str, str]) -> None:
+    observed = Observed(file, {**_BY_HAND, **arn("tail")})
+    assert observed.publisher == "EFO"
+    assert observed.consumer == (None, list(arn("tail").values()))
+
+
+def test_only_consumers_of_streams_that_are_read_matter() -> None:
+    file = {**_NONE, **arn("ledger", "returns"), "kinesis.streams": "orders,returns"}
+    observed = Observed(file, arn("tail", "returns"), "returns")
+    assert observed.consumer == (None, list(arn("tail", "returns").values()))
+    assert Observed(file, arn("tail", "returns")).publisher == "POLLING"
+
+
+def test_another_stream_is_polled_although_the_file_has_no_consumer_of_it() -> None:
+    assert Observed(_NONE, {}, "other").publisher == "POLLING"
+
+
+def test_what_is_left_out_does_not_make_the_rest_right() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        Observed({**_APPLICATION, "aws.regions": "x"}, {_POSITION: "AT_TIMESTAMP"})
+    assert len(caught.value.problems) == 2
