@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kinesis_publishers.cli.interruptions import INTERRUPTED
+from kinesis_publishers.cli.logs import log_everything
 from kinesis_publishers.errors import KinesisPublishersError
 
 __all__ = ["CleanCommand", "CleanGroup"]
@@ -17,6 +18,8 @@ _DEBUG = "kinesis_publishers.cli.debug"
 
 def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> None:
     context.meta[_DEBUG] = is_debug
+    if is_debug:
+        log_everything()
 
 
 class CleanCommand(click.Command):
@@ -33,7 +36,7 @@ class CleanCommand(click.Command):
             is_flag=True,
             expose_value=False,
             callback=_note_debug,
-            help="Show where in the code an error comes from.",
+            help="Show where in the code an error comes from, and all that is logged.",
         )
         self.params.append(debug)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from cli_support import ORDERS
+
+from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,3 +169,50 @@ def test_an_interrupt_of_the_question_removes_nothing(run: RunCommand) -> None:
         code, rest = ending(child)
     assert (code, rest.strip()) == (130, b"")
     assert list(run.server.consumers(ORDERS)) == ["reports"]
+
+
+_DENIED = Fault("GetRecords", "error", code="AccessDeniedException", message="not for you")
+_DENIAL = "AccessDeniedException: not for you. Allow kinesis:GetRecords in the IAM policy.\n"
+
+
+def test_a_stream_that_does_not_exist_is_one_message(run: RunCommand) -> None:
+    with process(run, "tail", "--stream", "nowhere") as child:
+        code, errors = ending(child)
+    assert code == 1
+    assert errors.decode() == (
+        "Error: DescribeStreamSummary of nowhere: ResourceNotFoundException: Stream nowhere under "
+        "account 123456789012 not found. Check the stream's name, region and account; a shard "
+        "beyond the retention is gone too.\n"
+    )
+
+
+def test_a_call_that_is_refused_is_one_message(run: RunCommand) -> None:
+    run.server.add_fault(_DENIED)
+    with process(run, "tail") as child:
+        code, errors = ending(child)
+    assert code == 1
+    assert re.fullmatch(rf"Error: GetRecords of orders/\S+: {_DENIAL}", errors.decode())
+
+
+def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunCommand) -> None:
+    run.server.add_fault(_DENIED)
+    with process(run, "tail", "--debug") as child:
+        code, errors = ending(child)
+    lines = errors.decode().splitlines()
+    assert code == 1
+    assert "INFO kinesis_publishers: FetcherStarted(" in lines[0]
+    assert any("WARNING kinesis_publishers: FetcherStopped(" in line for line in lines)
+    assert "Traceback (most recent call last):" in lines
+    assert f"{lines[-1]}\n".endswith(_DENIAL)
+
+
+def test_whoever_waits_for_a_service_that_fails_is_told_in_a_line(run: RunCommand) -> None:
+    run.server.add_fault(Fault("DescribeStreamSummary", "error", code="InternalFailure", times=3))
+    backoff = ("-P", "kinesis.stream.describe.backoff.max=1ms")
+    with process(run, "shards", *backoff) as child:
+        code, errors = ending(child)
+    assert code == 0
+    assert re.fullmatch(
+        r"Warning: Retry 3 in 0\.0 s: DescribeStreamSummary of orders: InternalFailure.*\n",
+        errors.decode(),
+    )
