@@ -216,3 +216,46 @@ def test_whoever_waits_for_a_service_that_fails_is_told_in_a_line(run: RunComman
         r"Warning: Retry 3 in 0\.0 s: DescribeStreamSummary of orders: InternalFailure.*\n",
         errors.decode(),
     )
+
+
+_NO_ROOM = "The output cannot be written: No space left on device. "
+
+
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
+def full(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """An output that takes nothing, in the two ways in which Python writes to it."""
+    with open("/dev/full", "wb") as output:
+        yield {"stdout": output, "env": {**os.environ, "PYTHONUNBUFFERED": request.param}}
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_put_writes_everything_although_its_output_has_no_room(
+    run: RunCommand, full: dict[str, Any], options: tuple[str, ...]
+) -> None:
+    with process(run, "put", *options, stdin=subprocess.PIPE, **full) as child:
+        pipe(child.stdin).write(b"".join(b"%d\n" % number for number in range(1200)))
+        pipe(child.stdin).close()
+        code, errors = ending(child)
+    assert code == 0
+    assert errors.decode().splitlines() == [
+        f"{_NO_ROOM}Records are written all the same; those from number 1 on are not listed.",
+        "Wrote 1,200 records to orders.",
+    ]
+    assert sum(map(len, run.server.records(ORDERS).values())) == 1200
+
+
+@pytest.mark.parametrize("command", ["shards", "shards --json", "tail --from TRIM_HORIZON"])
+def test_an_output_without_room_is_one_message(
+    run: RunCommand, full: dict[str, Any], command: str
+) -> None:
+    run.server.put_many(ORDERS, [("k", b"shown nowhere")])
+    with process(run, command, **full) as child:
+        code, errors = ending(child)
+    assert (code, errors.decode()) == (1, f"Error: {_NO_ROOM}Write it to another place.\n")
+
+
+def test_a_closed_standard_input_is_wrong_usage(run: RunCommand) -> None:
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *_MAIN, "put", "--config", str(run.path)]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(b"Error: Standard input is closed: give DATA or --file.\n")
