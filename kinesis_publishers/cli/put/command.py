@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -213,7 +213,9 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
         except OSError as error:
             is_open = False
             discard_output()
-            if not isinstance(error, BrokenPipeError):
+            if isinstance(error, BrokenPipeError):
+                return
+            with suppress(OSError):  # Messages may go to the same disk.
                 say(
                     f"The output cannot be written: {error.strerror or error}. Records are written "
                     f"all the same; those from number {number:,} on are not listed."

@@ -244,6 +244,17 @@ def test_put_writes_everything_although_its_output_has_no_room(
     assert sum(map(len, run.server.records(ORDERS).values())) == 1200
 
 
+def test_put_writes_everything_although_it_can_say_nothing(
+    run: RunCommand, full: dict[str, Any]
+) -> None:
+    streams = {"stdin": subprocess.PIPE, "stderr": full["stdout"], **full}
+    with process(run, "put", **streams) as child:
+        pipe(child.stdin).write(b"".join(b"%d\n" % number for number in range(1200)))
+        pipe(child.stdin).close()
+        child.wait(_ENDS_WITHIN_SECONDS)
+    assert sum(map(len, run.server.records(ORDERS).values())) == 1200
+
+
 @pytest.mark.parametrize("command", ["shards", "shards --json", "tail --from TRIM_HORIZON"])
 def test_an_output_without_room_is_one_message(
     run: RunCommand, full: dict[str, Any], command: str
