@@ -34,7 +34,7 @@ _FAILURES_TO_REPORT = 3
 # Hundreds of shards that repeat every second for hours must not drown everything else.
 _REPORT_PERIOD_SECONDS = 60.0
 _ADVICE = "Raise its maxretries or backoff options if the service is expected to recover."
-# Answers that say "later": nothing that anybody has to look into.
+# Answers that say "later": nothing that anybody has to look into, unless they do not end.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
 
@@ -145,11 +145,14 @@ class RetryBudget:
         """Say whether a failure is worth a warning now.
 
         A single one is not. Several in a row are what somebody who waits for an unreachable service
-        must be able to see, once a minute.
+        must be able to see, once a minute; being asked to wait is that after a minute.
         """
         now = self._clock.monotonic()
-        is_due = now - self._reported_at >= _REPORT_PERIOD_SECONDS
-        if self._unexpected < _FAILURES_TO_REPORT or not is_due:
+        if now - self._reported_at < _REPORT_PERIOD_SECONDS:
+            return False
+        began_at = now if self._began_at is None else self._began_at
+        is_lasting = now - began_at >= _REPORT_PERIOD_SECONDS
+        if (self._attempts if is_lasting else self._unexpected) < _FAILURES_TO_REPORT:
             return False
         self._reported_at = now
         return True
