@@ -228,7 +228,7 @@ def full(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
         yield {"stdout": output, "env": {**os.environ, "PYTHONUNBUFFERED": request.param}}
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize(("full", "options"), [("", ()), ("1", ("--json",))], indirect=["full"])
 def test_put_writes_everything_although_its_output_has_no_room(
     run: RunCommand, full: dict[str, Any], options: tuple[str, ...]
 ) -> None:
@@ -244,6 +244,7 @@ def test_put_writes_everything_although_its_output_has_no_room(
     assert sum(map(len, run.server.records(ORDERS).values())) == 1200
 
 
+@pytest.mark.parametrize("full", [""], indirect=True)
 def test_put_writes_everything_although_it_can_say_nothing(
     run: RunCommand, full: dict[str, Any]
 ) -> None:
@@ -255,7 +256,7 @@ def test_put_writes_everything_although_it_can_say_nothing(
     assert sum(map(len, run.server.records(ORDERS).values())) == 1200
 
 
-@pytest.mark.parametrize("command", ["shards", "shards --json", "tail --from TRIM_HORIZON"])
+@pytest.mark.parametrize("command", ["shards", "tail --from TRIM_HORIZON"])
 def test_an_output_without_room_is_one_message(
     run: RunCommand, full: dict[str, Any], command: str
 ) -> None:
