@@ -104,6 +104,14 @@ _NO_CONSUMER = (ConsumerNotFoundError, "It was removed, or never registered on t
 _BY_OPERATION: dict[tuple[str, str], tuple[type[ServiceError], str]] = {
     ("DescribeStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
     ("DeregisterStreamConsumer", "ResourceNotFoundException"): _NO_CONSUMER,
+    ("PutRecords", "ProvisionedThroughputExceededException"): (
+        ThroughputExceededError,
+        "All producers share the shard's write quota, 1 MB and 1,000 records a second.",
+    ),
+    ("PutRecords", "KMSAccessDeniedException"): (
+        EncryptionKeyError,
+        "Allow kms:GenerateDataKey on the stream's key.",
+    ),
 }
 
 _CREDENTIAL_EXCEPTIONS = (

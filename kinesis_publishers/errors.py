@@ -149,8 +149,10 @@ class ServiceError(KinesisPublishersError):
 class ThroughputExceededError(ServiceError):
     """The shard's read quota (5 calls/s, 2 MB/s) or a call rate is used up for now.
 
-    What to do: nothing if it passes. If it stays, other readers use the quota: poll less often,
-    read with enhanced fan-out, or split the shards.
+    For the command ``put`` it is the write quota (1,000 records/s, 1 MB/s).
+
+    What to do: nothing if it passes. If it stays, others use the quota: poll less often, read with
+    enhanced fan-out, or split the shards.
     """
 
     retryable = True
@@ -217,7 +219,8 @@ class CredentialsError(ServiceError):
 class EncryptionKeyError(ServiceError):
     """The stream's KMS key cannot be used.
 
-    What to do: allow ``kms:Decrypt`` on the key, and see that the key is enabled and exists.
+    What to do: allow ``kms:Decrypt`` on the key (``kms:GenerateDataKey`` to write), and see that
+    the key is enabled and exists.
     """
 
 

@@ -33,7 +33,8 @@ _T = TypeVar("_T")
 _FAILURES_TO_REPORT = 3
 # Hundreds of shards that repeat every second for hours must not drown everything else.
 _REPORT_PERIOD_SECONDS = 60.0
-# Answers that say "later": nothing that anybody has to look into.
+_ADVICE = "Raise its maxretries or backoff options if the service is expected to recover."
+# Answers that say "later": nothing that anybody has to look into, unless they do not end.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
 
@@ -83,6 +84,8 @@ class RetryBudget:
             time counts from the first failure.
         events: where each repetition is reported.
         shard: which shard the operation is about, if it is about one.
+        advice: what to do when all retries are used up; unless it is given, to raise the options of
+            the properties.
     """
 
     _policy: RetryPolicy
@@ -90,6 +93,7 @@ class RetryBudget:
     _began_at: float | None = field(default=None, kw_only=True)
     _events: EventSink = field(default=log_event, kw_only=True)
     _shard: ShardKey | None = field(default=None, kw_only=True)
+    _advice: str = field(default=_ADVICE, kw_only=True)
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
@@ -141,11 +145,14 @@ class RetryBudget:
         """Say whether a failure is worth a warning now.
 
         A single one is not. Several in a row are what somebody who waits for an unreachable service
-        must be able to see, once a minute.
+        must be able to see, once a minute; being asked to wait is that after a minute.
         """
         now = self._clock.monotonic()
-        is_due = now - self._reported_at >= _REPORT_PERIOD_SECONDS
-        if self._unexpected < _FAILURES_TO_REPORT or not is_due:
+        if now - self._reported_at < _REPORT_PERIOD_SECONDS:
+            return False
+        began_at = now if self._began_at is None else self._began_at
+        is_lasting = now - began_at >= _REPORT_PERIOD_SECONDS
+        if (self._attempts if is_lasting else self._unexpected) < _FAILURES_TO_REPORT:
             return False
         self._reported_at = now
         return True
@@ -160,8 +167,8 @@ class RetryBudget:
         operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
         return RetriesExhaustedError(
             f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
-            f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. Raise "
-            "its maxretries or backoff options if the service is expected to recover.",
+            f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "
+            f"{self._advice}",
             attempts=self._attempts,
             elapsed_seconds=elapsed,
         )

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 import traceback
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from kinesis_publishers.cli.console import discard_output
 from kinesis_publishers.cli.interruptions import INTERRUPTED
+from kinesis_publishers.cli.logs import log_everything
 from kinesis_publishers.errors import KinesisPublishersError
 
 __all__ = ["CleanCommand", "CleanGroup"]
 
 _DEBUG = "kinesis_publishers.cli.debug"
+# What only writing can say, or a terminal that has gone.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> None:
     context.meta[_DEBUG] = is_debug
+    if is_debug:
+        log_everything()
 
 
 class CleanCommand(click.Command):
-    """A command whose errors of the framework are one message, and whose Ctrl-C is silent.
+    """A command whose errors are one message, and whose Ctrl-C is silent.
+
+    Errors of the framework and of the system, that is: others are bugs. That nobody reads the
+    output any more, as after ``| head -1``, is left to click, which ends silently.
 
     The exit code is 1 after an error, 2 after wrong usage, and 128 plus the number of the signal
     after an interruption.
@@ -33,7 +44,7 @@ class CleanCommand(click.Command):
             is_flag=True,
             expose_value=False,
             callback=_note_debug,
-            help="Show where in the code an error comes from.",
+            help="Show where in the code an error comes from, and all that is logged.",
         )
         self.params.append(debug)
 
@@ -41,11 +52,41 @@ class CleanCommand(click.Command):
         try:
             return super().invoke(ctx)
         except KinesisPublishersError as error:
-            if ctx.meta.get(_DEBUG):
-                click.echo(traceback.format_exc(), err=True, nl=False)
-            raise click.ClickException(str(error)) from error
+            raise _message(ctx, str(error)) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            _drop_lost_output()
+            raise _message(ctx, _describe(error)) from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _message(ctx: click.Context, text: str) -> click.ClickException:
+    if ctx.meta.get(_DEBUG):
+        click.echo(traceback.format_exc(), err=True, nl=False)
+    return click.ClickException(text)
+
+
+def _describe(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{error.filename}: {reason}. With --debug it says where that happened."
+    if error.errno in _NO_ROOM:
+        return f"The output cannot be written: {reason}. Write it to another place."
+    return f"{reason}. With --debug it says where that happened."
+
+
+def _drop_lost_output() -> None:
+    """Drop what is left of the output if that takes nothing more.
+
+    It would be an error again when the interpreter ends.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        discard_output()
 
 
 class CleanGroup(click.Group):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import signal
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["local"]
 
 
-@click.command()
+@click.command(cls=CleanCommand)
 @click.option(
     "--port",
     default=4567,
@@ -78,24 +80,35 @@ def local(
         raise click.UsageError("--ca-file is the certificate of an https server: add --tls.")
     try:
         # With --tls, starting the server needs modules that importing it does not.
-        from kinesis_publishers.testing.local_kinesis import Limits, run_server
+        from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 
-        with _ended_by_sigterm_too():
-            run_server(
-                host,
-                port,
-                Limits.aws() if limits == "aws" else Limits.off(),
-                _announce(stream, shards),
-                tls=tls,
-                ca_file=ca_file,
-            )
+        server = LocalKinesis(
+            Limits.aws() if limits == "aws" else Limits.off(),
+            host=host,
+            port=port,
+            tls=tls,
+            ca_file=ca_file,
+        )
+        with _ended_by_sigterm_too(), suppress(KeyboardInterrupt):
+            asyncio.run(_serve(server, host, port, _announce(stream, shards)))
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f"'local' needs {error.name!r}, which is not installed.\n"
             "Install it with: pip install 'kinesis-publishers[local]'"
         ) from error
-    except OSError as error:
-        raise click.ClickException(_describe(error, host, port)) from error
+
+
+async def _serve(
+    server: LocalKinesis, host: str, port: int, announce: Callable[[LocalKinesis], None]
+) -> NoReturn:
+    async with AsyncExitStack() as opened:
+        try:
+            await opened.enter_async_context(server)
+        except OSError as error:
+            raise click.ClickException(_describe(error, host, port)) from error
+        announce(server)
+        while True:
+            await asyncio.Event().wait()
 
 
 @contextmanager

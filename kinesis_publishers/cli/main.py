@@ -10,11 +10,12 @@ import click
 from kinesis_publishers.cli.config.commands import config
 from kinesis_publishers.cli.consumers.commands import consumers
 from kinesis_publishers.cli.local import local
+from kinesis_publishers.cli.logs import set_up_logging
 from kinesis_publishers.cli.put.command import put
 from kinesis_publishers.cli.shards import shards
 from kinesis_publishers.cli.tail.command import tail
 
-__all__ = ["COMMANDS_GROUP", "PluginGroup", "main"]
+__all__ = ["COMMANDS_GROUP", "PluginGroup", "main", "run"]
 
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 """The entry-point group in which a package announces click commands."""
@@ -87,5 +88,12 @@ def main() -> None:
 for _command in (local, tail, put, shards, consumers, config):
     main.add_command(_command)
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """Be the process of a command: what is logged goes to standard error, too."""
+    set_up_logging()
     main()
+
+
+if __name__ == "__main__":
+    run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from enum import Enum
 from itertools import islice
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,14 @@ _INVALID: Final = frozenset(
 )
 
 
+class _Answer(Enum):
+    """What has become of the data of a call."""
+
+    TAKEN = "CloudWatch has them"
+    REFUSED = "it does not take them, now or later"
+    FAILED = "they are to be sent again"
+
+
 class CloudWatchUpload:
     """The calls of PutMetricData. They block, and are made by one thread.
 
@@ -73,12 +82,15 @@ class CloudWatchUpload:
         self._drop_oldest()
         while self._added:
             self._unsent.append(self._added.popleft())
+        has_taken = False
         for request in list(requests_of(self._unsent)):
-            if self._gives_up.is_set() or not self._put(request):
+            answer = _Answer.FAILED if self._gives_up.is_set() else self._put(request)
+            if answer is _Answer.FAILED:
                 return
+            has_taken |= answer is _Answer.TAKEN
             for _ in request:
                 self._unsent.popleft()
-        if self._is_failing:
+        if self._is_failing and has_taken:
             self._is_failing = False
             _LOGGER.info("CloudWatch takes metrics again.")
 
@@ -105,8 +117,8 @@ class CloudWatchUpload:
             excess,
         )
 
-    def _put(self, request: list[dict[str, Any]]) -> bool:
-        """Make one call; return whether the data are done with."""
+    def _put(self, request: list[dict[str, Any]]) -> _Answer:
+        """Make one call."""
         try:
             if self._client is None:
                 self._client = self._create_client()
@@ -114,16 +126,17 @@ class CloudWatchUpload:
         except (BotoCoreError, ClientError) as error:
             if not _is_invalid(error):
                 _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA)
-                return False
+                return _Answer.FAILED
             _LOGGER.warning(
                 "CloudWatch refuses %d metric data for good; they are dropped: %s",
                 len(request),
                 error,
             )
+            return _Answer.REFUSED
         except Exception as error:  # What provides credentials may be the user's own class.
             _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA, exc_info=error)
-            return False
-        return True
+            return _Answer.FAILED
+        return _Answer.TAKEN
 
     def _level_of_failure(self) -> int:
         # A warning when it begins to fail, not each minute for as long as it does.

@@ -6,16 +6,18 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
-from attrs import define
+from attrs import define, frozen
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.config import MetricsConfig
 from kinesis_publishers.events import (
+    BackpressureBegan,
     BackpressureEnded,
     CallRetried,
     EventReceived,
     RecordsFetched,
     RecordsProcessed,
+    ShardStarted,
     SubscriptionStarted,
 )
 from kinesis_publishers.metrics.gauges import is_end_of_reading
@@ -53,8 +55,6 @@ class _Interval:
                 self.retries += 1
             case SubscriptionStarted():
                 self.resubscribes += event.is_reopened
-            case BackpressureEnded():
-                self.waited_seconds += event.seconds
             case _:
                 pass
 
@@ -67,8 +67,24 @@ class _Interval:
         )
 
 
+@frozen(kw_only=True)
+class _Answer:
+    """What a shard that is being read answered last.
+
+    Attributes:
+        lag: how far it was behind the tip, in milliseconds; ``None`` before the first answer.
+        at: when, in seconds of the monotonic clock; when reading began, before the first answer.
+    """
+
+    lag: int | None
+    at: float
+
+
 class SummaryLog(EventReporter):
     """Selected by ``metrics.sinks = summary``: throughput and lag of each stream, at INFO.
+
+    An application that stands still looks different from one that has nothing to do: what waits for
+    room counts while it waits, and a lag that is old says so.
 
     Args:
         interval_seconds: how often a line is written.
@@ -79,7 +95,9 @@ class SummaryLog(EventReporter):
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._streams: dict[str, _Interval] = {}
-        self._lags: dict[ShardKey, int] = {}
+        self._answers: dict[ShardKey, _Answer] = {}
+        # Since when shards wait for room, as far as that is in no line yet.
+        self._waits: dict[ShardKey, float] = {}
         self._began_at = clock.monotonic()
         self._repeating = AsyncExitStack()
 
@@ -94,11 +112,34 @@ class SummaryLog(EventReporter):
         if shard.stream_name not in self._streams:
             self._streams[shard.stream_name] = _Interval()
         self._streams[shard.stream_name].add(event)
-        if isinstance(event, RecordsFetched | EventReceived):
-            if event.millis_behind_latest is not None:
-                self._lags[shard] = event.millis_behind_latest
-        elif is_end_of_reading(event):
-            self._lags.pop(shard, None)
+        self._note_waiting(shard, event)
+        self._note_answer(shard, event)
+
+    def _note_waiting(self, shard: ShardKey, event: Event) -> None:
+        now = self._clock.monotonic()
+        match event:
+            case BackpressureBegan():
+                self._waits[shard] = now
+            case BackpressureEnded():
+                began_at = self._waits.pop(shard, now - event.seconds)
+                self._streams[shard.stream_name].waited_seconds += now - began_at
+            case _:
+                pass
+
+    def _note_answer(self, shard: ShardKey, event: Event) -> None:
+        now = self._clock.monotonic()
+        match event:
+            case ShardStarted():
+                self._answers[shard] = _Answer(lag=None, at=now)
+            case RecordsFetched() | EventReceived():
+                lag, last = event.millis_behind_latest, self._answers.get(shard)
+                if lag is None and last is not None:
+                    lag = last.lag
+                self._answers[shard] = _Answer(lag=lag, at=now)
+            case _ if is_end_of_reading(event):
+                self._answers.pop(shard, None)
+            case _:
+                pass
 
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()
@@ -124,14 +165,26 @@ class SummaryLog(EventReporter):
     async def _write(self) -> None:
         now = self._clock.monotonic()
         seconds, self._began_at = now - self._began_at, now
+        for shard, began_at in self._waits.items():
+            self._streams[shard.stream_name].waited_seconds += now - began_at
+            self._waits[shard] = now
         for stream, interval in sorted(self._streams.items()):
             if seconds > 0:
-                _LOGGER.info("%s: %s; %s", stream, interval.describe(seconds), self._lag_of(stream))
+                lag = self._lag_of(stream, now)
+                _LOGGER.info("%s: %s; %s", stream, interval.describe(seconds), lag)
             self._streams[stream] = _Interval()
 
-    def _lag_of(self, stream: str) -> str:
-        lags = {key: lag for key, lag in self._lags.items() if key.stream_name == stream}
-        if not lags:
+    def _lag_of(self, stream: str, now: float) -> str:
+        answers = {key: one for key, one in self._answers.items() if key.stream_name == stream}
+        if not answers:
             return "no shard is being read"
-        last = max(lags, key=lags.__getitem__)
-        return f"{len(lags)} shards, {lags[last] / 1000:,.1f} s behind at most ({last.shard_id})"
+        parts = [f"{len(answers)} shards"]
+        lags = {key: one.lag for key, one in answers.items() if one.lag is not None}
+        if lags:
+            last = max(lags, key=lags.__getitem__)
+            parts.append(f"{lags[last] / 1000:,.1f} s behind at most ({last.shard_id})")
+        oldest = min(answers, key=lambda key: answers[key].at)
+        age = now - answers[oldest].at
+        if age > self._interval_seconds:
+            parts.append(f"no answer for {age:,.1f} s at most ({oldest.shard_id})")
+        return ", ".join(parts)

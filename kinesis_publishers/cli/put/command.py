@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -85,6 +85,8 @@ class _Input:
 
     def _open(self, opened: ExitStack) -> BinaryIO:
         if self.file == "-":
+            if sys.stdin is None:
+                raise click.UsageError("Standard input is closed: give DATA or --file.")
             return sys.stdin.buffer
         try:
             return opened.enter_context(open(self.file, "rb", buffering=0))
@@ -165,7 +167,7 @@ def put(
     )
     report = _print_nothing if quiet else _print_json if as_json else _print_line
     config = AwsConfig.from_properties(properties)
-    on_written = _until_output_closes(report)
+    on_written = _until_output_fails(report)
     run_until_signal(lambda: _put(records, config, stream, retries, on_written))
 
 
@@ -194,10 +196,11 @@ async def _write_all(records: _Input, session: PutSession) -> None:
             raise too_large_error(count + 1)
 
 
-def _until_output_closes(report: OnWritten) -> OnWritten:
-    """Return ``report`` such that it does nothing once nobody reads the output any more.
+def _until_output_fails(report: OnWritten) -> OnWritten:
+    """Return ``report`` such that it does nothing once the output takes nothing more.
 
-    The records are what counts: they are written all the same.
+    The records are what counts: they are written all the same. Whoever stops reading the output
+    means to; anything else is said once.
     """
     is_open = True
 
@@ -207,9 +210,16 @@ def _until_output_closes(report: OnWritten) -> OnWritten:
             return
         try:
             report(number, entry, result)
-        except BrokenPipeError:
+        except OSError as error:
             is_open = False
             discard_output()
+            if isinstance(error, BrokenPipeError):
+                return
+            with suppress(OSError):  # Messages may go to the same disk.
+                say(
+                    f"The output cannot be written: {error.strerror or error}. Records are written "
+                    f"all the same; those from number {number:,} on are not listed."
+                )
 
     return guarded
 

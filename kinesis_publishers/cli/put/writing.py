@@ -21,6 +21,7 @@ OnWritten: TypeAlias = "Callable[[int, UserRecord, PutResult], None]"
 
 _BASE_SECONDS: Final = 0.1
 _MAX_SECONDS: Final = 5.0
+_ADVICE: Final = "Raise --retries if the service is expected to recover."
 
 
 def put_policy(max_retries: int) -> RetryPolicy:
@@ -71,7 +72,7 @@ class PutSession:
         """
         left = list(enumerate(batch, start=self._sent + 1))
         self._sent += len(batch)
-        budget = RetryBudget(self._policy, self._clock)
+        budget = RetryBudget(self._policy, self._clock, advice=_ADVICE)
         while left:
             refused, reason = await self._attempt(left)
             if len(refused) < len(left):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
 import subprocess
@@ -152,6 +153,26 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         result = CliRunner().invoke(main, ["local", "--port", str(port)])
     assert result.exit_code == 1
     assert f"Port {port} of 127.0.0.1 is in use" in result.output
+
+
+def test_an_output_without_room_is_no_matter_of_the_port() -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            _COMMAND, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: The output cannot be written: No space left on device.")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_gone_ends_it_in_silence() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        ended = subprocess.run(
+            _COMMAND, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_an_address_of_another_machine_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from cli_support import ORDERS
+
+from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,3 +169,105 @@ def test_an_interrupt_of_the_question_removes_nothing(run: RunCommand) -> None:
         code, rest = ending(child)
     assert (code, rest.strip()) == (130, b"")
     assert list(run.server.consumers(ORDERS)) == ["reports"]
+
+
+_DENIED = Fault("GetRecords", "error", code="AccessDeniedException", message="not for you")
+_DENIAL = "AccessDeniedException: not for you. Allow kinesis:GetRecords in the IAM policy.\n"
+
+
+def test_a_stream_that_does_not_exist_is_one_message(run: RunCommand) -> None:
+    with process(run, "tail", "--stream", "nowhere") as child:
+        code, errors = ending(child)
+    assert code == 1
+    assert errors.decode() == (
+        "Error: DescribeStreamSummary of nowhere: ResourceNotFoundException: Stream nowhere under "
+        "account 123456789012 not found. Check the stream's name, region and account; a shard "
+        "beyond the retention is gone too.\n"
+    )
+
+
+def test_a_call_that_is_refused_is_one_message(run: RunCommand) -> None:
+    run.server.add_fault(_DENIED)
+    with process(run, "tail") as child:
+        code, errors = ending(child)
+    assert code == 1
+    assert re.fullmatch(rf"Error: GetRecords of orders/\S+: {_DENIAL}", errors.decode())
+
+
+def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunCommand) -> None:
+    run.server.add_fault(_DENIED)
+    with process(run, "tail", "--debug") as child:
+        code, errors = ending(child)
+    lines = errors.decode().splitlines()
+    assert code == 1
+    assert "INFO kinesis_publishers: FetcherStarted(" in lines[0]
+    assert any("WARNING kinesis_publishers: FetcherStopped(" in line for line in lines)
+    assert "Traceback (most recent call last):" in lines
+    assert f"{lines[-1]}\n".endswith(_DENIAL)
+
+
+def test_whoever_waits_for_a_service_that_fails_is_told_in_a_line(run: RunCommand) -> None:
+    run.server.add_fault(Fault("DescribeStreamSummary", "error", code="InternalFailure", times=3))
+    backoff = ("-P", "kinesis.stream.describe.backoff.max=1ms")
+    with process(run, "shards", *backoff) as child:
+        code, errors = ending(child)
+    assert code == 0
+    assert re.fullmatch(
+        r"Warning: Retry 3 in 0\.0 s: DescribeStreamSummary of orders: InternalFailure.*\n",
+        errors.decode(),
+    )
+
+
+_NO_ROOM = "The output cannot be written: No space left on device. "
+
+
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
+def full(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """An output that takes nothing, in the two ways in which Python writes to it."""
+    with open("/dev/full", "wb") as output:
+        yield {"stdout": output, "env": {**os.environ, "PYTHONUNBUFFERED": request.param}}
+
+
+@pytest.mark.parametrize(("full", "options"), [("", ()), ("1", ("--json",))], indirect=["full"])
+def test_put_writes_everything_although_its_output_has_no_room(
+    run: RunCommand, full: dict[str, Any], options: tuple[str, ...]
+) -> None:
+    with process(run, "put", *options, stdin=subprocess.PIPE, **full) as child:
+        pipe(child.stdin).write(b"".join(b"%d\n" % number for number in range(1200)))
+        pipe(child.stdin).close()
+        code, errors = ending(child)
+    assert code == 0
+    assert errors.decode().splitlines() == [
+        f"{_NO_ROOM}Records are written all the same; those from number 1 on are not listed.",
+        "Wrote 1,200 records to orders.",
+    ]
+    assert sum(map(len, run.server.records(ORDERS).values())) == 1200
+
+
+@pytest.mark.parametrize("full", [""], indirect=True)
+def test_put_writes_everything_although_it_can_say_nothing(
+    run: RunCommand, full: dict[str, Any]
+) -> None:
+    streams = {"stdin": subprocess.PIPE, "stderr": full["stdout"], **full}
+    with process(run, "put", **streams) as child:
+        pipe(child.stdin).write(b"".join(b"%d\n" % number for number in range(1200)))
+        pipe(child.stdin).close()
+        child.wait(_ENDS_WITHIN_SECONDS)
+    assert sum(map(len, run.server.records(ORDERS).values())) == 1200
+
+
+@pytest.mark.parametrize("command", ["shards", "tail --from TRIM_HORIZON"])
+def test_an_output_without_room_is_one_message(
+    run: RunCommand, full: dict[str, Any], command: str
+) -> None:
+    run.server.put_many(ORDERS, [("k", b"shown nowhere")])
+    with process(run, command, **full) as child:
+        code, errors = ending(child)
+    assert (code, errors.decode()) == (1, f"Error: {_NO_ROOM}Write it to another place.\n")
+
+
+def test_a_closed_standard_input_is_wrong_usage(run: RunCommand) -> None:
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *_MAIN, "put", "--config", str(run.path)]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(b"Error: Standard input is closed: give DATA or --file.\n")

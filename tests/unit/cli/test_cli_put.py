@@ -91,6 +91,8 @@ def test_a_record_that_is_never_accepted_is_an_error_that_names_it(run: RunComma
     assert "2 of the 2 records that were sent to orders were not written" in result.stderr
     assert "the first is number 1" in result.stderr
     assert "Wrote" not in result.stderr
+    assert result.stderr.endswith("Raise --retries if the service is expected to recover.\n")
+    assert "maxretries" not in result.stderr
 
 
 def test_a_refusal_for_good_is_not_repeated(run: RunCommand) -> None:

@@ -183,6 +183,32 @@ def test_being_asked_to_wait_is_nothing_to_warn_of(
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("kind", [ThroughputExceededError, LimitExceededError, ResourceInUseError])
+async def test_being_asked_to_wait_for_minutes_is_warned_of_once_a_minute(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture, kind: type[ServiceError]
+):
+    budget = RetryBudget(POLICY, manual_clock)
+    for _ in range(180):
+        budget.delay_after(failure(kind), is_endless=True)
+        await manual_clock.advance(1)
+    assert [record.getMessage().split(" in ")[0] for record in caplog.records] == [
+        "Retry 61",
+        "Retry 121",
+    ]
+
+
+async def test_a_call_that_is_asked_to_wait_now_and_then_is_nothing_to_warn_of(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budget = RetryBudget(POLICY, manual_clock)
+    for _ in range(60):
+        for _ in range(4):
+            budget.delay_after(failure(ThroughputExceededError), is_endless=True)
+            await manual_clock.advance(10)
+        budget.reset()
+    assert caplog.text == ""
+
+
 async def test_a_budget_is_used_up_by_as_many_failures_as_there_are_retries(
     manual_clock: ManualClock,
 ):

@@ -197,6 +197,19 @@ def test_data_that_cloudwatch_refuses_for_what_they_are_do_not_block_the_others(
     assert "refuses 1 metric data for good" in caplog.text
 
 
+def test_a_refusal_for_good_is_not_the_return_of_the_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(errors=[_error("ServiceUnavailable"), _error("ValidationError")])
+    upload = _upload(service)
+    with caplog.at_level(logging.INFO, _UPLOAD):
+        _send(upload, "dropped")
+        upload.send()
+        assert "again" not in caplog.records[-1].getMessage()
+        _send(upload, "taken")
+    assert caplog.messages[-1] == "CloudWatch takes metrics again."
+
+
 def test_memory_is_bounded_while_cloudwatch_takes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

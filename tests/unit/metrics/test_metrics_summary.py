@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from metric_support import ONE, POOL, PROCESSED, ZERO, ended, fetched, resubscribed
+from metric_support import ONE, POOL, PROCESSED, ZERO, ended, fetched, resubscribed, started
 
-from kinesis_publishers.events import BackpressureEnded, CallRetried
+from kinesis_publishers.events import BackpressureBegan, BackpressureEnded, CallRetried
 from kinesis_publishers.metrics.summary import SummaryLog
 
 if TYPE_CHECKING:
@@ -64,6 +64,47 @@ async def test_a_shard_that_has_ended_is_not_behind(
         summary(ended())
         await manual_clock.advance(10.0)
         assert messages.messages[0].endswith("; no shard is being read")
+
+
+def after_the_rates(line: str) -> str:
+    return line.partition("resubscribes, ")[2]
+
+
+async def test_a_shard_that_stands_still_does_not_look_like_one_that_is_idle(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    async with SummaryLog(10.0, manual_clock) as summary:
+        summary(fetched(shard=ZERO, millis_behind_latest=0))
+        await manual_clock.advance(4.0)
+        summary(fetched(shard=ONE, millis_behind_latest=0))
+        summary(BackpressureBegan(shard=ZERO, records=1, payload_bytes=1))
+        await manual_clock.advance(6.0)
+        summary(fetched(shard=ONE, millis_behind_latest=0))
+        await manual_clock.advance(10.0)
+        summary(fetched(shard=ONE, millis_behind_latest=0))
+        await manual_clock.advance(5.0)
+        summary(BackpressureEnded(shard=ZERO, seconds=21.0))
+        summary(fetched(shard=ZERO, millis_behind_latest=25_000))
+        await manual_clock.advance(5.0)
+        lag = "waiting for room; 2 shards, 0.0 s behind at most (shardId-000000000000)"
+        assert [after_the_rates(line) for line in messages.messages] == [
+            f"6.0 s {lag}",
+            f"10.0 s {lag}, no answer for 20.0 s at most (shardId-000000000000)",
+            f"5.0 s {lag.replace('0.0 s', '25.0 s')}",
+        ]
+
+
+async def test_a_shard_that_has_never_answered_is_told_of(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    async with SummaryLog(10.0, manual_clock) as summary:
+        summary(started(ONE))
+        await manual_clock.advance(10.0)
+        await manual_clock.advance(10.0)
+        assert [line.partition("; ")[2] for line in messages.messages] == [
+            "1 shards",
+            "1 shards, no answer for 20.0 s at most (shardId-000000000001)",
+        ]
 
 
 async def test_before_anything_is_read_there_is_nothing_to_say(

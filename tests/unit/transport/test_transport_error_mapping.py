@@ -106,6 +106,19 @@ def test_an_error_that_the_user_must_mend_says_how(code: str):
     assert NEEDS_ADVICE[code] in str(mapped(client_error(code)))
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("ProvisionedThroughputExceededException", "All producers share the shard's write quota"),
+        ("KMSAccessDeniedException", "Allow kms:GenerateDataKey"),
+    ],
+)
+def test_a_producer_is_told_what_a_producer_needs(code: str, advice: str):
+    error = map_error(client_error(code), operation="PutRecords", where="orders")
+    assert type(error) is EXPECTED[code][0]
+    assert f"Refused. {advice}" in str(error)
+
+
 @pytest.mark.parametrize("status", [400, 404, 413])
 def test_an_unknown_refusal_is_not_repeated(status: int):
     error = mapped(client_error("SomethingNewException", status=status))
