@@ -37,7 +37,9 @@ def output_console() -> Console:
 
 
 def output_bytes() -> BinaryIO:
-    """Return standard output for bytes."""
+    """Return standard output for bytes; raises ``UsageError`` if it is closed."""
+    if sys.stdout is None:
+        raise click.UsageError("Standard output is closed.")
     return sys.stdout.buffer
 
 
