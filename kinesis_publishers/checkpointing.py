@@ -163,11 +163,13 @@ class Checkpointer:
             StaleCheckpointError: another reader has written a checkpoint.
             KinesisPublishersError: the store has failed.
         """
+        if not (self._pending or self._in_flight):
+            # Not even the first checkpoints of new shards, which are being written, are waited for.
+            self._forget_haste()
+            return
         async with self._turn, self._watching():
             self._in_flight, self._pending = self._pending, {}
-            self._records = 0
-            self._has_pending.clear()
-            self._is_urgent.clear()
+            self._forget_haste()
             try:
                 await self._stored.write(self._in_flight)
                 if self._in_flight:
@@ -177,6 +179,11 @@ class Checkpointer:
                 raise
             finally:
                 self._in_flight = {}
+
+    def _forget_haste(self) -> None:
+        self._records = 0
+        self._has_pending.clear()
+        self._is_urgent.clear()
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:

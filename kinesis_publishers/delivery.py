@@ -27,7 +27,7 @@ from kinesis_publishers.events import (
     RecordsSkipped,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
-from kinesis_publishers.tasks import is_being_cancelled
+from kinesis_publishers.tasks import cancel_requests
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -212,10 +212,11 @@ class DeliveryRoom:
         )
 
     async def _hand_over(self, delivery: Delivery) -> None:
+        requests = cancel_requests()
         try:
             await self._context.sink.deliver(delivery)
         except asyncio.CancelledError as error:
-            if is_being_cancelled():
+            if cancel_requests() > requests:
                 raise
             raise ProcessingCancelledError(
                 f"{self._shard}: what takes the records ended in a CancelledError, but nobody "

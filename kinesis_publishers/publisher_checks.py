@@ -14,7 +14,7 @@ from kinesis_publishers.abc.record_publisher import RecordPublisher
 from kinesis_publishers.config.plugin_fit import check_fit
 from kinesis_publishers.errors import PluginLoadError, PublisherCancelledError
 from kinesis_publishers.model import RunResult
-from kinesis_publishers.tasks import is_being_cancelled
+from kinesis_publishers.tasks import cancel_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,10 +64,11 @@ def cancelled_by_nobody_else(publisher: RecordPublisher, shard: Shard) -> Iterat
     Raises:
         PublisherCancelledError: something inside of it was: the shard would silently stand still.
     """
+    requests = cancel_requests()
     try:
         yield
     except asyncio.CancelledError as error:
-        if is_being_cancelled():
+        if cancel_requests() > requests:
             raise
         raise PublisherCancelledError(
             f"{shard}: run() of {type(publisher).__name__} ended in a CancelledError, but nobody "

@@ -11,17 +11,18 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["BackgroundTask", "TaskScope", "is_being_cancelled", "wait_for_event"]
+__all__ = ["BackgroundTask", "TaskScope", "cancel_requests", "wait_for_event"]
 
 
-def is_being_cancelled() -> bool:
-    """Say whether somebody has asked the current task to stop.
+def cancel_requests() -> int:
+    """Return how often somebody has asked the current task to stop; compare with an earlier count.
 
-    A CancelledError without that comes from something inside that was cancelled, and would look
-    like an orderly end.
+    A CancelledError without a further request comes from something inside that was cancelled, and
+    would look like an orderly end. The number alone says nothing: before Python 3.13 a TaskGroup
+    that has failed leaves one behind.
     """
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
 
 
 class TaskScope:

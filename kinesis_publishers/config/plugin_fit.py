@@ -15,7 +15,7 @@ from kinesis_publishers.errors import PluginLoadError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_fit", "is_async"]
+__all__ = ["check_fit"]
 
 # How a class is made is its own affair.
 _ITS_OWN = frozenset({"__init__", "__init_subclass__"})
@@ -78,15 +78,14 @@ def _problems_of_method(found: type, base: type, name: str) -> Iterator[str]:
     if not callable(bound):
         yield f"{name} must be a method, not {type(bound).__name__}"
         return
-    if is_async(owner) and not is_async(bound):
+    if _is_async(owner) and not _is_async(bound):
         yield f"{name} must be async (async def {name})"
-    elif is_async(bound) and not is_async(owner):
+    elif _is_async(bound) and not _is_async(owner):
         yield f"{name} must not be async"
     yield from _problems_of_signature(bound, owner, name)
 
 
-def is_async(function: Any) -> bool:
-    """Say whether calling ``function`` does nothing yet: what it returns has to be awaited."""
+def _is_async(function: Any) -> bool:
     # A decorator may hide it from its own wrapper, but not behind it.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         inspect.unwrap(function)

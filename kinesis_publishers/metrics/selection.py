@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.config import MetricsConfig
-from kinesis_publishers.config.plugin_fit import is_async
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import fan_out_events, guard_events
@@ -67,7 +67,7 @@ async def open_event_sink(
 def _check_callable(events: object) -> None:
     if not callable(events):
         raise TypeError(f"events must be a function of one event, not {events!r}")
-    if is_async(events) or is_async(type(events).__call__):
+    if iscoroutinefunction(events) or iscoroutinefunction(type(events).__call__):
         raise TypeError(
             f"events is async ({events!r}), and nobody would await it: pass a plain function, which"
             " may put events into a queue for a task of your own"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.model import RecordBatch, SequenceNumber
 from kinesis_publishers.processing.threads import call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import Record, RecordBatch
+    from kinesis_publishers.model import Record
 
 __all__ = ["DeliveryCalls", "Process", "ScanResult"]
 
@@ -84,6 +85,15 @@ class DeliveryCalls:
         if self._record is None:
             self._record = next(self._records)
         return self._record
+
+    @property
+    def place(self) -> str:
+        """Which records :attr:`current` is, in words."""
+        item = self.current
+        if isinstance(item, RecordBatch):
+            return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
+        number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
+        return f"record {number} of {item.stream_name}/{item.shard_id}"
 
     def stop(self) -> None:
         """Let :meth:`run` return after the call that it is at; from any thread."""

@@ -7,13 +7,14 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
 from kinesis_publishers.processing.opening import fetcher_opener
 from kinesis_publishers.processing.signals import free_signals, stopped_by
+from kinesis_publishers.tasks import cancel_requests
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -58,26 +59,13 @@ def read(
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
-        TypeError: ``on_shard_end`` cannot be awaited.
+        TypeError: ``on_shard_end`` cannot be called.
     """
-    _check_hook(on_shard_end)
+    if on_shard_end is not None and not callable(on_shard_end):
+        raise TypeError(f"on_shard_end must be an async function, not {on_shard_end!r}")
     clock = clock or SystemClock()
     open_fetcher = fetcher_opener(properties, events=events, clock=clock)
     return RecordStream(open_fetcher, clock=clock, on_shard_end=on_shard_end)
-
-
-def _check_hook(hook: Any) -> None:
-    if hook is None:
-        return
-    if not callable(hook):
-        raise TypeError(f"on_shard_end must be callable, not {hook!r}")
-    # A lambda may return what an async function has; the others are told apart before a shard ends.
-    is_plain = inspect.isroutine(hook) and getattr(hook, "__name__", "") != "<lambda>"
-    if is_plain and not inspect.iscoroutinefunction(hook):
-        raise TypeError(
-            f"on_shard_end is {hook!r}, which is no async function, and read awaits it: make it "
-            "one (async def), or use scan, which calls plain functions"
-        )
 
 
 class RecordStream(AsyncIterator["Record"]):
@@ -233,13 +221,7 @@ class RecordStream(AsyncIterator["Record"]):
             return
         shard = end.status.shard
         try:
-            told = self._on_shard_end(shard)
-            if not inspect.isawaitable(told):
-                raise TypeError(
-                    f"on_shard_end returned {told!r} for {shard}, and read awaits it: make it an "
-                    "async function"
-                )
-            await told
+            await _tell(self._on_shard_end, shard)
         except BaseException as error:
             # Whoever asks again after a cancellation is told again, before anything else.
             self._feed.put_back(end)
@@ -250,3 +232,22 @@ class RecordStream(AsyncIterator["Record"]):
     def _note(self) -> None:
         if self._handed is not None:
             self._feed.record(self._handed, self._processed)
+
+
+async def _tell(on_shard_end: OnShardEnd, shard: Shard) -> None:
+    requests = cancel_requests()
+    told: object = on_shard_end(shard)
+    if not inspect.isawaitable(told):
+        raise TypeError(
+            f"on_shard_end returned {told!r} for {shard}, and read awaits it: make it an async "
+            "function"
+        )
+    try:
+        await told
+    except asyncio.CancelledError as error:
+        if cancel_requests() > requests:
+            raise
+        raise ProcessingCancelledError(
+            f"{shard}: on_shard_end ended in a CancelledError, but nobody asked it to stop: handle "
+            "the cancellation of what it waits for"
+        ) from error

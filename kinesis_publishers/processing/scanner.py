@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.model import RecordBatch, SequenceNumber
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
 from kinesis_publishers.processing.error_policies import (
     ErrorPolicy,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import Record, Shard
+    from kinesis_publishers.model import Shard
 
 __all__ = ["OnShardClosed", "Scanner"]
 
@@ -172,6 +171,9 @@ class Scanner:
             # A thread cannot be interrupted: it ends after the call that it is at.
             calls.stop()
             await asyncio.wait([running])
+            if (error := running.result()) is not None:
+                # Something else has ended the scan, and is what it raises.
+                _LOGGER.error("The callback has failed for %s, too: %r", calls.place, error)
             raise
         finally:
             self._running.discard(calls)
@@ -186,7 +188,7 @@ class Scanner:
         failures: int,
     ) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
-        place, policy = _place_of(calls.current), self._on_error
+        place, policy = calls.place, self._on_error
         error.add_note(f"It was raised by the callback for {place}.")
         if isinstance(policy, RetryOnError):
             if failures <= policy.policy.max_retries:
@@ -204,8 +206,9 @@ class Scanner:
         if isinstance(policy, StopOnError):
             raise error
 
+        _LOGGER.error("The callback failed for %s, which is to be put aside: %r", place, error)
+
         def note() -> None:
-            _LOGGER.error("The callback failed for %s, which was put aside: %r", place, error)
             calls.put_aside()
             feed.record(handed, calls.processed)
 
@@ -214,11 +217,6 @@ class Scanner:
                 f"put of DeadLetter for {place}", policy.put, calls.current, error, then=note
             )
         except Exception as failure:
+            if failure is error:
+                raise
             raise failure from failure.__cause__ or error
-
-
-def _place_of(item: Record | RecordBatch) -> str:
-    if isinstance(item, RecordBatch):
-        return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
-    number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
-    return f"record {number} of {item.stream_name}/{item.shard_id}"

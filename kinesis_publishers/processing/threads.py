@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["CallThreads", "call_in_thread"]
+
+_LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -71,8 +74,11 @@ class CallThreads:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
-            if running.exception() is None:
+            if (error := running.exception()) is None:
                 then()
+            else:
+                # Something else has ended the scan, and is what it raises.
+                _LOGGER.error("%s has failed, too: %r", name, error)
             raise
         then()
 
@@ -81,11 +87,17 @@ def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
     """Call ``callback`` and return its result; a cancellation of something inside is a failure.
 
     Raises:
-        RuntimeError: it has let a CancelledError out, which would look as if the task that waits
-            for the thread had been cancelled.
+        RuntimeError: it has let out what has a meaning for whoever waits for the thread: a
+            CancelledError would look as if that task had been cancelled, and a StopIteration
+            would never reach it.
     """
     try:
         return callback(*arguments)
+    except StopIteration as error:
+        raise RuntimeError(
+            f"{callback!r} raised StopIteration: it has asked an iterator for more than it has; "
+            "give next() a default, or handle that there"
+        ) from error
     except (asyncio.CancelledError, concurrent.futures.CancelledError) as error:
         raise RuntimeError(
             f"{callback!r} raised {type(error).__name__}: something that it waited for was "

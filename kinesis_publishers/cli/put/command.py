@@ -15,7 +15,7 @@ from attrs import frozen
 from kinesis_publishers.assembly import with_region
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options, only_stream
-from kinesis_publishers.cli.console import discard_output, print_json_lines, say
+from kinesis_publishers.cli.console import discard_output, output_bytes, print_json_lines, say
 from kinesis_publishers.cli.formats import printable
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.parameters import Checked
@@ -165,6 +165,8 @@ def put(
         partition_key=partition_key,
         explicit_hash_key=explicit_hash_key,
     )
+    if as_json:
+        output_bytes()  # Refused before anything is written if there is no output.
     report = _print_nothing if quiet else _print_json if as_json else _print_line
     config = AwsConfig.from_properties(properties)
     on_written = _until_output_fails(report)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scanning_support import Collector, fails_at, scanned, scanned_in_next_run
@@ -110,6 +111,25 @@ async def test_a_cancellation_inside_of_on_batch_ends_the_reading_with_an_error(
     assert any(isinstance(one, ProcessingFailed) for one in events)
 
 
+async def test_a_group_that_has_failed_before_does_not_hide_a_cancellation(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+        if batch.payloads[0] != b"0":
+            raise asyncio.CancelledError
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+
+    properties = orders.properties(shard_getrecords_maxrecordcount="5")
+    async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
+        with pytest.raises(ProcessingCancelledError):
+            await fetcher.run()
+
+
 async def test_who_cancels_every_other_task_ends_the_reading_with_an_error(orders: Orders) -> None:
     orders.put(2, key="one shard")
     async with read(orders.properties()) as records:
@@ -166,7 +186,7 @@ def test_a_dead_letter_that_fails_says_for_which_record_and_why(
     (note,) = caught.value.__notes__
     assert note.startswith("It was raised by put of DeadLetter for record ")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert "put aside" not in caplog.text
+    assert "is to be put aside: ZeroDivisionError('for 7')" in caplog.text
 
 
 def test_a_dead_letter_that_returns_after_another_worker_has_failed_is_recorded(
@@ -197,6 +217,22 @@ def test_a_dead_letter_that_returns_after_another_worker_has_failed_is_recorded(
     assert sorted(scanned_in_next_run(orders)) == sorted(set(range(40)) - set(aside))
 
 
+def test_of_two_callbacks_that_fail_at_once_neither_error_is_lost(
+    orders: Orders, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.put(40)
+    both = threading.Barrier(2, timeout=30)
+
+    def process(record: Record) -> None:
+        raise ZeroDivisionError(f"number {both.wait()}")
+
+    with pytest.raises(ZeroDivisionError, match="number") as caught:
+        scan(orders.properties(), process, workers=2)
+    (other,) = {"number 0", "number 1"} - {str(caught.value)}
+    # Whether it has come out of its thread by then or not.
+    assert other in "".join(caught.value.__notes__) + caplog.text
+
+
 def test_a_hook_that_fails_says_for_which_shard(orders: Orders) -> None:
     orders.put(2)
     orders.server.reshard("orders", 1)
@@ -210,18 +246,61 @@ def test_a_hook_that_fails_says_for_which_shard(orders: Orders) -> None:
     assert note.startswith("It was raised by on_shard_end for orders/shardId-")
 
 
-async def test_a_hook_of_read_that_cannot_be_awaited_is_refused(orders: Orders) -> None:
-    def plain(shard: Shard) -> None:
-        raise AssertionError("never called")
+@pytest.mark.parametrize("where", ["process", "put", "on_shard_end"])
+def test_an_iterator_that_is_used_up_is_a_failure_like_any_other(
+    orders: Orders, where: str
+) -> None:
+    orders.put(10, key="one shard")
+    orders.server.reshard("orders", 1)
 
-    for bad in (plain, print, 5):
-        with pytest.raises(TypeError, match="on_shard_end"):
-            read(orders.properties(), on_shard_end=bad)
+    def used_up(*_: object) -> None:
+        next(iter(()))
+
+    process = Collector(10**9, before=fails_at(7)) if where == "put" else Collector(10**9)
+    settings: dict[str, Any] = {
+        "process": {},
+        "put": {"on_error": DeadLetter(used_up)},
+        "on_shard_end": {"on_shard_end": used_up},
+    }[where]
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        scan(orders.properties(), used_up if where == "process" else process, **settings)
+
+
+def test_a_dead_letter_that_raises_what_it_was_given_is_no_cause_of_itself(orders: Orders) -> None:
+    orders.put(20, key="one shard")
+
+    def put(record: Record | RecordBatch, error: Exception) -> None:
+        raise error
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=DeadLetter(put))
+    assert caught.value.__cause__ is None
+
+
+async def test_a_hook_of_read_that_cannot_be_awaited_is_refused(orders: Orders) -> None:
+    bad: Any = 5
+    with pytest.raises(TypeError, match="on_shard_end must be an async function, not 5"):
+        read(orders.properties(), on_shard_end=bad)
     orders.put(1)
     orders.server.reshard("orders", 1)
+    plain: Any = lambda shard: None  # noqa: E731
     with pytest.raises(TypeError, match=r"returned None for orders/shardId-.*async function"):
-        async for _ in read(orders.properties(), on_shard_end=lambda shard: None):
+        async for _ in read(orders.properties(), on_shard_end=plain):
             pass
+
+
+async def test_a_cancellation_inside_of_a_hook_of_read_is_a_failure(orders: Orders) -> None:
+    orders.put(1)
+    orders.server.reshard("orders", 1)
+
+    async def on_shard_end(shard: Shard) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(ProcessingCancelledError, match="on_shard_end"):
+        async for _ in read(orders.properties(), on_shard_end=on_shard_end):
+            pass
+    stored = await asyncio.to_thread(orders.stored)
+    assert not any(one.is_ended for one in stored.values())
 
 
 def slow_unless_first(orders: Orders, is_refused: threading.Event, number: int) -> None:

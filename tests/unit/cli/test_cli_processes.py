@@ -271,3 +271,14 @@ def test_a_closed_standard_input_is_wrong_usage(run: RunCommand) -> None:
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr.endswith(b"Error: Standard input is closed: give DATA or --file.\n")
+
+
+def test_a_closed_standard_output_is_wrong_usage_before_anything_is_written(
+    run: RunCommand,
+) -> None:
+    put = [*_MAIN, "put", "--config", str(run.path), "--json", "a record"]
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *put]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(b"Error: Standard output is closed.\n")
+    assert run.server.calls() == []
