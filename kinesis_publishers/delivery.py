@@ -5,7 +5,6 @@ What a consumer of one shard and a consumer of one range have in common; the loo
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -27,7 +26,7 @@ from kinesis_publishers.events import (
     RecordsSkipped,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
-from kinesis_publishers.tasks import cancel_requests
+from kinesis_publishers.tasks import cancelled_from_outside_only
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -197,7 +196,10 @@ class DeliveryRoom:
         records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
         began_at = context.clock.monotonic()
         try:
-            await self._hand_over(delivery)
+            with cancelled_from_outside_only(
+                ProcessingCancelledError, f"{shard}: what takes the records"
+            ):
+                await context.sink.deliver(delivery)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             context.events(ProcessingFailed(shard=shard, records=records, error=text))
@@ -210,18 +212,6 @@ class DeliveryRoom:
                 seconds=context.clock.monotonic() - began_at,
             )
         )
-
-    async def _hand_over(self, delivery: Delivery) -> None:
-        requests = cancel_requests()
-        try:
-            await self._context.sink.deliver(delivery)
-        except asyncio.CancelledError as error:
-            if cancel_requests() > requests:
-                raise
-            raise ProcessingCancelledError(
-                f"{self._shard}: what takes the records ended in a CancelledError, but nobody "
-                "asked it to stop: handle the cancellation of what it waits for"
-            ) from error
 
     def release(self) -> None:
         """Give the room back, if any is held."""

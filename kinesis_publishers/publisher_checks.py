@@ -5,23 +5,18 @@ The class of the factory is checked when it is loaded; what it makes is known on
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc.record_publisher import RecordPublisher
 from kinesis_publishers.config.plugin_fit import check_fit
-from kinesis_publishers.errors import PluginLoadError, PublisherCancelledError
+from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.model import RunResult
-from kinesis_publishers.tasks import cancel_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kinesis_publishers.model import Shard
 
-__all__ = ["cancelled_by_nobody_else", "check_publisher", "check_result"]
+__all__ = ["check_publisher", "check_result"]
 
 
 def check_publisher(publisher: object, shard: Shard) -> None:
@@ -55,22 +50,3 @@ def check_result(result: object, publisher: RecordPublisher, shard: Shard) -> No
             f"{shard}: run() of {type(publisher).__name__} returned {result!r}: return "
             "RunResult.INCOMPLETE, or RunResult.COMPLETE after the last record of the shard"
         )
-
-
-@contextmanager
-def cancelled_by_nobody_else(publisher: RecordPublisher, shard: Shard) -> Iterator[None]:
-    """Check that a run of ``publisher`` is cancelled only by whoever runs it.
-
-    Raises:
-        PublisherCancelledError: something inside of it was: the shard would silently stand still.
-    """
-    requests = cancel_requests()
-    try:
-        yield
-    except asyncio.CancelledError as error:
-        if cancel_requests() > requests:
-            raise
-        raise PublisherCancelledError(
-            f"{shard}: run() of {type(publisher).__name__} ended in a CancelledError, but nobody "
-            "asked it to stop: handle the cancellation of what it waits for"
-        ) from error

@@ -34,11 +34,8 @@ from kinesis_publishers.model import (
     StartingPosition,
     resume_after,
 )
-from kinesis_publishers.publisher_checks import (
-    cancelled_by_nobody_else,
-    check_publisher,
-    check_result,
-)
+from kinesis_publishers.publisher_checks import check_publisher, check_result
+from kinesis_publishers.tasks import cancelled_from_outside_only
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -172,7 +169,9 @@ class ShardConsumer(RecordBatchConsumer):
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
         try:
-            with cancelled_by_nobody_else(publisher, self.shard):
+            with cancelled_from_outside_only(
+                PublisherCancelledError, f"{self.shard}: run() of {type(publisher).__name__}"
+            ):
                 result = await publisher.run(self)
             check_result(result, publisher, self.shard)
             return result

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from types import TracebackType
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["BackgroundTask", "TaskScope", "cancel_requests", "wait_for_event"]
+__all__ = ["BackgroundTask", "TaskScope", "cancelled_from_outside_only", "wait_for_event"]
 
 
-def cancel_requests() -> int:
-    """Return how often somebody has asked the current task to stop; compare with an earlier count.
+@contextmanager
+def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Iterator[None]:
+    """Turn a CancelledError into an error unless somebody asks the current task to stop meanwhile.
 
-    A CancelledError without a further request comes from something inside that was cancelled, and
-    would look like an orderly end. The number alone says nothing: before Python 3.13 a TaskGroup
-    that has failed leaves one behind.
+    It comes from something inside that was cancelled, and would look like an orderly end.
+
+    Args:
+        error_type: what is raised in its place.
+        what: ends in the CancelledError, in words.
     """
+    requests = _cancel_requests()
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if _cancel_requests() > requests:
+            raise
+        raise error_type(
+            f"{what} ended in a CancelledError, but nobody asked it to stop: handle the "
+            "cancellation of what it waits for"
+        ) from error
+
+
+def _cancel_requests() -> int:
+    # Alone it says nothing: before Python 3.13 a TaskGroup that has failed leaves a request behind.
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

@@ -46,6 +46,33 @@ def moto_url() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def cloudwatch_sums(moto_url: str) -> Callable[[str], dict[str, float]]:
+    """Return, for a namespace, the sum of each metric over all of its series."""
+    import boto3
+
+    def read(namespace: str) -> dict[str, float]:
+        keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+        client = boto3.client("cloudwatch", "us-east-1", endpoint_url=moto_url, **keys)
+        sums: dict[str, float] = {}
+        for metric in client.list_metrics(Namespace=namespace)["Metrics"]:
+            points = client.get_metric_statistics(
+                Namespace=namespace,
+                MetricName=metric["MetricName"],
+                Dimensions=metric["Dimensions"],
+                StartTime="2020-01-01T00:00:00Z",
+                EndTime="2040-01-01T00:00:00Z",
+                Period=86_400 * 365 * 20,
+                Statistics=["Sum"],
+            )["Datapoints"]
+            name = metric["MetricName"]
+            sums[name] = sums.get(name, 0) + sum(point["Sum"] for point in points)
+        client.close()
+        return sums
+
+    return read
+
+
 def _one_at_a_time(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
     turn = Lock()
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import signal
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from attrs import define, field
 
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -78,37 +78,30 @@ def local(
     """
     if ca_file is not None and not tls:
         raise click.UsageError("--ca-file is the certificate of an https server: add --tls.")
+    announce = _Announcement(stream, shards)
     try:
         # With --tls, starting the server needs modules that importing it does not.
-        from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
+        from kinesis_publishers.testing.local_kinesis import Limits, run_server
 
-        server = LocalKinesis(
-            Limits.aws() if limits == "aws" else Limits.off(),
-            host=host,
-            port=port,
-            tls=tls,
-            ca_file=ca_file,
-        )
-        with _ended_by_sigterm_too(), suppress(KeyboardInterrupt):
-            asyncio.run(_serve(server, host, port, _announce(stream, shards)))
+        with _ended_by_sigterm_too():
+            run_server(
+                host,
+                port,
+                Limits.aws() if limits == "aws" else Limits.off(),
+                announce,
+                tls=tls,
+                ca_file=ca_file,
+            )
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f"'local' needs {error.name!r}, which is not installed.\n"
             "Install it with: pip install 'kinesis-publishers[local]'"
         ) from error
-
-
-async def _serve(
-    server: LocalKinesis, host: str, port: int, announce: Callable[[LocalKinesis], None]
-) -> NoReturn:
-    async with AsyncExitStack() as opened:
-        try:
-            await opened.enter_async_context(server)
-        except OSError as error:
-            raise click.ClickException(_describe(error, host, port)) from error
-        announce(server)
-        while True:
-            await asyncio.Event().wait()
+    except OSError as error:
+        # Once it listens, it is the output that cannot be written.
+        if announce.is_listening:
+            raise
+        raise click.ClickException(_describe(error, host, port)) from error
 
 
 @contextmanager
@@ -134,8 +127,17 @@ def _checked_name(name: str) -> str:
         ) from error
 
 
-def _announce(stream: str, shards: int) -> Callable[[LocalKinesis], None]:
-    def announce(server: LocalKinesis) -> None:
+@define
+class _Announcement:
+    """Creates the stream of a server that listens, and prints what reads it."""
+
+    stream: str
+    shards: int
+    is_listening: bool = field(default=False, init=False)
+
+    def __call__(self, server: LocalKinesis) -> None:
+        self.is_listening = True
+        stream, shards = self.stream, self.shards
         server.create_stream(stream, shards)
         # To the letter, not through rich, which would wrap lines that are meant to be pasted.
         click.echo(f"# Kinesis at {server.endpoint_url}, stream {stream!r} with {shards} shards.")
@@ -145,8 +147,6 @@ def _announce(stream: str, shards: int) -> Callable[[LocalKinesis], None]:
         properties = server.properties(stream) | {"kinesis.stream.initpos": "TRIM_HORIZON"}
         for key, value in properties.items():
             click.echo(f"{key}={value}")
-
-    return announce
 
 
 def _describe(error: OSError, host: str, port: int) -> str:

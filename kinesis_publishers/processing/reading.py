@@ -14,7 +14,7 @@ from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
 from kinesis_publishers.processing.opening import fetcher_opener
 from kinesis_publishers.processing.signals import free_signals, stopped_by
-from kinesis_publishers.tasks import cancel_requests
+from kinesis_publishers.tasks import cancelled_from_outside_only
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -235,19 +235,11 @@ class RecordStream(AsyncIterator["Record"]):
 
 
 async def _tell(on_shard_end: OnShardEnd, shard: Shard) -> None:
-    requests = cancel_requests()
     told: object = on_shard_end(shard)
     if not inspect.isawaitable(told):
         raise TypeError(
             f"on_shard_end returned {told!r} for {shard}, and read awaits it: make it an async "
             "function"
         )
-    try:
+    with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: on_shard_end"):
         await told
-    except asyncio.CancelledError as error:
-        if cancel_requests() > requests:
-            raise
-        raise ProcessingCancelledError(
-            f"{shard}: on_shard_end ended in a CancelledError, but nobody asked it to stop: handle "
-            "the cancellation of what it waits for"
-        ) from error

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import Event, KinesisDataFetcher, RecordBatch, Shard
 from kinesis_publishers.events import EVENT_TYPES, FetcherStopped, PoolUsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -21,46 +19,12 @@ _FAN_OUT = {"kinesis.stream.recordpublisher": "EFO", "kinesis.stream.efo.consume
 _RECORDS = [(f"key{number}", b"x" * 100) for number in range(50)]
 
 
-@pytest.fixture(scope="module")
-def cloudwatch() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-def _read_sums(url: str, namespace: str) -> dict[str, float]:
-    """Return the sum of each metric over all shards."""
-    client = boto3.client(
-        "cloudwatch",
-        "us-east-1",
-        endpoint_url=url,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
-    try:
-        sums: dict[str, float] = {}
-        for metric in client.list_metrics(Namespace=namespace)["Metrics"]:
-            points = client.get_metric_statistics(
-                Namespace=namespace,
-                MetricName=metric["MetricName"],
-                Dimensions=metric["Dimensions"],
-                StartTime="2020-01-01T00:00:00Z",
-                EndTime="2040-01-01T00:00:00Z",
-                Period=86_400 * 365 * 20,
-                Statistics=["Sum"],
-            )["Datapoints"]
-            name = metric["MetricName"]
-            sums[name] = sums.get(name, 0) + sum(point["Sum"] for point in points)
-        return sums
-    finally:
-        client.close()
-
-
 @pytest.mark.parametrize("publisher", [{}, _FAN_OUT], ids=["polling", "fan-out"])
 async def test_cloudwatch_has_every_record_when_the_fetcher_is_closed(
-    local_kinesis: LocalKinesis, cloudwatch: str, publisher: dict[str, str]
+    local_kinesis: LocalKinesis,
+    moto_url: str,
+    cloudwatch_sums: Callable[[str], dict[str, float]],
+    publisher: dict[str, str],
 ) -> None:
     local_kinesis.create_stream("orders", 2)
     local_kinesis.put_many("orders", _RECORDS)
@@ -70,7 +34,7 @@ async def test_cloudwatch_has_every_record_when_the_fetcher_is_closed(
         "kinesis.stream.initpos": "TRIM_HORIZON",
         "kinesis.metrics.sinks": "log,summary,opentelemetry,cloudwatch",
         "kinesis.metrics.cloudwatch.namespace": namespace,
-        "kinesis.metrics.cloudwatch.endpoint": cloudwatch,
+        "kinesis.metrics.cloudwatch.endpoint": moto_url,
         **publisher,
     }
     read, events = 0, list[Event]()
@@ -85,7 +49,7 @@ async def test_cloudwatch_has_every_record_when_the_fetcher_is_closed(
         properties, on_batch, events=events.append
     ) as fetcher:
         await fetcher.run()
-    sums = await asyncio.to_thread(_read_sums, cloudwatch, namespace)
+    sums = await asyncio.to_thread(cloudwatch_sums, namespace)
     assert sums["RecordsProcessed"] == len(_RECORDS)
     assert sums["DataBytesProcessed"] == 100 * len(_RECORDS)
     assert "MillisBehindLatest" in sums

@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
 from spark_harness import FROM_THE_START, numbered, numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
-def processed(url: str, namespace: str) -> float:
-    """Return how many records CloudWatch was told of."""
-    client = boto3.client(
-        "cloudwatch",
-        "us-east-1",
-        endpoint_url=url,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
-    now = datetime.now(UTC)
-    points = client.get_metric_statistics(
-        Namespace=namespace,
-        MetricName="RecordsProcessed",
-        Dimensions=[
-            {"Name": "Operation", "Value": "ProcessTask"},
-            {"Name": "StreamId", "Value": "flights"},
-        ],
-        StartTime=now - timedelta(hours=1),
-        EndTime=now + timedelta(hours=1),
-        Period=7200,
-        Statistics=["Sum"],
-    )["Datapoints"]
-    return sum(float(point["Sum"]) for point in points)
-
-
 def test_what_was_read_is_counted_in_cloudwatch(
-    runner: QueryRunner, flights: str, planner: str, moto_url: str
+    runner: QueryRunner,
+    flights: str,
+    planner: str,
+    moto_url: str,
+    cloudwatch_sums: Callable[[str], dict[str, float]],
 ) -> None:
     namespace = f"spark-{planner}"
+
+    def processed() -> float:
+        return cloudwatch_sums(namespace).get("RecordsProcessed", 0)
+
     options = FROM_THE_START | {
         "kinesis.spark.planner": planner,
         "kinesis.metrics.sinks": "log,cloudwatch",
@@ -55,6 +38,6 @@ def test_what_was_read_is_counted_in_cloudwatch(
     runner.server.put_many(flights, numbered(0, 300))
     with runner.run(**options) as running:
         running.wait_for_rows(300)
-        running.wait_until(lambda: processed(moto_url, namespace) >= 300)
-    assert processed(moto_url, namespace) == 300
+        running.wait_until(lambda: processed() >= 300)
+    assert processed() == 300
     assert sorted(numbers(running.rows)) == list(range(300))
