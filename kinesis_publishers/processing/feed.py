@@ -239,6 +239,3 @@ class DeliveryFeed(DeliverySink):
         if status.progress.is_ended:
             self._waiting.append(EndOfShard(status))
             self._has_news.set()
-        elif self._checkpointer is not None and status.shard.key not in self._held_back:
-            # An idle shard's progress is renewed, so that its age is not taken for lost data.
-            self._checkpointer.record(status.shard.key, status.progress)
