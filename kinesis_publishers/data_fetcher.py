@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import FetcherParts, open_checkpointer, open_parts
 from kinesis_publishers.config import CheckpointConfig, Properties
+from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
@@ -61,6 +62,8 @@ class KinesisDataFetcher:
         checkpointer: what writes progress to a store, if any; it must have been loaded, and
             ``resume`` is what it gave. It learns what has been processed from somebody else, as
             its :meth:`~kinesis_publishers.checkpointing.Checkpointer.sink`.
+        guard: what removes stream consumers when this process is gone; it holds them before any is
+            registered.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class KinesisDataFetcher:
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         checkpointer: Checkpointer | None = None,
+        guard: ConsumerGuard | None = None,
     ) -> None:
         self._parts = parts
+        self._guard = guard
         self._checkpointer = checkpointer
         self._shards = ShardTable(parts, resume, leaves_others=checkpointer is not None)
         self._context = ConsumerContext(
@@ -104,6 +109,7 @@ class KinesisDataFetcher:
         records_deliveries: bool = True,
         events: EventSink | None = None,
         clock: Clock | None = None,
+        guard: ConsumerGuard | None = None,
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
 
@@ -118,6 +124,9 @@ class KinesisDataFetcher:
                 taken it; ``False`` leaves it to whoever calls ``checkpointer.record``.
             events: takes diagnostic events, beside the sinks that the properties name.
             clock: the only source of time, this machine's unless it is given.
+            guard: removes stream consumers once this process is gone, and outlives the fetcher.
+                Unless it is given, leaving the context removes them, and a guard of the fetcher's
+                own serves only if this process is killed.
 
         Raises:
             ConfigError: the properties cannot work; every problem is named.
@@ -138,7 +147,13 @@ class KinesisDataFetcher:
             if checkpointer is not None:
                 resume = await checkpointer.load()
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
-            yield cls(parts, sink, resume=resume, checkpointer=checkpointer)
+            own = ConsumerGuard.for_properties(properties) if guard is None else None
+            try:
+                yield cls(parts, sink, resume=resume, checkpointer=checkpointer, guard=guard or own)
+            finally:
+                if own is not None:
+                    # Before the fetcher leaves the consumers: else it would not be the last user.
+                    await asyncio.to_thread(own.dismiss)
 
     @property
     def checkpointer(self) -> Checkpointer | None:
@@ -220,6 +235,10 @@ class KinesisDataFetcher:
         """
         await self._shards.prepare()
         await self._write_first_checkpoints()
+        if self._guard is not None:
+            # Before anything is registered: whenever this process is killed, either the guard holds
+            # a lease on its consumers, or it has not made any.
+            await asyncio.to_thread(self._guard.hold, self._shards.identities)
         await self._parts.factory.prepare(tuple(self._shards.identities))
         self._is_prepared = True
         self._is_finished = None

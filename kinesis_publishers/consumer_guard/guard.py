@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import selectors
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Self
 
@@ -28,15 +31,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGuard"]
 
+_LOGGER = logging.getLogger(__name__)
+
 _MODULE = "kinesis_publishers.consumer_guard"
 # Starting an interpreter takes a second; a machine that is short of everything takes many.
 _START_SECONDS = 60.0
+# What ends guard processes again and again, as a machine without memory does, is not fed with more.
+_RESTART_PERIOD_SECONDS = 60.0
 
 
 class ConsumerGuard:
-    """Sees to it that consumers are removed when this process is gone, however it ends.
+    """Has stream consumers removed when this process is gone, however it ends.
 
-    Constructing one starts nothing. It is used by one thread at a time.
+    Constructing one starts nothing. A guard process that ends before it should is replaced, at most
+    once a minute.
 
     Args:
         properties: the configuration; with a region.
@@ -49,6 +57,10 @@ class ConsumerGuard:
         self._config = RegistrationConfig.from_properties(properties)
         self._process: subprocess.Popen[bytes] | None = None
         self._request: GuardRequest | None = None
+        # A watching thread replaces the process while others hold or close it.
+        self._lock = threading.Lock()
+        self._is_released = threading.Event()
+        self._replaced_at = -math.inf
 
     @classmethod
     def for_properties(cls, properties: Properties) -> Self | None:
@@ -66,18 +78,55 @@ class ConsumerGuard:
     def hold(self, stream_arns: Iterable[str]) -> None:
         """Return when the guard process holds a lease on the consumer of each stream.
 
-        Called before the consumers are used; again is cheap, and starts another guard process if
-        somebody has ended the first.
+        Called before the consumers are used; again is cheap.
 
         Raises:
             ConsumerGuardError: it cannot be started, or not within a minute or so.
         """
         request = GuardRequest.of(self._properties, stream_arns)
-        if self._process is not None:
-            if self._request == request and self._process.poll() is None:
+        with self._lock:
+            if self._process is not None:
+                if self._request == request:
+                    return
+                self._let_go()
+            self._begin(request)
+
+    def _begin(self, request: GuardRequest) -> None:
+        process = self._start(request)
+        _RUNNING.add(process)
+        self._request, self._process = request, process
+        self._is_released.clear()
+        threading.Thread(
+            target=self._watch, args=(process,), name="consumer-guard-watch", daemon=True
+        ).start()
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Collect a guard process when it ends, and replace it if it is still needed."""
+        status = process.wait()
+        with self._lock:
+            if self._process is not process or self._request is None:
                 return
-            self.close()
-        self._request, self._process = request, self._start(request)
+            self._let_go()
+            self._is_released.clear()
+        _LOGGER.warning(
+            "The process that removes stream consumers when this one has ended was ended itself "
+            "(exit status %d); another one takes its place.",
+            status,
+        )
+        now = self._clock.monotonic()
+        if self._is_released.wait(max(0.0, self._replaced_at + _RESTART_PERIOD_SECONDS - now)):
+            return
+        try:
+            self._replace()
+        except ConsumerGuardError as error:
+            _LOGGER.error("%s", error)
+
+    def _replace(self) -> None:
+        with self._lock:
+            # It may have been let go, or another one may hold the leases by now.
+            if self._process is None and self._request and not self._is_released.is_set():
+                self._replaced_at = self._clock.monotonic()
+                self._begin(self._request)
 
     def _start(self, request: GuardRequest) -> subprocess.Popen[bytes]:
         process = self._spawn()
@@ -91,13 +140,17 @@ class ConsumerGuard:
             self._wait_until_ready(process.stdout)
         except BaseException:
             process.kill()
-            _let_go(process)
+            _close_pipes(process)
+            process.wait()
             raise
         # Nothing more is said: only the pipe to it stays, whose end is the signal.
         process.stdout.close()
         return process
 
     def _spawn(self) -> subprocess.Popen[bytes]:
+        if getattr(sys, "frozen", False):
+            # It would start the whole program again, and that one a guard of its own.
+            raise _error(f"{sys.executable!r} is a frozen program and no Python interpreter")
         try:
             return subprocess.Popen(
                 # Its path is that of this process, nothing more.
@@ -130,24 +183,46 @@ class ConsumerGuard:
 
     def close(self) -> None:
         """Leave the consumers to the guard process, as the end of this process does."""
+        with self._lock:
+            self._let_go()
+
+    def dismiss(self) -> None:
+        """End the guard process: this process removes what it has registered itself."""
+        with self._lock:
+            if self._process is not None:
+                # The kernel drops its leases with it.
+                self._process.kill()
+                self._process.wait()
+            self._let_go()
+
+    def _let_go(self) -> None:
         process, self._process = self._process, None
+        self._is_released.set()
         if process is not None:
-            _let_go(process)
+            _close_pipes(process)
 
 
-def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipes to a guard process, and collect it when it ends, without waiting for it."""
+def _close_inherited() -> None:
+    # A forked process has the same pipe, whose end must come with that of its parent.
+    for process in list(_RUNNING):
+        _close_pipes(process)
+
+
+_RUNNING: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             # What a guard process that has ended did not read cannot be written any more.
             with suppress(BrokenPipeError):
                 pipe.close()
-    threading.Thread(target=process.wait, name="consumer-guard-end", daemon=True).start()
 
 
 def _error(reason: str) -> ConsumerGuardError:
     return ConsumerGuardError(
-        "The process that removes stream consumers when the query has stopped cannot do its work: "
+        "The process that removes stream consumers when this one has ended cannot do its work: "
         f"{reason}. Mend that, or set kinesis.stream.efo.deregister = never and remove consumers "
         "yourself."
     )

@@ -97,18 +97,16 @@ class FetchSession(DeliverySink, PlanningSession):
     async def _run(self) -> None:
         try:
             async with KinesisDataFetcher.from_properties(
-                self._properties, self, resume=self._resume, clock=self._clock
+                self._properties,
+                self,
+                resume=self._resume,
+                clock=self._clock,
+                guard=self._guard,
             ) as fetcher:
                 await fetcher.prepare()
                 self._begun = Offset.of(fetcher.progress)
                 self._fetcher = fetcher
                 self._activity.set()
-                if self._guard is not None:
-                    # Here, because the streams' ARNs are known now and nothing is registered yet:
-                    # LAZY registers when the first shard is read, and what EAGER registered at
-                    # load() is noted on this machine. So whenever this process is killed, either
-                    # the guard holds a lease on its consumers or it has not made any.
-                    await asyncio.to_thread(self._guard.hold, fetcher.progress)
                 await fetcher.run()
         finally:
             # The result itself is set a moment later, when this task is done.

@@ -29,6 +29,26 @@ _STREAM = "orders"
 _NAME = "app"
 _DEADLINE_SECONDS = 60.0
 _SECRET = "the-secret-key-of-a-test"
+# Reads until its standard input ends.
+_FETCHER = """
+import asyncio, json, sys
+from kinesis_publishers import KinesisDataFetcher
+
+async def main():
+    async def on_batch(shard, batch):
+        pass
+
+    async with KinesisDataFetcher.from_properties(json.loads(sys.argv[1]), on_batch) as fetcher:
+        task = asyncio.create_task(fetcher.run())
+        while not fetcher.statuses or fetcher.statuses[0].millis_behind_latest is None:
+            await asyncio.sleep(0.01)
+        print("reading", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        fetcher.stop()
+        await task
+
+asyncio.run(main())
+"""
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -231,18 +251,14 @@ def test_a_guard_without_a_server_gives_up(
     assert reader.consumer_arn in (leases / "consumer-guard.log").read_text()
 
 
-def test_a_guard_serves_until_it_is_let_go_and_is_started_again_if_it_is_killed(
+def test_a_guard_serves_until_it_is_let_go_and_is_replaced_if_it_is_killed(
     properties: dict[str, str], stream_arn: str
 ) -> None:
     guard = ConsumerGuard(Properties.parse(properties))
-
-    def processes() -> list[psutil.Process]:
-        return [child for child in psutil.Process().children() if runs(child)]
-
-    before = processes()
+    before = psutil.Process().children()
 
     def own() -> list[psutil.Process]:
-        return [process for process in processes() if process not in before]
+        return [child for child in psutil.Process().children() if child not in before]
 
     try:
         guard.hold([stream_arn])
@@ -250,13 +266,52 @@ def test_a_guard_serves_until_it_is_let_go_and_is_started_again_if_it_is_killed(
         guard.hold([stream_arn])
         assert own() == [first]
         first.kill()
-        first.wait()
+        # Nobody calls it, and nothing is left of the first one, not even a zombie.
+        eventually(lambda: own() not in ([], [first]), "another guard")
         guard.hold([stream_arn])
-        (second,) = own()
-        assert second != first
+        assert len(own()) == 1
     finally:
         guard.close()
     eventually(lambda: not own(), "the end of the guard")
+
+
+def test_a_dismissed_guard_has_ended_and_is_not_replaced(
+    local_kinesis: LocalKinesis, properties: dict[str, str], stream_arn: str
+) -> None:
+    guard = ConsumerGuard(Properties.parse(properties))
+    before = psutil.Process().children()
+    guard.hold([stream_arn])
+    guard.dismiss()
+    assert psutil.Process().children() == before
+    eventually(
+        lambda: "consumer-guard-watch" not in [one.name for one in threading.enumerate()],
+        "the end of its watch",
+    )
+    assert psutil.Process().children() == before
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_fetcher_leaves_no_consumer_behind_however_it_ends(
+    local_kinesis: LocalKinesis, properties: dict[str, str], is_killed: bool
+) -> None:
+    command = [sys.executable, "-c", _FETCHER, json.dumps(properties)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        try:
+            assert reader.stdout.readline() == b"reading\n"
+            (guard,) = psutil.Process(reader.pid).children()
+            if is_killed:
+                guard.terminate()  # It need not wait for another reader.
+                reader.kill()
+            else:
+                reader.stdin.close()
+        finally:
+            reader.wait() if is_killed else reader.wait(_DEADLINE_SECONDS)
+        if not is_killed:
+            assert not runs(guard)
+    eventually(lambda: not local_kinesis.consumers(_STREAM), "the removal of the consumer")
+    eventually(lambda: not runs(guard), "the end of the guard")
 
 
 @pytest.mark.parametrize(
