@@ -16,18 +16,9 @@ from kinesis_publishers.testing.local_kinesis.errors import (
 
 __all__ = ["Fault", "FaultKind", "FaultPlan", "Scope"]
 
-FaultKind = Literal[
-    "throttle",
-    "internal_failure",
-    "error",
-    "body",
-    "reset",
-    "truncate",
-    "delay",
-    "empty",
-    "no_next_iterator",
-    "repeated",
-    "reversed",
+_RecordKind = Literal["repeated", "reversed"]
+_PageKind = Literal["empty", "no_next_iterator", _RecordKind]
+_EventKind = Literal[
     "reset_mid_event",
     "truncated_frame",
     "bad_crc",
@@ -37,25 +28,25 @@ FaultKind = Literal[
     "end",
     "continues_with_children",
 ]
+FaultKind = Literal[
+    "throttle",
+    "internal_failure",
+    "error",
+    "body",
+    "reset",
+    "truncate",
+    "delay",
+    _PageKind,
+    _EventKind,
+]
 
 _DATA_OPERATIONS = frozenset(
     {"GetRecords", "GetShardIterator", "PutRecord", "PutRecords", "SubscribeToShard"}
 )
 _WRITES = frozenset({"PutRecord", "PutRecords"})
-_EVENT_KINDS = frozenset(
-    {
-        "reset_mid_event",
-        "truncated_frame",
-        "bad_crc",
-        "silence",
-        "exception",
-        "trickle",
-        "end",
-        "continues_with_children",
-    }
-)
-_RECORD_KINDS = frozenset({"repeated", "reversed"})
-_PAGE_KINDS = frozenset({"empty", "no_next_iterator"}) | _RECORD_KINDS
+_EVENT_KINDS = frozenset(get_args(_EventKind))
+_RECORD_KINDS = frozenset(get_args(_RecordKind))
+_PAGE_KINDS = frozenset(get_args(_PageKind))
 
 
 @frozen
@@ -95,8 +86,8 @@ class Fault:
         every: it hits each n-th of the calls that match.
         lasting_seconds: for how long it hits calls, by the server's clock and from when it was
             planned: a ``reset`` of ``*`` makes an outage.
-        delay_seconds: the answer is held back so long; not with ``empty``, nor for one shard of a
-            write.
+        delay_seconds: the answer is held back so long; not with what hits a page, nor for one
+            shard of a write.
         status: of ``error`` (400 unless given) and ``body`` (200).
         after_events: how many events a subscription delivers before the fault hits it; 0 unless
             given. With ``reset``: the call is accepted and the connection breaks after so many.

@@ -49,12 +49,14 @@ class KinesisService:
         self.calls = CallLog()
         self.lock = RLock()
 
-    async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
-        """Answer one call; ``target`` is the X-Amz-Target header."""
+    async def handle(
+        self, target: str, body: bytes, content_type: str = ""
+    ) -> Answer | StreamingAnswer:
+        """Answer one call, in JSON; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
         at_seconds = self.state.monotonic()
         try:
-            request = Request.parse(body)
+            request = Request.parse(body, content_type)
         except ApiError as error:
             return _error_answer(error)
         with self.lock:
