@@ -22,7 +22,7 @@ def json_of_cbor(body: bytes) -> bytes:
     """
     try:
         fields = cbor2.loads(body, semantic_decoders={_INSTANT: lambda value, _: value / 1000})
-        return orjson.dumps(fields, default=_base64)
+        return orjson.dumps(fields, default=lambda blob: pybase64.b64encode(blob).decode())
     except (cbor2.CBORDecodeError, TypeError) as error:
         raise ValueError(f"not CBOR: {error}") from error
 
@@ -45,9 +45,3 @@ def _member(name: str, value: Any) -> object:
     if name.endswith("Timestamp"):
         return cbor2.CBORTag(_INSTANT, round(value * 1000))
     return value
-
-
-def _base64(value: object) -> str:
-    if isinstance(value, bytes):
-        return pybase64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} has no place in a request")
