@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import ExitStack, suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +216,7 @@ async def test_events_of_a_subscription_arrive_as_records_are_put(way: str) -> N
                 assert await events.next_type() == "SubscribeToShardEvent"
             assert server.open_subscriptions("orders") == 1
         assert response.http_version == f"HTTP/{WAYS[way]}"
+        assert parsedate_to_datetime(response.headers["date"]) <= server.clock.now()
         await eventually(lambda: server.open_subscriptions("orders") == 0)
 
 
