@@ -1,4 +1,4 @@
-"""Takes the aggregates of deliveries apart, as the configuration says."""
+"""Deaggregates deliveries, as the configuration says."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class _Listing:
 class Deaggregator:
     """Puts the records inside aggregates into the place of the aggregates.
 
-    After a reshard, a producer that does not know of it yet puts aggregates that hold records of
-    several shards, and puts those that came into the wrong one again. In a shard that has parents,
-    records whose hash keys belong to another shard are therefore left out, one by one, and counted.
-    Elsewhere all are delivered: producers that aggregate without regard to shards exist, and
-    nothing is put twice there.
+    After a reshard, a KPL that does not know of it yet puts aggregates that hold records of several
+    shards, and puts those that came into the wrong one again. In a shard that has parents, records
+    in aggregates of the KPL whose hash keys belong to another shard are therefore left out, one by
+    one, and counted. All others are delivered: nothing is put twice without a reshard, or by
+    producers that aggregate without regard to shards.
 
     Args:
         mode: what becomes of aggregates.
@@ -78,7 +78,8 @@ class Deaggregator:
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
-        expansion = expand(batch, await self._range_of(shard, batch))
+        hash_range = await self._range_of(shard, batch)
+        expansion = expand(batch, hash_range, filters_all=self._mode is AggregationMode.KPL)
         self._report(batch.shard, expansion)
         return expansion.batch
 
@@ -94,7 +95,8 @@ class Deaggregator:
             return None
         if shard is None:
             shard = await self._listing_of(batch.shard.key, batch.requested_at)
-        return HashRange.of(shard) if shard.parent_keys else None
+        is_filtered = shard.parent_keys or self._mode is AggregationMode.KPL
+        return HashRange.of(shard) if is_filtered else None
 
     async def _listing_of(self, key: ShardKey, now: datetime) -> Shard:
         arn = key.stream_arn
@@ -122,9 +124,8 @@ class Deaggregator:
                 shard,
                 "left out",
                 f"{found.left_out} of {found.user_records} records inside aggregates were left "
-                "out: their hash keys belong to another shard, and after a reshard their producer "
-                "puts them there again. Where producers aggregate without regard to shards, set "
-                "kinesis.aggregation = unfiltered",
+                "out: their hash keys belong to another shard, and after a reshard the KPL puts "
+                "them there again. Where a producer does not, set kinesis.aggregation = unfiltered",
             )
         if found.corrupt:
             self._warn_once(
@@ -139,6 +140,7 @@ class Deaggregator:
                 aggregates=found.aggregates,
                 user_records=found.user_records,
                 left_out=found.left_out,
+                foreign=found.foreign,
                 corrupt=found.corrupt,
             )
         )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.aggregation.decoding import decode_aggregate, is_aggregate
+from kinesis_publishers.aggregation.wire_format import KPL_PARTITION_KEY
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.model import hash_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
     from kinesis_publishers.aggregation.decoding import UserRecordColumns
     from kinesis_publishers.model import HashRange, RecordBatch
@@ -28,7 +30,8 @@ class Expansion:
         batch: the records, with a sub-sequence number for each that was in an aggregate.
         aggregates: how many aggregates there were.
         user_records: how many records were in them, those included that were left out.
-        left_out: how many of these belong to other shards.
+        left_out: how many of these belong to other shards, and are not in ``batch``.
+        foreign: how many belong to other shards and are in ``batch`` all the same.
         corrupt: how many records begin like an aggregate and are none; they are in ``batch``.
     """
 
@@ -36,21 +39,25 @@ class Expansion:
     aggregates: int = 0
     user_records: int = 0
     left_out: int = 0
+    foreign: int = 0
     corrupt: int = 0
 
 
-def expand(batch: RecordBatch, hash_range: HashRange | None = None) -> Expansion:
-    """Take the aggregates in ``batch`` apart; everything else stays as it is.
+def expand(
+    batch: RecordBatch, hash_range: HashRange | None = None, *, filters_all: bool = False
+) -> Expansion:
+    """Deaggregate the aggregates in ``batch``; everything else stays as it is.
 
     Args:
         batch: records as Kinesis stored them.
-        hash_range: leave out records inside aggregates whose hash keys are not in it: they belong
-            to another shard, to which the producer sends them again. ``None`` leaves out nothing.
+        hash_range: leave out records inside aggregates of the KPL whose hash keys are not in it:
+            they belong to another shard, to which it sends them again. ``None`` leaves out nothing.
+        filters_all: leave them out of every aggregate, whoever put it.
 
     Raises:
         AggregationError: an aggregate contradicts itself; names shard and sequence number.
     """
-    columns = _Columns(batch, hash_range)
+    columns = _Columns(batch, hash_range, filters_all)
     for index, payload in enumerate(batch.payloads):
         columns.add(index, payload)
     return columns.expansion()
@@ -60,6 +67,7 @@ def expand(batch: RecordBatch, hash_range: HashRange | None = None) -> Expansion
 class _Columns:
     _batch: RecordBatch
     _range: HashRange | None
+    _filters_all: bool
     # For each record to come, the index of the one that Kinesis stored.
     _origins: list[int] = field(factory=list, init=False)
     _payloads: list[bytes] = field(factory=list, init=False)
@@ -69,6 +77,7 @@ class _Columns:
     _aggregates: int = field(default=0, init=False)
     _user_records: int = field(default=0, init=False)
     _left_out: int = field(default=0, init=False)
+    _foreign: int = field(default=0, init=False)
     _corrupt: int = field(default=0, init=False)
 
     def add(self, index: int, payload: bytes) -> None:
@@ -81,7 +90,7 @@ class _Columns:
                 self._corrupt += 1
                 self._add_plain(index, payload)
             else:
-                self._add_aggregate(index, inside, self._needed(inside))
+                self._add_aggregate(index, inside)
         except AggregationError as error:
             raise AggregationError(
                 f"{self._batch.shard}: record {self._batch.sequence_numbers[index]} is an "
@@ -96,35 +105,44 @@ class _Columns:
         self._sub_sequence_numbers.append(None)
         self._explicit_hash_keys.append(None)
 
-    def _add_aggregate(self, index: int, inside: UserRecordColumns, needed: Sequence[int]) -> None:
+    def _add_aggregate(self, index: int, inside: UserRecordColumns) -> None:
+        filters = self._filters_all or self._batch.partition_keys[index] == KPL_PARTITION_KEY
+        foreign = self._foreign_in(inside, filters=filters)
         self._aggregates += 1
         self._user_records += len(inside)
-        self._left_out += len(inside) - len(needed)
-        self._origins += repeat(index, len(needed))
-        self._sub_sequence_numbers += needed
-        if len(needed) == len(inside):
-            self._payloads += inside.payloads
-            self._partition_keys += inside.partition_keys
-            self._explicit_hash_keys += inside.explicit_hash_keys
-        else:
+        if foreign and filters:
+            self._left_out += len(foreign)
+            needed = [number for number in range(len(inside)) if number not in foreign]
             self._payloads += [inside.payloads[one] for one in needed]
             self._partition_keys += [inside.partition_keys[one] for one in needed]
             self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
+            self._sub_sequence_numbers += needed
+        else:
+            self._foreign += len(foreign)
+            self._payloads += inside.payloads
+            self._partition_keys += inside.partition_keys
+            self._explicit_hash_keys += inside.explicit_hash_keys
+            self._sub_sequence_numbers += range(len(inside))
+        self._origins += repeat(index, len(self._payloads) - len(self._origins))
 
-    def _needed(self, inside: UserRecordColumns) -> Sequence[int]:
-        """Return the sub-sequence numbers of the records that belong to the shard."""
-        hash_range, everything = self._range, range(len(inside))
-        if hash_range is None:
-            return everything
-        keys = inside.partition_keys, inside.explicit_hash_keys
+    def _foreign_in(self, inside: UserRecordColumns, *, filters: bool) -> Collection[int]:
+        """Return the sub-sequence numbers of the records that belong to other shards."""
+        if self._range is None:
+            return ()
+        # Many records may share a key.
+        is_foreign = cache(partial(self._is_foreign, filters=filters))
+        keys = zip(inside.partition_keys, inside.explicit_hash_keys, strict=True)
+        return {number for number, pair in enumerate(keys) if is_foreign(*pair)}
+
+    def _is_foreign(self, key: str, explicit: str | None, *, filters: bool) -> bool:
+        assert self._range is not None
         try:
-            return [
-                number
-                for number, (key, explicit) in enumerate(zip(*keys, strict=True))
-                if hash_key_of(key, explicit) in hash_range
-            ]
+            return hash_key_of(key, explicit) not in self._range
         except ValueError as error:
-            raise AggregationError(f"a sub-record has an explicit hash key {error}") from error
+            # No shard has it, and none would deliver the record.
+            if filters:
+                raise AggregationError(f"a sub-record has an explicit hash key {error}") from error
+            return True
 
     def expansion(self) -> Expansion:
         batch, origins = self._batch, self._origins
@@ -144,5 +162,6 @@ class _Columns:
             aggregates=self._aggregates,
             user_records=self._user_records,
             left_out=self._left_out,
+            foreign=self._foreign,
             corrupt=self._corrupt,
         )

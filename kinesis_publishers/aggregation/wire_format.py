@@ -11,10 +11,13 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-__all__ = ["DIGEST_BYTES", "MAGIC", "new_message", "pack", "unpack"]
+__all__ = ["DIGEST_BYTES", "KPL_PARTITION_KEY", "MAGIC", "new_message", "pack", "unpack"]
 
 MAGIC: Final = b"\xf3\x89\x9a\xc2"
 DIGEST_BYTES: Final = 16
+# The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
+# (`KinesisRecord::partition_key` in its source). AWS's modules take the key of the first record.
+KPL_PARTITION_KEY: Final = "a"
 
 _PACKAGE = "kinesis_publishers.aggregation"
 _Field = descriptor_pb2.FieldDescriptorProto

@@ -87,10 +87,14 @@ class AggregationMode(Enum):
     """What is done with the KPL's aggregate records."""
 
     AUTO = "auto"
-    """They are taken apart; what belongs to another shard after a reshard is left out."""
+    """They are deaggregated; of the KPL's, what belongs to another shard after a reshard is left
+    out."""
+
+    KPL = "kpl"
+    """They are deaggregated; what belongs to another shard is left out, whoever put it."""
 
     UNFILTERED = "unfiltered"
-    """They are taken apart, and everything in them is delivered."""
+    """They are deaggregated, and everything in them is delivered."""
 
     OFF = "off"
     """They are delivered as they are."""

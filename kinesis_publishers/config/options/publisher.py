@@ -89,8 +89,9 @@ AGGREGATION: Final = Option(
     default=AggregationMode.AUTO,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="What becomes of the KPL's aggregates: taken apart, where records that belong to another "
-    "shard after a reshard are left out (auto) or not (unfiltered), or delivered whole (off).",
+    doc="What becomes of aggregates: deaggregated, where records that belong to another shard are "
+    "left out of the KPL's after a reshard (auto), of all (kpl) or of none (unfiltered), or "
+    "delivered whole (off).",
 )
 FAIL_ON_DATA_LOSS: Final = Option(
     key="failondataloss",

@@ -152,6 +152,33 @@ async def test_what_belongs_to_another_shard_is_left_out_one_by_one_and_counted(
     assert "kinesis.aggregation = unfiltered" in caplog.text
 
 
+async def test_what_belongs_to_another_shard_is_delivered_where_the_outer_key_is_not_the_kpls():
+    aggregates = [one._replace(partition_key="key-0-0") for one in AGGREGATES]
+    reader = reader_of(aggregates)
+    await reader.read(shard=LOWER)
+    assert [one.data for one in reader.sink.records] == [one.data for one in INSIDE]
+    (event,) = found(reader)
+    assert (event.left_out, event.foreign) == (0, IS_LOWER.count(False))
+
+
+async def test_an_explicit_hash_key_that_is_none_comes_through_where_nothing_is_left_out():
+    packed = aggregate_of(UserRecord(data=b"", partition_key="k", explicit_hash_key="7"))
+    damaged = wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x"))
+    reader = reader_of([with_data(RECORDS[0], damaged)])
+    await reader.read(shard=LOWER)
+    (event,) = found(reader)
+    assert (event.user_records, event.left_out, event.foreign) == (2, 0, 2)
+
+
+@pytest.mark.parametrize("shard", [LOWER, evolve(LOWER, parent_shard_id=None)])
+async def test_with_kpl_records_of_other_shards_are_left_out_whoever_put_them(shard: Shard):
+    aggregates = [one._replace(partition_key="key-0-0") for one in AGGREGATES]
+    reader = reader_of(aggregates, aggregation=AggregationMode.KPL)
+    await reader.read(shard=shard)
+    expected = [one.data for one, is_lower in zip(INSIDE, IS_LOWER, strict=True) if is_lower]
+    assert [one.data for one in reader.sink.records] == expected
+
+
 @pytest.mark.parametrize(
     ("mode", "shard"),
     [
@@ -209,7 +236,7 @@ async def test_an_aggregate_that_contradicts_itself_stops_the_reading():
 async def test_an_explicit_hash_key_that_is_none_stops_the_reading_of_a_resharded_shard():
     packed = aggregate_of(UserRecord(data=b"", partition_key="k", explicit_hash_key="7"))
     damaged = wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x"))
-    reader = reader_of([with_data(RECORDS[0], damaged)])
+    reader = reader_of([with_data(AGGREGATES[0], damaged)])
     with pytest.raises(AggregationError, match="explicit hash key 'x'"):
         await reader.read(shard=LOWER)
 
