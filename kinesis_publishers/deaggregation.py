@@ -52,15 +52,17 @@ class Deaggregator:
         mode: what becomes of aggregates.
         events: where it is reported what was found.
         list_shards: lists the shards of a stream (by ARN), for who knows a shard by name only.
+        fails_on_invalid: whether an invalid aggregate is an error.
     """
 
     _mode: AggregationMode
     _events: EventSink
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
+    _fails_on_invalid: bool = field(default=False, kw_only=True)
     # Per stream (by ARN) what was listed, and when.
     _listed: dict[str, _Listing] = field(factory=dict, init=False)
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    # A corrupt record and one that is left out are worth one warning per shard.
+    # An invalid aggregate and a record that is left out are worth one warning per shard.
     _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
 
     async def expand(self, batch: RecordBatch, shard: Shard | None) -> RecordBatch:
@@ -72,14 +74,19 @@ class Deaggregator:
                 ``None`` lists the shards when the first aggregate is met.
 
         Raises:
-            AggregationError: an aggregate contradicts itself.
+            AggregationError: an aggregate is invalid, and that is an error.
             ShardNotFoundError: the shard is not listed any more.
             ServiceError: the shards could not be listed.
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
         hash_range = await self._range_of(shard, batch)
-        expansion = expand(batch, hash_range, filters_all=self._mode is AggregationMode.KPL)
+        expansion = expand(
+            batch,
+            hash_range,
+            filters_all=self._mode is AggregationMode.KPL,
+            fails_on_invalid=self._fails_on_invalid,
+        )
         self._report(batch.shard, expansion)
         return expansion.batch
 
@@ -131,8 +138,8 @@ class Deaggregator:
             self._warn_once(
                 shard,
                 "corrupt",
-                f"{found.corrupt} records begin like an aggregate, but their checksum is wrong or "
-                "they do not parse: they were delivered as they are",
+                f"{found.corrupt} records begin like an aggregate and are not valid ones: they "
+                f"were delivered as they are. The first is {found.problem}",
             )
         self._events(
             AggregatesExpanded(

@@ -32,7 +32,9 @@ class Expansion:
         user_records: how many records were in them, those included that were left out.
         left_out: how many of these belong to other shards, and are not in ``batch``.
         foreign: how many belong to other shards and are in ``batch`` all the same.
-        corrupt: how many records begin like an aggregate and are none; they are in ``batch``.
+        corrupt: how many records begin like an aggregate and are not a valid one; they are in
+            ``batch`` as they are.
+        problem: what is wrong with the first of these.
     """
 
     batch: RecordBatch
@@ -41,10 +43,15 @@ class Expansion:
     left_out: int = 0
     foreign: int = 0
     corrupt: int = 0
+    problem: str = ""
 
 
 def expand(
-    batch: RecordBatch, hash_range: HashRange | None = None, *, filters_all: bool = False
+    batch: RecordBatch,
+    hash_range: HashRange | None = None,
+    *,
+    filters_all: bool = False,
+    fails_on_invalid: bool = False,
 ) -> Expansion:
     """Deaggregate the aggregates in ``batch``; everything else stays as it is.
 
@@ -53,11 +60,12 @@ def expand(
         hash_range: leave out records inside aggregates of the KPL whose hash keys are not in it:
             they belong to another shard, to which it sends them again. ``None`` leaves out nothing.
         filters_all: leave them out of every aggregate, whoever put it.
+        fails_on_invalid: raise an error instead of returning an invalid aggregate as it is.
 
     Raises:
-        AggregationError: an aggregate contradicts itself; names shard and sequence number.
+        AggregationError: an aggregate is invalid; names shard and sequence number.
     """
-    columns = _Columns(batch, hash_range, filters_all)
+    columns = _Columns(batch, hash_range, filters_all, fails_on_invalid)
     for index, payload in enumerate(batch.payloads):
         columns.add(index, payload)
     return columns.expansion()
@@ -68,6 +76,7 @@ class _Columns:
     _batch: RecordBatch
     _range: HashRange | None
     _filters_all: bool
+    _fails_on_invalid: bool
     # For each record to come, the index of the one that Kinesis stored.
     _origins: list[int] = field(factory=list, init=False)
     _payloads: list[bytes] = field(factory=list, init=False)
@@ -79,24 +88,31 @@ class _Columns:
     _left_out: int = field(default=0, init=False)
     _foreign: int = field(default=0, init=False)
     _corrupt: int = field(default=0, init=False)
+    _problem: str = field(default="", init=False)
 
     def add(self, index: int, payload: bytes) -> None:
-        if not is_aggregate(payload):
-            self._add_plain(index, payload)
-            return
-        try:
-            inside = decode_aggregate(payload)
-            if inside is None:
-                self._corrupt += 1
-                self._add_plain(index, payload)
-            else:
-                self._add_aggregate(index, inside)
-        except AggregationError as error:
+        if is_aggregate(payload):
+            try:
+                inside = decode_aggregate(payload)
+                if inside is not None:
+                    self._add_aggregate(index, inside)
+                    return
+                problem = "its checksum is wrong, or it does not parse"
+            except AggregationError as error:
+                problem = str(error)
+            self._add_problem(index, problem)
+        self._add_plain(index, payload)
+
+    def _add_problem(self, index: int, problem: str) -> None:
+        problem = f"record {self._batch.sequence_numbers[index]}: {problem}"
+        if self._fails_on_invalid:
             raise AggregationError(
-                f"{self._batch.shard}: record {self._batch.sequence_numbers[index]} is an "
-                f"aggregate that contradicts itself: {error}. kinesis.aggregation = off delivers "
-                "aggregates as they are, this one included."
-            ) from error
+                f"{self._batch.shard}: {problem}. It is not a valid aggregate; "
+                "kinesis.aggregation.on-invalid = plain delivers it as it is.",
+                valid_records=index,
+            )
+        self._corrupt += 1
+        self._problem = self._problem or problem
 
     def _add_plain(self, index: int, payload: bytes) -> None:
         self._origins.append(index)
@@ -164,4 +180,5 @@ class _Columns:
             left_out=self._left_out,
             foreign=self._foreign,
             corrupt=self._corrupt,
+            problem=self._problem,
         )

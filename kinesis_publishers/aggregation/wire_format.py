@@ -11,9 +11,11 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from kinesis_publishers.model.records import AGGREGATE_MAGIC
+
 __all__ = ["DIGEST_BYTES", "KPL_PARTITION_KEY", "MAGIC", "new_message", "pack", "unpack"]
 
-MAGIC: Final = b"\xf3\x89\x9a\xc2"
+MAGIC: Final = AGGREGATE_MAGIC
 DIGEST_BYTES: Final = 16
 # The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
 # (`KinesisRecord::partition_key` in its source). AWS's modules take the key of the first record.

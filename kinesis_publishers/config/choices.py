@@ -14,6 +14,7 @@ __all__ = [
     "CredentialsProvider",
     "ShardOrder",
     "AggregationMode",
+    "OnInvalidAggregate",
     "Planner",
     "MetricsLevel",
 ]
@@ -98,6 +99,19 @@ class AggregationMode(Enum):
 
     OFF = "off"
     """They are delivered as they are."""
+
+
+class OnInvalidAggregate(Enum):
+    """What is done with a record that begins like an aggregate and is not a valid one."""
+
+    PLAIN = "plain"
+    """It is delivered as it is."""
+
+    FAIL = "fail"
+    """Reading stops with an error, after what stands before it."""
+
+    DEAD_LETTER = "dead-letter"
+    """The dead letter of ``scan`` takes it, and ``process`` does not."""
 
 
 class Planner(Enum):

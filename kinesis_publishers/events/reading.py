@@ -120,7 +120,7 @@ class AggregatesExpanded:
         left_out: how many of these were not delivered, because their hash keys belong to another
             shard: after a reshard the KPL puts them there again.
         foreign: how many were delivered although their hash keys belong to another shard.
-        corrupt: how many begin like an aggregate and are none: delivered as they are.
+        corrupt: how many begin like an aggregate and are not valid ones: delivered as they are.
     """
 
     shard: ShardKey

@@ -207,7 +207,7 @@ _PROCESSING: Final = (
     _counter(
         "corrupt_aggregates",
         "{record}",
-        "Records that begin like an aggregate and are none.",
+        "Records that begin like an aggregate and are not valid ones.",
         {AggregatesExpanded: lambda event: event.corrupt},
     ),
     _counter(

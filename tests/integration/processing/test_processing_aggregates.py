@@ -1,15 +1,27 @@
-"""Aggregates of two kinds of producers across a reshard: each record once."""
+"""Aggregates in the simple API: of two kinds of producers across a reshard, and invalid ones."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator as AwsAggregator
 from processing_support import STREAM, Orders
+from scanning_support import Collector
 
-from kinesis_publishers import UserRecord, read
+from kinesis_publishers import (
+    DeadLetter,
+    Record,
+    RetryOnError,
+    ScanResult,
+    StopOnError,
+    UserRecord,
+    read,
+    scan,
+)
 from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.errors import AggregationError, InvalidOptionError
 from kinesis_publishers.model import HashRange, hash_key_of
 
 if TYPE_CHECKING:
@@ -102,3 +114,75 @@ async def test_every_record_in_aggregates_comes_once_across_a_reshard(
         client.put_record(StreamName=STREAM, PartitionKey="m", ExplicitHashKey=start, Data=b"mark")
     client.close()
     assert sorted(await read_until_marks(orders, len(now))) == list(range(COUNT))
+
+
+# A record that names the partition key 5 of none.
+MESSAGE = bytes.fromhex("1a0408051a00")
+INVALID = bytes.fromhex("f3899ac2") + MESSAGE + hashlib.md5(MESSAGE).digest()
+
+
+@pytest.mark.parametrize("with_retries", [False, True])
+def test_the_dead_letter_takes_an_invalid_aggregate_at_once(
+    orders: Orders, with_retries: bool
+) -> None:
+    orders.put(3, key="one shard")
+    orders.server.put_many(STREAM, [("one shard", INVALID)])
+    orders.put(3, key="one shard")
+    letters: list[tuple[bytes, type]] = []
+    policy: Any = DeadLetter(lambda record, error: letters.append((record.data, type(error))))
+    if with_retries:
+        # Its delays would outlast the test.
+        policy = RetryOnError(otherwise=policy)
+    collector = Collector(6)
+    scan(orders.properties(**{"aggregation_on-invalid": "dead-letter"}), collector, on_error=policy)
+    assert collector.seen == list(range(6))
+    assert letters == [(INVALID, AggregationError)]
+
+
+def test_with_aggregation_off_no_aggregate_is_invalid(orders: Orders) -> None:
+    orders.server.put_many(STREAM, [("one shard", INVALID)])
+    properties = orders.properties(**{"aggregation_on-invalid": "dead-letter"}, aggregation="off")
+    seen: list[bytes] = []
+
+    def process(record: Record) -> ScanResult:
+        seen.append(record.data)
+        return ScanResult.STOP
+
+    scan(properties, process, on_error=DeadLetter(print))
+    assert seen == [INVALID]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"on_error": StopOnError()}, {"on_error": DeadLetter(print), "per_batch": True}],
+    ids=["no dead letter", "whole batches"],
+)
+def test_a_scan_without_a_dead_letter_for_records_refuses_the_option(
+    orders: Orders, settings: dict[str, Any]
+) -> None:
+    properties = orders.properties(**{"aggregation_on-invalid": "dead-letter"})
+    with pytest.raises(InvalidOptionError, match="on-invalid is dead-letter"):
+        scan(properties, print, **settings)
+    assert orders.server.calls() == []
+
+
+async def test_what_has_no_dead_letter_refuses_the_option_before_any_call(orders: Orders) -> None:
+    properties = orders.properties(**{"aggregation_on-invalid": "dead-letter"})
+    with pytest.raises(InvalidOptionError, match="use plain or fail elsewhere"):
+        async with read(properties):
+            pass
+    assert orders.server.calls() == []
+
+
+def test_with_fail_what_stands_before_an_invalid_aggregate_has_been_processed(
+    orders: Orders,
+) -> None:
+    orders.put(5, key="one shard")
+    orders.server.put_many(STREAM, [("one shard", INVALID)])
+    collector = Collector(6)
+    with pytest.raises(AggregationError, match="names partition key 5 of 0"):
+        scan(orders.properties(**{"aggregation_on-invalid": "fail"}), collector)
+    assert collector.seen == list(range(5))
+    with pytest.raises(AggregationError, match="names partition key 5 of 0"):
+        scan(orders.properties(**{"aggregation_on-invalid": "fail"}), collector)
+    assert collector.seen == list(range(5))
