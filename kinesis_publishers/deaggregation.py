@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from attrs import define, field, frozen
 
@@ -30,6 +31,12 @@ _LOGGER = logging.getLogger(__name__)
 # A shard never changes, but a stream that was deleted and created again has others of the same
 # names: what is not theirs must not be left out for the life of a process.
 _LISTING_AGE: Final = timedelta(minutes=1)
+
+
+# More may hold thousands of records: a thread lets the event loop run in between.
+_MOST_BYTES_AT_ONCE: Final = 256 * 1024
+
+_T = TypeVar("_T")
 
 
 @frozen(kw_only=True, eq=False)
@@ -81,21 +88,23 @@ class Deaggregator:
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
         hash_range = await self._range_of(shard, batch)
-        expansion = expand(
+        work = partial(
+            expand,
             batch,
             hash_range,
             filters_all=self._mode is AggregationMode.KPL,
             fails_on_invalid=self._fails_on_invalid,
         )
+        expansion = await _run(batch, work)
         self._report(batch.shard, expansion)
         return expansion.batch
 
-    def counts(self, batch: RecordBatch) -> Sequence[int]:
+    async def counts(self, batch: RecordBatch) -> Sequence[int]:
         """Return for each record of ``batch`` as how many records it is delivered, at most."""
         payloads = batch.payloads
         if self._mode is AggregationMode.OFF or not has_aggregates(payloads):
             return [1] * len(payloads)
-        return [_count(payload) for payload in payloads]
+        return await _run(batch, lambda: [_count(payload) for payload in payloads])
 
     async def _range_of(self, shard: Shard | None, batch: RecordBatch) -> HashRange | None:
         if self._mode is AggregationMode.UNFILTERED:
@@ -156,6 +165,13 @@ class Deaggregator:
         if (shard.key, kind) not in self._warned:
             self._warned.add((shard.key, kind))
             _LOGGER.warning("%s: %s. This is said once per shard.", shard, message)
+
+
+async def _run(batch: RecordBatch, work: Callable[[], _T]) -> _T:
+    """Return what ``work`` makes of ``batch``, in a thread if that takes long."""
+    if batch.payload_bytes <= _MOST_BYTES_AT_ONCE:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def _count(payload: bytes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from collections import Counter
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.model import hash_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
     from kinesis_publishers.aggregation.decoding import UserRecordColumns
     from kinesis_publishers.model import HashRange, RecordBatch
@@ -83,11 +83,8 @@ class _Columns:
     _partition_keys: list[str] = field(factory=list, init=False)
     _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
     _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
-    _aggregates: int = field(default=0, init=False)
-    _user_records: int = field(default=0, init=False)
-    _left_out: int = field(default=0, init=False)
-    _foreign: int = field(default=0, init=False)
-    _corrupt: int = field(default=0, init=False)
+    # By the names of an Expansion.
+    _counts: Counter[str] = field(factory=Counter, init=False)
     _problem: str = field(default="", init=False)
 
     def add(self, index: int, payload: bytes) -> None:
@@ -111,7 +108,7 @@ class _Columns:
                 "kinesis.aggregation.on-invalid = plain delivers it as it is.",
                 valid_records=index,
             )
-        self._corrupt += 1
+        self._counts["corrupt"] += 1
         self._problem = self._problem or problem
 
     def _add_plain(self, index: int, payload: bytes) -> None:
@@ -123,42 +120,40 @@ class _Columns:
 
     def _add_aggregate(self, index: int, inside: UserRecordColumns) -> None:
         filters = self._filters_all or self._batch.partition_keys[index] == KPL_PARTITION_KEY
-        foreign = self._foreign_in(inside, filters=filters)
-        self._aggregates += 1
-        self._user_records += len(inside)
+        needed = self._belonging(inside, filters=filters)
+        foreign = len(inside) - len(needed)
         if foreign and filters:
-            self._left_out += len(foreign)
-            needed = [number for number in range(len(inside)) if number not in foreign]
             self._payloads += [inside.payloads[one] for one in needed]
             self._partition_keys += [inside.partition_keys[one] for one in needed]
             self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
-            self._sub_sequence_numbers += needed
         else:
-            self._foreign += len(foreign)
+            needed = range(len(inside))
             self._payloads += inside.payloads
             self._partition_keys += inside.partition_keys
             self._explicit_hash_keys += inside.explicit_hash_keys
-            self._sub_sequence_numbers += range(len(inside))
-        self._origins += repeat(index, len(self._payloads) - len(self._origins))
+        self._sub_sequence_numbers += needed
+        self._origins += repeat(index, len(needed))
+        self._counts["aggregates"] += 1
+        self._counts["user_records"] += len(inside)
+        self._counts["left_out" if filters else "foreign"] += foreign
 
-    def _foreign_in(self, inside: UserRecordColumns, *, filters: bool) -> Collection[int]:
-        """Return the sub-sequence numbers of the records that belong to other shards."""
-        if self._range is None:
-            return ()
-        # Many records may share a key.
-        is_foreign = cache(partial(self._is_foreign, filters=filters))
-        keys = zip(inside.partition_keys, inside.explicit_hash_keys, strict=True)
-        return {number for number, pair in enumerate(keys) if is_foreign(*pair)}
-
-    def _is_foreign(self, key: str, explicit: str | None, *, filters: bool) -> bool:
-        assert self._range is not None
+    def _belonging(self, inside: UserRecordColumns, *, filters: bool) -> Sequence[int]:
+        """Return the sub-sequence numbers of the records that belong to the shard."""
+        hash_range, everything = self._range, range(len(inside))
+        if hash_range is None:
+            return everything
+        keys = inside.partition_keys, inside.explicit_hash_keys
         try:
-            return hash_key_of(key, explicit) not in self._range
+            return [
+                number
+                for number, (key, explicit) in enumerate(zip(*keys, strict=True))
+                if hash_key_of(key, explicit) in hash_range
+            ]
         except ValueError as error:
-            # No shard has it, and none would deliver the record.
             if filters:
                 raise AggregationError(f"a sub-record has an explicit hash key {error}") from error
-            return True
+            # Nothing is left out: how many are of other shards is all that stays unknown.
+            return everything
 
     def expansion(self) -> Expansion:
         batch, origins = self._batch, self._origins
@@ -173,12 +168,5 @@ class _Columns:
             sub_sequence_numbers=self._sub_sequence_numbers,
             explicit_hash_keys=self._explicit_hash_keys,
         )
-        return Expansion(
-            batch=expanded if self._aggregates else batch,
-            aggregates=self._aggregates,
-            user_records=self._user_records,
-            left_out=self._left_out,
-            foreign=self._foreign,
-            corrupt=self._corrupt,
-            problem=self._problem,
-        )
+        result = expanded if self._counts["aggregates"] else batch
+        return Expansion(batch=result, problem=self._problem, **self._counts)
