@@ -176,7 +176,12 @@ async def open_parts(
                 polling=PollingRecordPublisherFactory.from_properties(properties, context),
                 discovery=discovery,
                 pool=pool,
-                aggregates=Deaggregator(source.aggregation, sink, discovery.list_shards),
+                aggregates=Deaggregator(
+                    source.aggregation,
+                    sink,
+                    discovery.list_shards,
+                    fails_on_invalid=source.fails_on_invalid_aggregate,
+                ),
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss,
                     events=sink,

@@ -1,11 +1,12 @@
-"""Takes the aggregates of deliveries apart, as the configuration says."""
+"""Deaggregates deliveries, as the configuration says."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from attrs import define, field, frozen
 
@@ -32,6 +33,12 @@ _LOGGER = logging.getLogger(__name__)
 _LISTING_AGE: Final = timedelta(minutes=1)
 
 
+# More may hold thousands of records: a thread lets the event loop run in between.
+_MOST_BYTES_AT_ONCE: Final = 256 * 1024
+
+_T = TypeVar("_T")
+
+
 @frozen(kw_only=True, eq=False)
 class _Listing:
     at: datetime
@@ -42,25 +49,27 @@ class _Listing:
 class Deaggregator:
     """Puts the records inside aggregates into the place of the aggregates.
 
-    After a reshard, a producer that does not know of it yet puts aggregates that hold records of
-    several shards, and puts those that came into the wrong one again. In a shard that has parents,
-    records whose hash keys belong to another shard are therefore left out, one by one, and counted.
-    Elsewhere all are delivered: producers that aggregate without regard to shards exist, and
-    nothing is put twice there.
+    After a reshard, a KPL that does not know of it yet puts aggregates that hold records of several
+    shards, and puts those that came into the wrong one again. In a shard that has parents, records
+    in aggregates of the KPL whose hash keys belong to another shard are therefore left out, one by
+    one, and counted. All others are delivered: nothing is put twice without a reshard, or by
+    producers that aggregate without regard to shards.
 
     Args:
         mode: what becomes of aggregates.
         events: where it is reported what was found.
         list_shards: lists the shards of a stream (by ARN), for who knows a shard by name only.
+        fails_on_invalid: whether an invalid aggregate is an error.
     """
 
     _mode: AggregationMode
     _events: EventSink
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
+    _fails_on_invalid: bool = field(default=False, kw_only=True)
     # Per stream (by ARN) what was listed, and when.
     _listed: dict[str, _Listing] = field(factory=dict, init=False)
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    # A corrupt record and one that is left out are worth one warning per shard.
+    # An invalid aggregate and a record that is left out are worth one warning per shard.
     _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
 
     async def expand(self, batch: RecordBatch, shard: Shard | None) -> RecordBatch:
@@ -72,29 +81,38 @@ class Deaggregator:
                 ``None`` lists the shards when the first aggregate is met.
 
         Raises:
-            AggregationError: an aggregate contradicts itself.
+            AggregationError: an aggregate is invalid, and that is an error.
             ShardNotFoundError: the shard is not listed any more.
             ServiceError: the shards could not be listed.
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
             return batch
-        expansion = expand(batch, await self._range_of(shard, batch))
+        hash_range = await self._range_of(shard, batch)
+        work = partial(
+            expand,
+            batch,
+            hash_range,
+            filters_all=self._mode is AggregationMode.KPL,
+            fails_on_invalid=self._fails_on_invalid,
+        )
+        expansion = await _run(batch, work)
         self._report(batch.shard, expansion)
         return expansion.batch
 
-    def counts(self, batch: RecordBatch) -> Sequence[int]:
+    async def counts(self, batch: RecordBatch) -> Sequence[int]:
         """Return for each record of ``batch`` as how many records it is delivered, at most."""
         payloads = batch.payloads
         if self._mode is AggregationMode.OFF or not has_aggregates(payloads):
             return [1] * len(payloads)
-        return [_count(payload) for payload in payloads]
+        return await _run(batch, lambda: [_count(payload) for payload in payloads])
 
     async def _range_of(self, shard: Shard | None, batch: RecordBatch) -> HashRange | None:
         if self._mode is AggregationMode.UNFILTERED:
             return None
         if shard is None:
             shard = await self._listing_of(batch.shard.key, batch.requested_at)
-        return HashRange.of(shard) if shard.parent_keys else None
+        is_filtered = shard.parent_keys or self._mode is AggregationMode.KPL
+        return HashRange.of(shard) if is_filtered else None
 
     async def _listing_of(self, key: ShardKey, now: datetime) -> Shard:
         arn = key.stream_arn
@@ -122,16 +140,15 @@ class Deaggregator:
                 shard,
                 "left out",
                 f"{found.left_out} of {found.user_records} records inside aggregates were left "
-                "out: their hash keys belong to another shard, and after a reshard their producer "
-                "puts them there again. Where producers aggregate without regard to shards, set "
-                "kinesis.aggregation = unfiltered",
+                "out: their hash keys belong to another shard, and after a reshard the KPL puts "
+                "them there again. Where a producer does not, set kinesis.aggregation = unfiltered",
             )
         if found.corrupt:
             self._warn_once(
                 shard,
                 "corrupt",
-                f"{found.corrupt} records begin like an aggregate, but their checksum is wrong or "
-                "they do not parse: they were delivered as they are",
+                f"{found.corrupt} records begin like an aggregate and are not valid ones: they "
+                f"were delivered as they are. The first is {found.problem}",
             )
         self._events(
             AggregatesExpanded(
@@ -139,6 +156,7 @@ class Deaggregator:
                 aggregates=found.aggregates,
                 user_records=found.user_records,
                 left_out=found.left_out,
+                foreign=found.foreign,
                 corrupt=found.corrupt,
             )
         )
@@ -147,6 +165,13 @@ class Deaggregator:
         if (shard.key, kind) not in self._warned:
             self._warned.add((shard.key, kind))
             _LOGGER.warning("%s: %s. This is said once per shard.", shard, message)
+
+
+async def _run(batch: RecordBatch, work: Callable[[], _T]) -> _T:
+    """Return what ``work`` makes of ``batch``, in a thread if that takes long."""
+    if batch.payload_bytes <= _MOST_BYTES_AT_ONCE:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def _count(payload: bytes) -> int:

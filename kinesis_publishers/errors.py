@@ -333,10 +333,21 @@ class StaleCheckpointError(CheckpointError):
 
 
 class AggregationError(KinesisPublishersError):
-    """An aggregate record contradicts its own tables.
+    """A record begins like an aggregate and is not a valid one.
 
     What to do: find the producer; its library writes aggregates that are not valid.
+    ``kinesis.aggregation.on-invalid = plain`` delivers them as they are.
+
+    Attributes:
+        valid_records: how many records of the same answer, as Kinesis stored them, stand before it.
     """
+
+    def __init__(self, message: str, *, valid_records: int = 0) -> None:
+        super().__init__(message)
+        self.valid_records = valid_records
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), self.args, self.__dict__)
 
 
 class ConsumerGuardError(KinesisPublishersError):

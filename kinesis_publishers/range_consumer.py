@@ -13,6 +13,7 @@ from kinesis_publishers.delivery import (
     user_records,
 )
 from kinesis_publishers.errors import (
+    AggregationError,
     PositionTrimmedError,
     PublisherCancelledError,
     ReplayMismatchError,
@@ -200,6 +201,8 @@ class RangeConsumer(RecordBatchConsumer):
             else:
                 self._room.release()
         except BaseException as error:
+            if isinstance(error, AggregationError) and error.valid_records:
+                await self._deliver(batch.slice(0, error.valid_records))
             self._delivery_error = error
             raise
         self._progress = progress

@@ -17,6 +17,7 @@ from kinesis_publishers.delivery import (
     user_records,
 )
 from kinesis_publishers.errors import (
+    AggregationError,
     PositionTrimmedError,
     PublisherCancelledError,
     ServiceError,
@@ -218,7 +219,14 @@ class ShardConsumer(RecordBatchConsumer):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
         as_of = self._seen_until(fresh, batch)
-        if len(fresh) and await self._deliver(fresh, as_of):
+        try:
+            moves = len(fresh) > 0 and await self._deliver(fresh, as_of)
+        except AggregationError as error:
+            if error.valid_records:
+                # With the rest unread, the answer says nothing about the tip.
+                await self(evolve(fresh.slice(0, error.valid_records), millis_behind_latest=None))
+            raise
+        if moves:
             self.progress = _progress_after(fresh, as_of)
         else:
             # With nothing handed on, whatever there was, the position stays what it is.

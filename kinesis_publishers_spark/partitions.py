@@ -11,12 +11,12 @@ from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.range_publishers import as_polling
-from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
+from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow, together
 from kinesis_publishers_spark.worker_cache import lend_reader
 from kinesis_publishers_spark.worker_gc import freeze_in_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from kinesis_publishers import Properties, ShardRange
 
@@ -106,16 +106,9 @@ class RangePartition(InputPartition):
             closing(reader.read(self.ranges, self.expected_bytes)) as arriving,
         ):
             for taken in arriving:
-                yield _together(
+                yield together(
                     [to_spark_arrow(one.batch, include_metadata=has_metadata) for one in taken]
                 )
-
-
-def _together(rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(rows) == 1:
-        return rows[0]
-    (together,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
-    return together
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen, validators
 
-from kinesis_publishers.aggregation.wire_format import DIGEST_BYTES, MAGIC, new_message, pack
+from kinesis_publishers.aggregation.wire_format import (
+    DIGEST_BYTES,
+    KPL_PARTITION_KEY,
+    MAGIC,
+    new_message,
+    pack,
+)
 from kinesis_publishers.model import hash_key_of
 
 if TYPE_CHECKING:
@@ -17,8 +23,6 @@ __all__ = ["AggregatedRecord", "RecordAggregator"]
 # The KPL's AggregationMaxSize, 50 KiB: what is lost or repeated with one record stays small.
 _DEFAULT_MAX_BYTES: Final = 51_200
 _AROUND_MESSAGE: Final = len(MAGIC) + DIGEST_BYTES
-# Readers that know of aggregates never see the outer key; the others see that it says nothing.
-_OUTER_PARTITION_KEY: Final = "a"
 
 
 @frozen(kw_only=True)
@@ -27,7 +31,7 @@ class AggregatedRecord:
 
     Attributes:
         data: an aggregate; of a single record its own data, as it is.
-        partition_key: the record's own, or one that says nothing.
+        partition_key: the record's own, or the KPL's ``a``, by which readers know its rules.
         explicit_hash_key: decimal; sends an aggregate to the shard of its first record.
         user_records: how many records are inside.
     """
@@ -42,8 +46,9 @@ class AggregatedRecord:
 class RecordAggregator:
     """Collects user records and packs them into one Kinesis record.
 
-    All of them must belong to the same shard: the aggregate goes to that of the first one, and
-    readers leave out what belongs to another. Which shard that is, the caller finds out.
+    All of them must belong to the same shard: the aggregate goes to that of the first one. Which
+    shard that is, the caller finds out, as the KPL does; and like the KPL it puts again the records
+    whose hash keys are not those of the shard where the aggregate arrived: readers leave them out.
 
     Args:
         max_bytes: the size that an aggregate does not exceed; a record that is larger by itself is
@@ -120,7 +125,7 @@ class RecordAggregator:
             )
         return AggregatedRecord(
             data=self._packed_message(),
-            partition_key=_OUTER_PARTITION_KEY,
+            partition_key=KPL_PARTITION_KEY,
             explicit_hash_key=str(hash_key_of(first.partition_key, first.explicit_hash_key)),
             user_records=len(self._records),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -12,7 +13,7 @@ from kinesis_publishers.model.hash_keys import LONGEST_HASH_KEY
 from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["UserRecordColumns", "decode_aggregate", "has_aggregates", "is_aggregate"]
 
@@ -66,21 +67,26 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
         AggregationError: it is an aggregate, and one of its records names a partition key or an
             explicit hash key that the aggregate does not have.
     """
-    message = unpack(data)
-    if message is None:
+    parts = unpack(data)
+    if parts is None:
         return None
-    keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
+    keys = [key for part in parts for key in part.partition_key_table]
+    hash_keys = [key for part in parts for key in part.explicit_hash_key_table]
     if not (_are_texts(keys, LONGEST_PARTITION_KEY) and _are_texts(hash_keys, LONGEST_HASH_KEY)):
         return None
-    records = message.records
     try:
         return UserRecordColumns(
-            payloads=[record.data for record in records],
-            partition_keys=[keys[record.partition_key_index] for record in records],
-            explicit_hash_keys=_explicit_hash_keys(records, hash_keys),
+            payloads=[record.data for record in _records(parts)],
+            partition_keys=[keys[record.partition_key_index] for record in _records(parts)],
+            explicit_hash_keys=_explicit_hash_keys(_records(parts), hash_keys),
         )
     except IndexError:
-        raise _contradiction(records, len(keys), len(hash_keys)) from None
+        raise _contradiction(list(_records(parts)), len(keys), len(hash_keys)) from None
+
+
+def _records(parts: Sequence[Any]) -> Iterable[Any]:
+    # Nearly all have one, and iterate faster without a chain.
+    return parts[0].records if len(parts) == 1 else chain(*(part.records for part in parts))
 
 
 def _are_texts(keys: Sequence[object], longest: int) -> bool:
@@ -89,7 +95,7 @@ def _are_texts(keys: Sequence[object], longest: int) -> bool:
     return all(type(key) is str and len(key) <= longest for key in keys)
 
 
-def _explicit_hash_keys(records: Any, hash_keys: Sequence[str]) -> Sequence[str | None]:
+def _explicit_hash_keys(records: Iterable[Any], hash_keys: Sequence[str]) -> Sequence[str | None]:
     return [
         hash_keys[record.explicit_hash_key_index]
         if record.HasField("explicit_hash_key_index")
@@ -98,7 +104,7 @@ def _explicit_hash_keys(records: Any, hash_keys: Sequence[str]) -> Sequence[str 
     ]
 
 
-def _contradiction(records: Any, keys: int, hash_keys: int) -> AggregationError:
+def _contradiction(records: Sequence[Any], keys: int, hash_keys: int) -> AggregationError:
     for index, record in enumerate(records):
         key, has_hash_key = record.partition_key_index, record.HasField("explicit_hash_key_index")
         if key >= keys:

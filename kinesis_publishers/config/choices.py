@@ -14,6 +14,7 @@ __all__ = [
     "CredentialsProvider",
     "ShardOrder",
     "AggregationMode",
+    "OnInvalidAggregate",
     "Planner",
     "MetricsLevel",
 ]
@@ -87,13 +88,30 @@ class AggregationMode(Enum):
     """What is done with the KPL's aggregate records."""
 
     AUTO = "auto"
-    """They are taken apart; what belongs to another shard after a reshard is left out."""
+    """They are deaggregated; of the KPL's, what belongs to another shard after a reshard is left
+    out."""
+
+    KPL = "kpl"
+    """They are deaggregated; what belongs to another shard is left out, whoever put it."""
 
     UNFILTERED = "unfiltered"
-    """They are taken apart, and everything in them is delivered."""
+    """They are deaggregated, and everything in them is delivered."""
 
     OFF = "off"
     """They are delivered as they are."""
+
+
+class OnInvalidAggregate(Enum):
+    """What is done with a record that begins like an aggregate and is not a valid one."""
+
+    PLAIN = "plain"
+    """It is delivered as it is."""
+
+    FAIL = "fail"
+    """Reading stops with an error, after what stands before it."""
+
+    DEAD_LETTER = "dead-letter"
+    """The dead letter of ``scan`` takes it, and ``process`` does not."""
 
 
 class Planner(Enum):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers.config.choices import AggregationMode
+from kinesis_publishers.config.choices import AggregationMode, OnInvalidAggregate
 from kinesis_publishers.config.options import publisher
+from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from kinesis_publishers.config.properties import Properties
@@ -22,18 +23,32 @@ class SourceConfig:
     Attributes:
         record_publisher: ``POLLING``, ``EFO``, ``module:Class`` or the name of an entry point.
         aggregation: what is done with aggregate records.
+        fails_on_invalid_aggregate: whether one that is not valid is an error.
         fail_on_data_loss: whether lost data is an error.
     """
 
     record_publisher: str
     aggregation: AggregationMode
+    fails_on_invalid_aggregate: bool
     fail_on_data_loss: bool
 
     @classmethod
     def from_properties(cls, properties: Properties) -> SourceConfig:
-        """Read the choices."""
+        """Read the choices.
+
+        Raises:
+            InvalidOptionError: an invalid aggregate is for a dead letter: there is none here.
+        """
+        on_invalid = properties.get(publisher.ON_INVALID_AGGREGATE)
+        if on_invalid is OnInvalidAggregate.DEAD_LETTER:
+            raise InvalidOptionError(
+                f"{properties.written_key(publisher.ON_INVALID_AGGREGATE)} is dead-letter, and "
+                "only scan(properties, process, on_error=DeadLetter(put)) has one, with a process "
+                "that takes single records: use plain or fail elsewhere"
+            )
         return cls(
             record_publisher=properties.get(publisher.RECORD_PUBLISHER),
             aggregation=properties.get(publisher.AGGREGATION),
+            fails_on_invalid_aggregate=on_invalid is OnInvalidAggregate.FAIL,
             fail_on_data_loss=properties.get(publisher.FAIL_ON_DATA_LOSS),
         )

@@ -111,15 +111,16 @@ class RecordsSkipped:
 
 @frozen(kw_only=True)
 class AggregatesExpanded:
-    """A delivery had aggregates (of the KPL), or records that begin like one.
+    """A delivery had aggregates, or records that begin like one.
 
     Attributes:
         shard: which shard.
-        aggregates: how many were taken apart.
+        aggregates: how many were deaggregated.
         user_records: how many records were in them.
         left_out: how many of these were not delivered, because their hash keys belong to another
-            shard: after a reshard their producer puts them there again.
-        corrupt: how many begin like an aggregate and are none: delivered as they are.
+            shard: after a reshard the KPL puts them there again.
+        foreign: how many were delivered although their hash keys belong to another shard.
+        corrupt: how many begin like an aggregate and are not valid ones: delivered as they are.
     """
 
     shard: ShardKey
@@ -127,6 +128,7 @@ class AggregatesExpanded:
     user_records: int
     left_out: int
     corrupt: int
+    foreign: int = 0
 
 
 @frozen(kw_only=True)

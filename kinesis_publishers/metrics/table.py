@@ -182,7 +182,7 @@ _PROCESSING: Final = (
     _counter(
         "aggregates_expanded",
         "{record}",
-        "KPL aggregates that were taken apart.",
+        "Aggregates that were deaggregated.",
         {AggregatesExpanded: lambda event: event.aggregates},
     ),
     _counter(
@@ -194,13 +194,20 @@ _PROCESSING: Final = (
     _counter(
         "records_left_out",
         "{record}",
-        "Records inside aggregates whose hash key belongs to another shard.",
+        "Records inside aggregates that were left out: their hash key belongs to another shard.",
         {AggregatesExpanded: lambda event: event.left_out},
+    ),
+    _counter(
+        "records_of_other_shards",
+        "{record}",
+        "Records inside aggregates that were delivered although their hash key belongs to another "
+        "shard.",
+        {AggregatesExpanded: lambda event: event.foreign},
     ),
     _counter(
         "corrupt_aggregates",
         "{record}",
-        "Records that begin like an aggregate and are none.",
+        "Records that begin like an aggregate and are not valid ones.",
         {AggregatesExpanded: lambda event: event.corrupt},
     ),
     _counter(

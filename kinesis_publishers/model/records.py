@@ -6,7 +6,7 @@ from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from attrs import Factory, evolve, field, frozen
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model.shards import ChildShard, Shard
 
-__all__ = ["Record", "RecordPage", "RecordBatch"]
+__all__ = ["AGGREGATE_MAGIC", "Record", "RecordPage", "RecordBatch"]
+
+AGGREGATE_MAGIC: Final = b"\xf3\x89\x9a\xc2"
 
 _T = TypeVar("_T")
 
@@ -68,6 +70,14 @@ class Record(NamedTuple):
     def aggregated(self) -> bool:
         """Whether the producer put the record inside an aggregate."""
         return self.sub_sequence_number is not None
+
+    @property
+    def is_undecoded_aggregate(self) -> bool:
+        """Whether ``data`` begins like an aggregate and is delivered as Kinesis stored it.
+
+        It is not a valid one, unless ``kinesis.aggregation`` is ``off``.
+        """
+        return not self.aggregated and self.data.startswith(AGGREGATE_MAGIC)
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
 from kinesis_publishers.processing.error_policies import (
     ErrorPolicy,
@@ -191,7 +192,9 @@ class Scanner:
         place, policy = calls.place, self._on_error
         error.add_note(f"It was raised by the callback for {place}.")
         if isinstance(policy, RetryOnError):
-            if failures <= policy.policy.max_retries:
+            # An invalid aggregate has the same bytes the next time.
+            is_worth_it = not isinstance(error, AggregationError)
+            if is_worth_it and failures <= policy.policy.max_retries:
                 delay = policy.policy.delay_seconds(failures - 1)
                 _LOGGER.warning(
                     "The callback failed for %s, retry %d in %.1f s: %r",

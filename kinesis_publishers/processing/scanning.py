@@ -8,6 +8,10 @@ import signal
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.config.choices import AggregationMode, OnInvalidAggregate
+from kinesis_publishers.config.options.publisher import AGGREGATION, ON_INVALID_AGGREGATE
+from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.processing.calls import Process, ScanResult
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
     from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import Record
 
 __all__ = ["ScanResult", "scan"]
 
@@ -79,6 +83,10 @@ def scan(
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise TypeError(f"stop must be a threading.Event, not {stop!r}")
     clock = clock or SystemClock()
+    if not isinstance(properties, Properties):
+        properties = Properties.parse(properties)
+    if properties.get(ON_INVALID_AGGREGATE) is OnInvalidAggregate.DEAD_LETTER and not per_batch:
+        process, properties = _with_dead_letters(process, properties, on_error)
     open_fetcher = fetcher_opener(properties, events=events, clock=clock)
     scanner = Scanner(
         process,
@@ -115,6 +123,26 @@ def _check_policy(policy: object) -> None:
         raise TypeError(
             f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"
         )
+
+
+def _with_dead_letters(
+    process: Process, properties: Properties, policy: ErrorPolicy
+) -> tuple[Process, Properties]:
+    """Let ``process`` fail for invalid aggregates, which are delivered to it as they are."""
+    if isinstance(policy, RetryOnError):
+        policy = policy.otherwise
+    if not isinstance(policy, DeadLetter):
+        return process, properties  # Opening the fetcher refuses them.
+    # With it every aggregate is delivered as it is, whether it is valid or not.
+    is_off = properties.get(AGGREGATION) is AggregationMode.OFF
+
+    def process_valid(record: Record) -> ScanResult | None:
+        if record.is_undecoded_aggregate and not is_off:
+            raise AggregationError("the record begins like an aggregate and is not a valid one")
+        return process(record)
+
+    plain = {ON_INVALID_AGGREGATE.full_key: OnInvalidAggregate.PLAIN.value}
+    return process_valid, Properties.parse({**properties.to_dict(), **plain})
 
 
 def _check_no_loop() -> None:

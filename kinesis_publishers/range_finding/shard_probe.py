@@ -229,7 +229,7 @@ class ShardProbe:
             return
         fresh = fresh_records(page, reached)
         self._seen.has_ended = result is RunResult.COMPLETE
-        self._seen.add(fresh, self._aggregates.counts(fresh))
+        self._seen.add(fresh, await self._aggregates.counts(fresh))
         self._resample(fresh, since=reached.as_of)
         self._step = self._step * _GROWTH if len(page) == limit else 1
         # After a record that the retention has removed, the service may answer nothing for ever.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_publishers import (
@@ -43,6 +44,8 @@ _T = TypeVar("_T")
 
 # How often an idle source looks whether its offset has become too old.
 _REFRESH_CHECK_SECONDS = 60.0
+# Converted in some ten milliseconds; one answer has no more records unless they are in aggregates.
+_MOST_ROWS_IN_LOOP = 10_000
 # How long a batch of AvailableNow may gather before it is handed out smaller than allowed.
 _GATHER_SECONDS = 1.0
 
@@ -115,10 +118,14 @@ class FetchSession(DeliverySink, PlanningSession):
 
     async def deliver(self, delivery: Delivery) -> None:
         shard, fetcher, batch = delivery.shard, self._fetcher, delivery.batch
+        convert = partial(to_spark_arrow, batch, include_metadata=self._has_metadata)
+        # Aggregates may hold a million records, and the loop reads other shards meanwhile.
+        is_small = len(batch) <= _MOST_ROWS_IN_LOOP
+        rows = convert() if is_small else await asyncio.to_thread(convert)
         self._waiting.append(
             Chunk(
                 shard=shard.key,
-                rows=to_spark_arrow(batch, include_metadata=self._has_metadata),
+                rows=rows,
                 progress=delivery.progress,
                 payload_bytes=batch.payload_bytes,
                 ancestors=frozenset() if fetcher is None else fetcher.ancestors_of(shard.key),

@@ -24,10 +24,10 @@ from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
     Properties,
-    SourceConfig,
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.ineffective import ineffective_keys
+from kinesis_publishers.config.options import publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
 
 
 def _load_publisher(properties: Properties) -> object:
-    return publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
+    return publisher_factory_class(properties.get(publisher.RECORD_PUBLISHER))
 
 
 def _load_store(properties: Properties) -> object:

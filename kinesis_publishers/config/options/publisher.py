@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kinesis_publishers.config.choices import AggregationMode, InitialPosition, ShardOrder
+from kinesis_publishers.config.choices import (
+    AggregationMode,
+    InitialPosition,
+    OnInvalidAggregate,
+    ShardOrder,
+)
 from kinesis_publishers.config.option import Namespace, Option
 from kinesis_publishers.config.parsers import Choice, Flag, Scalar, Text
 from kinesis_publishers.config.shard_positions import ShardPositions
@@ -89,8 +94,18 @@ AGGREGATION: Final = Option(
     default=AggregationMode.AUTO,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="What becomes of the KPL's aggregates: taken apart, where records that belong to another "
-    "shard after a reshard are left out (auto) or not (unfiltered), or delivered whole (off).",
+    doc="What becomes of aggregates: deaggregated, where records that belong to another shard are "
+    "left out of the KPL's after a reshard (auto), of all (kpl) or of none (unfiltered), or "
+    "delivered whole (off).",
+)
+ON_INVALID_AGGREGATE: Final = Option(
+    key="aggregation.on-invalid",
+    parser=Choice(members=OnInvalidAggregate),
+    default=OnInvalidAggregate.PLAIN,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="What becomes of a record that begins like an aggregate and is not a valid one: delivered "
+    "as it is (plain), an error (fail), or given to the DeadLetter of scan (dead-letter).",
 )
 FAIL_ON_DATA_LOSS: Final = Option(
     key="failondataloss",
@@ -110,5 +125,6 @@ OPTIONS: Final = (
     INITIAL_SHARD_POSITIONS,
     SHARD_ORDER,
     AGGREGATION,
+    ON_INVALID_AGGREGATE,
     FAIL_ON_DATA_LOSS,
 )

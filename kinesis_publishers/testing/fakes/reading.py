@@ -80,6 +80,7 @@ class ShardReader:
         events: what was reported by the consumer.
         fails_on_data_loss: as ``kinesis.failondataloss``.
         aggregation: as ``kinesis.aggregation``.
+        fails_on_invalid: whether ``kinesis.aggregation.on-invalid`` is ``fail``.
         listed_shards: what the service answers when the shards are listed.
         listings: the streams for which it was asked.
         retention_seconds: what the service answers when it is asked for the retention.
@@ -97,6 +98,7 @@ class ShardReader:
     events: list[Event] = field(factory=list)
     fails_on_data_loss: bool = True
     aggregation: AggregationMode = AggregationMode.AUTO
+    fails_on_invalid: bool = False
     listed_shards: tuple[Shard, ...] = field(factory=lambda: (sample_shard(),))
     listings: list[str] = field(factory=list)
     retention_seconds: float = _DAY_SECONDS
@@ -109,7 +111,12 @@ class ShardReader:
             create_publisher=self.factory.create,
             pool=self.pool,
             sink=self.sink,
-            aggregates=Deaggregator(self.aggregation, self.events.append, self._list_shards),
+            aggregates=Deaggregator(
+                self.aggregation,
+                self.events.append,
+                self._list_shards,
+                fails_on_invalid=self.fails_on_invalid,
+            ),
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,

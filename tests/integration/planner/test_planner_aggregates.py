@@ -12,6 +12,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 from planner_harness import STREAM, Query, planner, read
 
+from kinesis_publishers.model import hash_key_of
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 
 if TYPE_CHECKING:
@@ -25,10 +26,19 @@ SIZES = [1, 3, 0, 7, 2, 0, 0, 12, 5, 1, 4, 0, 9, 2]
 
 
 def put(server: LocalKinesis, label: str) -> None:
-    """Store aggregates of several sizes, and plain records where the size is 0."""
-    server.put_many(
-        STREAM, [(f"key-{n}", _payload(f"{label}-{n}", size)) for n, size in enumerate(SIZES)]
-    )
+    """Store aggregates of several sizes, and plain records where the size is 0.
+
+    Every other aggregate has the outer key of the KPL.
+    """
+    client = server.client()
+    for n, size in enumerate(SIZES):
+        client.put_record(
+            StreamName=STREAM,
+            PartitionKey="a" if size and n % 2 else f"key-{n}",
+            ExplicitHashKey=str(hash_key_of(f"key-{n}")),
+            Data=_payload(f"{label}-{n}", size),
+        )
+    client.close()
 
 
 def _payload(label: str, size: int) -> bytes:
@@ -51,7 +61,7 @@ def expected_rows(server: LocalKinesis) -> list[Row]:
         for shard_id, records in server.records(STREAM).items()
         for stored in records
         for data, key, is_inside in _taken_apart(stored)
-        if not is_inside or _belongs(key, shards[shard_id])
+        if not is_inside or stored.partition_key != "a" or _belongs(key, shards[shard_id])
     ]
 
 

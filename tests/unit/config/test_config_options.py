@@ -70,6 +70,7 @@ _OURS = [
     ("pending.waittimeoutmillis", 30000, "1m", 60_000),
     ("shard.order", "parents-first", "None", "none"),
     ("aggregation", "auto", "OFF", "off"),
+    ("aggregation.on-invalid", "plain", "Dead-Letter", "dead-letter"),
     ("failondataloss", True, "False", False),
     ("metrics.sinks", "log", "summary, my.module:Sink", "summary, my.module:Sink"),
     ("metrics.level", "shard", "STREAM", "stream"),

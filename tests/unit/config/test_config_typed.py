@@ -98,6 +98,7 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "stream.endpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
     "shard.order": ("none", {}),
     "aggregation": ("off", {}),
+    "aggregation.on-invalid": ("fail", {}),
     "failondataloss": (False, {}),
     "shard.adaptivereads": (True, {}),
     "stream.efo.http-version": ("1.1", {}),
@@ -188,7 +189,10 @@ def test_the_defaults_of_the_other_configs() -> None:
         include_metadata=False,
     )
     assert SourceConfig.from_properties(properties) == SourceConfig(
-        record_publisher="POLLING", aggregation=AggregationMode.AUTO, fail_on_data_loss=True
+        record_publisher="POLLING",
+        aggregation=AggregationMode.AUTO,
+        fails_on_invalid_aggregate=False,
+        fail_on_data_loss=True,
     )
     assert AwsConfig.from_properties(properties) == AwsConfig()
     assert InitialPositionConfig.from_properties(properties) == InitialPositionConfig()

@@ -31,6 +31,7 @@ from kinesis_publishers.testing.fakes import (
     aggregated,
     assert_shard_is_read,
     batch_of,
+    finish,
     sample_aggregates,
     sample_shard,
     taken_apart,
@@ -67,6 +68,11 @@ def range_world(listed: Shard | None = None) -> RangeWorld:
 
 def with_data(record: Record, data: bytes) -> Record:
     return record._replace(data=data)
+
+
+def wrapped(message: bytes) -> bytes:
+    """Return ``message`` as an aggregate with the right checksum."""
+    return bytes.fromhex("f3899ac2") + message + hashlib.md5(message).digest()
 
 
 async def test_the_records_inside_are_delivered_in_their_order_with_their_own_keys():
@@ -152,6 +158,33 @@ async def test_what_belongs_to_another_shard_is_left_out_one_by_one_and_counted(
     assert "kinesis.aggregation = unfiltered" in caplog.text
 
 
+async def test_what_belongs_to_another_shard_is_delivered_where_the_outer_key_is_not_the_kpls():
+    aggregates = [one._replace(partition_key="key-0-0") for one in AGGREGATES]
+    reader = reader_of(aggregates)
+    await reader.read(shard=LOWER)
+    assert [one.data for one in reader.sink.records] == [one.data for one in INSIDE]
+    (event,) = found(reader)
+    assert (event.left_out, event.foreign) == (0, IS_LOWER.count(False))
+
+
+async def test_an_explicit_hash_key_that_is_none_comes_through_where_nothing_is_left_out():
+    packed = aggregate_of(UserRecord(data=b"", partition_key="k", explicit_hash_key="7"))
+    damaged = wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x"))
+    reader = reader_of([with_data(RECORDS[0], damaged)])
+    await reader.read(shard=LOWER)
+    (event,) = found(reader)
+    assert (event.user_records, event.left_out, event.foreign) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("shard", [LOWER, evolve(LOWER, parent_shard_id=None)])
+async def test_with_kpl_records_of_other_shards_are_left_out_whoever_put_them(shard: Shard):
+    aggregates = [one._replace(partition_key="key-0-0") for one in AGGREGATES]
+    reader = reader_of(aggregates, aggregation=AggregationMode.KPL)
+    await reader.read(shard=shard)
+    expected = [one.data for one, is_lower in zip(INSIDE, IS_LOWER, strict=True) if is_lower]
+    assert [one.data for one in reader.sink.records] == expected
+
+
 @pytest.mark.parametrize(
     ("mode", "shard"),
     [
@@ -197,21 +230,59 @@ async def test_a_corrupt_aggregate_is_an_ordinary_record_and_counted(
     assert len(caplog.records) == 1
 
 
-async def test_an_aggregate_that_contradicts_itself_stops_the_reading():
-    # A record that names the partition key 5 of none.
-    broken = wrapped(bytes.fromhex("1a0408051a00"))
-    reader = reader_of([RECORDS[0], with_data(RECORDS[1], broken)])
-    with pytest.raises(AggregationError, match=f"record {place(1)} .*kinesis.aggregation = off"):
-        await reader.read()
-    assert reader.sink.deliveries == []
+# A record that names the partition key 5 of none.
+CONTRADICTION = bytes.fromhex("1a0408051a00")
 
 
-async def test_an_explicit_hash_key_that_is_none_stops_the_reading_of_a_resharded_shard():
+async def test_an_aggregate_that_contradicts_itself_is_an_ordinary_record_and_counted(
+    caplog: pytest.LogCaptureFixture,
+):
+    broken = with_data(AGGREGATES[1], wrapped(CONTRADICTION))
+    reader = reader_of([AGGREGATES[0], broken, AGGREGATES[2]])
+    await reader.read()
+    assert reader.sink.records == [*INSIDE[:4], broken, *INSIDE[8:]]
+    assert [one.is_undecoded_aggregate for one in reader.sink.records].index(True) == 4
+    assert [(one.aggregates, one.corrupt) for one in found(reader)] == [(2, 1)]
+    assert len(caplog.records) == 1
+    assert f"record {place(1)}: sub-record 0 of 1 names partition key 5 of 0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [wrapped(CONTRADICTION), wrapped(CONTRADICTION)[:-1]],
+    ids=["contradiction", "wrong checksum"],
+)
+async def test_with_fail_an_invalid_aggregate_stops_the_reading_after_what_stands_before_it(
+    data: bytes,
+):
+    reader = reader_of([*AGGREGATES[:2], with_data(AGGREGATES[2], data)], fails_on_invalid=True)
+    consumer = reader.consumer()
+    with pytest.raises(AggregationError, match=f"shardId-0+: record {place(2)}:"):
+        await finish(consumer.run(), reader.clock)
+    assert reader.sink.records == INSIDE[:8]
+    progress = consumer.progress
+    assert progress.position == StartingPosition.after(place(1))
+    assert progress.as_of == AGGREGATES[1].approximate_arrival_timestamp
+    assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0)
+
+
+async def test_with_fail_a_range_is_read_up_to_an_invalid_aggregate():
+    broken = with_data(AGGREGATES[2], wrapped(CONTRADICTION))
+    runs = [ScriptedRun(batches=[batch_of([*AGGREGATES[:2], broken])])]
+    world = RangeWorld(factory=ScriptedPublisherFactory(runs))
+    world.reader = evolve(world.reader, fails_on_invalid=True)
+    with pytest.raises(AggregationError, match=f"record {place(2)}:"):
+        await world.read(range_of(0, 2, at=True))
+    assert world.sink.records == INSIDE[:8]
+
+
+async def test_an_explicit_hash_key_that_is_none_makes_an_ordinary_record_of_a_kpl_aggregate():
     packed = aggregate_of(UserRecord(data=b"", partition_key="k", explicit_hash_key="7"))
-    damaged = wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x"))
-    reader = reader_of([with_data(RECORDS[0], damaged)])
-    with pytest.raises(AggregationError, match="explicit hash key 'x'"):
-        await reader.read(shard=LOWER)
+    damaged = with_data(AGGREGATES[0], wrapped(packed[4:-16].replace(b"\x12\x017", b"\x12\x01x")))
+    reader = reader_of([damaged])
+    await reader.read(shard=LOWER)
+    assert [one.data for one in reader.sink.records] == [damaged.data]
+    assert [one.corrupt for one in found(reader)] == [1]
 
 
 async def test_an_explicit_hash_key_that_is_none_comes_through_where_none_is_looked_at():
@@ -281,6 +352,21 @@ async def test_the_shards_of_a_stream_that_was_created_again_are_listed_again():
         assert len(await aggregates.expand(later, None)) == delivered
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_the_event_loop_goes_on_while_large_aggregates_are_deaggregated(is_large: bool):
+    """A small one is not worth a thread."""
+    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, None)
+    batch = batch_of(sample_aggregates(1, 20_000 if is_large else 100))
+    for work in (aggregates.expand(batch, sample_shard()), aggregates.counts(batch)):
+        task, turns = asyncio.ensure_future(work), 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert (turns > 2) == is_large
+        await task
+    assert await aggregates.counts(batch) == [20_000 if is_large else 100]
+
+
 async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
     world = RangeWorld(factory=ScriptedPublisherFactory([run_of((1, 3))]))
     await world.read(range_of(0, 2))
@@ -317,11 +403,6 @@ async def test_the_named_fake_is_read_by_polling(
     assert len(expected) == per_batch * children * batches
     reader = await assert_shard_is_read(factory, expected, clock=manual_clock)
     assert len(reader.sink.deliveries) == batches
-
-
-def wrapped(message: bytes) -> bytes:
-    """Return ``message`` as an aggregate with the right checksum."""
-    return bytes.fromhex("f3899ac2") + message + hashlib.md5(message).digest()
 
 
 def aggregate_of(*records: UserRecord) -> bytes:

@@ -54,6 +54,11 @@ def test_every_mistake_is_named_at_once() -> None:
         assert key in message
 
 
+def test_a_dead_letter_for_aggregates_is_refused_at_load() -> None:
+    with pytest.raises(InvalidOptionError, match=r"aggregation\.on-invalid is dead-letter"):
+        KinesisDataSource(OPTIONS | {"kinesis.aggregation.on-invalid": "dead-letter"})
+
+
 def test_both_planners_and_the_additional_columns_are_available() -> None:
     options = {"kinesis.spark.planner": "ranges", "includemetadata": "true"}
     assert KinesisDataSource(OPTIONS | options).schema() == spark_schema(include_metadata=True)

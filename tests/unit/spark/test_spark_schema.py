@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from pyspark.sql.pandas.types import to_arrow_schema
 from spark_builders import ARN, NOON
 from spark_schemas import struct_type
@@ -68,6 +69,22 @@ def test_the_additional_columns_of_records_that_were_inside_an_aggregate() -> No
     assert rows.schema.equals(arrow_schema(include_metadata=True))
     assert rows.column("subSequenceNumber").to_pylist() == [None, 7]
     assert rows.column("explicitHashKey").to_pylist() == [None, "42"]
+
+
+def test_many_records_are_converted_in_parts_to_the_same_rows() -> None:
+    count = 150_000
+    batch = evolve(
+        _batch(),
+        payloads=[b"%d" % number for number in range(count)],
+        partition_keys=["key"] * count,
+        sequence_numbers=["1"] * count,
+        arrival_epoch_seconds=[1767268800.0] * count,
+        sub_sequence_numbers=range(count),
+        explicit_hash_keys=[None] * count,
+    )
+    rows = to_spark_arrow(batch, include_metadata=True)
+    assert rows.column("data").to_pylist() == batch.payloads
+    assert rows.column("subSequenceNumber").to_pylist() == list(range(count))
 
 
 @pytest.mark.parametrize("types", [None, [None, None], ["NONE", None]])

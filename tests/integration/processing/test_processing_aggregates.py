@@ -1,0 +1,188 @@
+"""Aggregates in the simple API: of two kinds of producers across a reshard, and invalid ones."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aws_kinesis_agg.aggregator import RecordAggregator as AwsAggregator
+from processing_support import STREAM, Orders
+from scanning_support import Collector
+
+from kinesis_publishers import (
+    DeadLetter,
+    Record,
+    RetryOnError,
+    ScanResult,
+    StopOnError,
+    UserRecord,
+    read,
+    scan,
+)
+from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.errors import AggregationError, InvalidOptionError
+from kinesis_publishers.model import HashRange, hash_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+COUNT = 2000
+PER_AGGREGATE = 50
+
+
+def put_with_aws_modules(client: Any, numbers: Sequence[int], shards: Sequence[dict]) -> None:
+    """Aggregate without regard to shards, and put each record once, as AWS's modules do."""
+    for some in in_groups(numbers):
+        aggregator = AwsAggregator()
+        for number in some:
+            aggregator.add_user_record(f"key-{number}", b"%d" % number)
+        key, _, data = aggregator.clear_and_get().get_contents()
+        client.put_record(StreamName=STREAM, PartitionKey=key, Data=data)
+
+
+def put_like_the_kpl(client: Any, numbers: Iterable[int], shards: Sequence[dict]) -> None:
+    """Aggregate per shard of ``shards``, and put again what came into another shard than its own.
+
+    ``shards`` may be out of date, as right after a reshard.
+    """
+    for one in shards:
+        mine = [number for number in numbers if belongs(number, one)]
+        for some in in_groups(mine):
+            arrived_in = put_aggregate(client, some)
+            foreign = [number for number in some if not belongs(number, arrived_in)]
+            put_like_the_kpl(client, foreign, open_shards(client) if foreign else [])
+
+
+def put_aggregate(client: Any, numbers: Iterable[int]) -> dict:
+    aggregator = RecordAggregator()
+    for number in numbers:
+        aggregator.add(UserRecord(data=b"%d" % number, partition_key=f"key-{number}"))
+    packed = aggregator.flush()
+    assert packed is not None
+    hash_key = packed.explicit_hash_key or hash_key_of(packed.partition_key)
+    answer = client.put_record(
+        StreamName=STREAM,
+        PartitionKey=packed.partition_key,
+        ExplicitHashKey=str(hash_key),
+        Data=packed.data,
+    )
+    (shard,) = (one for one in open_shards(client) if one["ShardId"] == answer["ShardId"])
+    return shard
+
+
+def in_groups(numbers: Sequence[int]) -> list[Sequence[int]]:
+    return [numbers[at : at + PER_AGGREGATE] for at in range(0, len(numbers), PER_AGGREGATE)]
+
+
+def belongs(number: int, shard: dict) -> bool:
+    ends = shard["HashKeyRange"]
+    hash_range = HashRange(int(ends["StartingHashKey"]), int(ends["EndingHashKey"]))
+    return hash_key_of(f"key-{number}") in hash_range
+
+
+def open_shards(client: Any) -> list[dict]:
+    shards = client.list_shards(StreamName=STREAM)["Shards"]
+    return [one for one in shards if "EndingSequenceNumber" not in one["SequenceNumberRange"]]
+
+
+async def read_until_marks(orders: Orders, marks: int, **properties: str) -> list[int]:
+    """Read until the mark that stands last in each of the open shards has come."""
+    numbers: list[int] = []
+    async with read(orders.properties(**properties)) as records:
+        async for record in records:
+            if record.data == b"mark":
+                marks -= 1
+            else:
+                numbers.append(int(record.data))
+            if not marks:
+                break
+    return numbers
+
+
+@pytest.mark.parametrize("put", [put_with_aws_modules, put_like_the_kpl])
+async def test_every_record_in_aggregates_comes_once_across_a_reshard(
+    orders: Orders, put: Callable[[Any, Sequence[int], Sequence[dict]], None]
+) -> None:
+    client = orders.server.client()
+    known = open_shards(client)
+    put(client, range(COUNT // 2), known)
+    orders.server.reshard(STREAM, 4)
+    put(client, range(COUNT // 2, COUNT), known)
+    for one in (now := open_shards(client)):
+        start = one["HashKeyRange"]["StartingHashKey"]
+        client.put_record(StreamName=STREAM, PartitionKey="m", ExplicitHashKey=start, Data=b"mark")
+    client.close()
+    assert sorted(await read_until_marks(orders, len(now))) == list(range(COUNT))
+
+
+# A record that names the partition key 5 of none.
+MESSAGE = bytes.fromhex("1a0408051a00")
+INVALID = bytes.fromhex("f3899ac2") + MESSAGE + hashlib.md5(MESSAGE).digest()
+
+
+@pytest.mark.parametrize("with_retries", [False, True])
+def test_the_dead_letter_takes_an_invalid_aggregate_at_once(
+    orders: Orders, with_retries: bool
+) -> None:
+    orders.put(3, key="one shard")
+    orders.server.put_many(STREAM, [("one shard", INVALID)])
+    orders.put(3, key="one shard")
+    letters: list[tuple[bytes, type]] = []
+    policy: Any = DeadLetter(lambda record, error: letters.append((record.data, type(error))))
+    if with_retries:
+        # Its delays would outlast the test.
+        policy = RetryOnError(otherwise=policy)
+    collector = Collector(6)
+    scan(orders.properties(**{"aggregation_on-invalid": "dead-letter"}), collector, on_error=policy)
+    assert collector.seen == list(range(6))
+    assert letters == [(INVALID, AggregationError)]
+
+
+def test_with_aggregation_off_no_aggregate_is_invalid(orders: Orders) -> None:
+    orders.server.put_many(STREAM, [("one shard", INVALID)])
+    properties = orders.properties(**{"aggregation_on-invalid": "dead-letter"}, aggregation="off")
+    seen: list[bytes] = []
+
+    def process(record: Record) -> ScanResult:
+        seen.append(record.data)
+        return ScanResult.STOP
+
+    scan(properties, process, on_error=DeadLetter(print))
+    assert seen == [INVALID]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"on_error": StopOnError()}, {"on_error": DeadLetter(print), "per_batch": True}],
+    ids=["no dead letter", "whole batches"],
+)
+def test_a_scan_without_a_dead_letter_for_records_refuses_the_option(
+    orders: Orders, settings: dict[str, Any]
+) -> None:
+    properties = orders.properties(**{"aggregation_on-invalid": "dead-letter"})
+    with pytest.raises(InvalidOptionError, match="on-invalid is dead-letter"):
+        scan(properties, print, **settings)
+    assert orders.server.calls() == []
+
+
+async def test_what_has_no_dead_letter_refuses_the_option_before_any_call(orders: Orders) -> None:
+    properties = orders.properties(**{"aggregation_on-invalid": "dead-letter"})
+    with pytest.raises(InvalidOptionError, match="use plain or fail elsewhere"):
+        async with read(properties):
+            pass
+    assert orders.server.calls() == []
+
+
+def test_with_fail_what_stands_before_an_invalid_aggregate_has_been_processed(
+    orders: Orders,
+) -> None:
+    orders.put(5, key="one shard")
+    orders.server.put_many(STREAM, [("one shard", INVALID)])
+    collector = Collector(6)
+    with pytest.raises(AggregationError, match="names partition key 5 of 0"):
+        scan(orders.properties(**{"aggregation_on-invalid": "fail"}), collector)
+    assert collector.seen == list(range(5))
+    with pytest.raises(AggregationError, match="names partition key 5 of 0"):
+        scan(orders.properties(**{"aggregation_on-invalid": "fail"}), collector)
+    assert collector.seen == list(range(5))
