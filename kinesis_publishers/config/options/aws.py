@@ -40,7 +40,8 @@ REGION: Final[Option[str | None]] = Option(
     default=None,
     namespace=Namespace.AWS,
     section=_SECTION,
-    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain.",
+    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One that "
+    "contradicts an ARN is an error, except with an aws.endpoint that is not AWS's.",
 )
 ENDPOINT: Final[Option[str | None]] = Option(
     key="aws.endpoint",
