@@ -10,6 +10,7 @@ from kinesis_publishers.config.option import Namespace, Option
 from kinesis_publishers.config.parsers import Choice, Parser, Text
 
 _SECTION = "AWS"
+_ANYTHING: Final = ""
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 URL = Text(
     accepts="an http or https URL without user name and password",
@@ -18,7 +19,12 @@ URL = Text(
 
 
 def _text_option(
-    name: str, doc: str, parser: Parser[str] | None = None, *, secret: bool = False
+    name: str,
+    doc: str,
+    parser: Parser[str] | None = None,
+    *,
+    secret: bool = False,
+    guarded: str | None = None,
 ) -> Option[str | None]:
     return Option(
         key=f"{CREDENTIALS_PREFIX}.{name}",
@@ -27,8 +33,14 @@ def _text_option(
         namespace=Namespace.AWS,
         section=_SECTION,
         secret=secret,
+        guarded=re.compile(guarded) if guarded is not None else None,
         doc=doc,
     )
+
+
+def _secret_option(name: str, doc: str) -> Option[str | None]:
+    where = "or where it is: env:NAME or file:/path."
+    return _text_option(name, f"{doc}, {where}", secret=True, guarded="^(env|file):")
 
 
 REGION: Final[Option[str | None]] = Option(
@@ -40,8 +52,8 @@ REGION: Final[Option[str | None]] = Option(
     default=None,
     namespace=Namespace.AWS,
     section=_SECTION,
-    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One that "
-    "contradicts an ARN is an error, except with an aws.endpoint that is not AWS's.",
+    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
+    "that contradicts an ARN is an error, except with an aws.endpoint that is not AWS's.",
 )
 ENDPOINT: Final[Option[str | None]] = Option(
     key="aws.endpoint",
@@ -68,12 +80,15 @@ PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     section=_SECTION,
     doc="Where credentials come from; BASIC if both basic keys are there, else AUTO.",
 )
-ACCESS_KEY_ID: Final = _text_option("basic.accesskeyid", "The access key id of BASIC.", secret=True)
-SECRET_KEY: Final = _text_option("basic.secretkey", "The secret key of BASIC.", secret=True)
-SESSION_TOKEN: Final = _text_option(
-    "basic.sessiontoken", "The session token of BASIC, for temporary credentials.", secret=True
+ACCESS_KEY_ID: Final = _secret_option("basic.accesskeyid", "The access key id of BASIC")
+SECRET_KEY: Final = _secret_option("basic.secretkey", "The secret key of BASIC")
+SESSION_TOKEN: Final = _secret_option(
+    "basic.sessiontoken", "The session token of BASIC, for temporary credentials"
 )
-PROFILE_PATH: Final = _text_option("profile.path", "The credentials file of PROFILE.")
+# A profile may name a command that prints credentials.
+PROFILE_PATH: Final = _text_option(
+    "profile.path", "The credentials file of PROFILE.", guarded=_ANYTHING
+)
 PROFILE_NAME: Final = _text_option("profile.name", "The profile of PROFILE.")
 ROLE_ARN: Final = _text_option(
     "role.arn",
@@ -91,7 +106,13 @@ ROLE_SESSION_NAME: Final = _text_option(
     ),
 )
 ROLE_EXTERNAL_ID: Final = _text_option("role.externalId", "The external id of the assumed role.")
-ROLE_STS_ENDPOINT: Final = _text_option("role.stsEndpoint", "The URL of the STS endpoint.", URL)
+# WEB_IDENTITY_TOKEN sends it the token.
+ROLE_STS_ENDPOINT: Final = _text_option(
+    "role.stsEndpoint",
+    "The URL of the STS endpoint.",
+    URL,
+    guarded=r"(?i)^(?!https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?/?$)",
+)
 ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     key=f"{CREDENTIALS_PREFIX}.role.provider",
     parser=Choice(members=CredentialsProvider),
@@ -102,12 +123,13 @@ ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     "aws.credentials.provider after its own name. BASIC if both basic keys are there, else AUTO.",
 )
 WEB_IDENTITY_TOKEN_FILE: Final = _text_option(
-    "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN."
+    "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN.", guarded=_ANYTHING
 )
 CUSTOM_CLASS: Final = _text_option(
     "custom.class",
     "The class of CUSTOM: called with the properties, its load() returns the credentials.",
     Text(accepts="module:Class", pattern=re.compile(r"[\w.]+:[\w.]+")),
+    guarded=_ANYTHING,
 )
 
 NESTABLE: Final = (

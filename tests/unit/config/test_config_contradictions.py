@@ -16,7 +16,9 @@ _SHARDS = (
 
 def _problems(options: dict[str, Any]) -> list[str]:
     try:
-        Properties.from_spark_options({"streamName": "orders"} | options)
+        Properties.from_spark_options(
+            {"streamName": "orders"} | options, allow=["my.module:Factory"]
+        )
     except ConfigErrors as error:
         return [str(problem) for problem in error.problems]
     return []

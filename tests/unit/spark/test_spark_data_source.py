@@ -152,8 +152,16 @@ def test_every_arn_that_none_misses_is_named() -> None:
         KinesisDataSource(options)
 
 
-def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query() -> None:
+def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KINESIS_PUBLISHERS_ALLOW", "other.*, no_such_module:*")
     with pytest.raises(PluginLoadError, match="no_such_module"):
+        KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
+
+
+def test_an_option_does_not_load_a_class_that_nobody_has_permitted() -> None:
+    with pytest.raises(ConfigErrors, match="KINESIS_PUBLISHERS_ALLOW in the driver's environment"):
         KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
 
 

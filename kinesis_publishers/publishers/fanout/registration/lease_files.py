@@ -1,7 +1,8 @@
 """The files by which the processes of one user on one machine agree about a stream consumer.
 
-Three per consumer, which its last user removes: one that everybody who uses it holds a lock on, one that is locked while it is
-being registered, and a record of what was registered. What follows is for ``leases`` to decide.
+Three per consumer, which its last user removes: one that every user holds a lock on, one that is
+locked while it is being registered, and a record of what was registered. What follows is for
+``leases`` to decide.
 """
 
 from __future__ import annotations
