@@ -16,6 +16,7 @@ from kinesis_publishers.eager_registration import register_consumers
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.schema import check_schema, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
@@ -56,6 +57,12 @@ class KinesisDataSource(DataSource):
         # Executors may have another environment than the driver: the region travels. So do the
         # ARNs of what EAGER registers here, the one place that runs once.
         self._properties = register_consumers(with_region(properties))
+        self._tasks = TaskReader()
+        self._has_reader = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Afterwards Spark pickles it with the reader, to tasks, which need nothing but its class.
+        return {} if self._has_reader else self.__dict__
 
     @classmethod
     def name(cls) -> str:
@@ -73,13 +80,15 @@ class KinesisDataSource(DataSource):
             self._check(schema)
         except ConfigError as problem:
             return _RefusingReader(problem)
-        return KinesisStreamReader(self._properties, self._config)
+        self._has_reader = True
+        return KinesisStreamReader(self._properties, self._config, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""
         self._check(schema)
         bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
-        return KinesisBatchReader(self._properties, self._config, bounds)
+        self._has_reader = True
+        return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
 
     def _check(self, schema: StructType) -> None:
         check_schema(schema, include_metadata=self._config.include_metadata)

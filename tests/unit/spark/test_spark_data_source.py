@@ -175,6 +175,21 @@ def test_secrets_are_not_in_the_message() -> None:
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+@pytest.mark.parametrize("kind", ["reader", "streamReader"])
+def test_what_travels_to_tasks_with_the_partitions_has_no_secret(
+    dumps: Callable[[Any], bytes], kind: str
+) -> None:
+    basic = "aws.credentials.provider.basic"
+    secret = {f"{basic}.accesskeyid": "Secret#1", f"{basic}.secretkey": "Secret#2"}
+    source = pickle.loads(dumps(KinesisDataSource({**OPTIONS, **secret})))
+    reader = getattr(source, kind)(struct_type(SPARK_SCHEMA))
+    # The function that Spark sends has both.
+    travels = dumps((source, reader))
+    assert b"Secret" not in travels
+    assert pickle.loads(travels)[0].name() == "kinesis"
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
 def test_a_data_source_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
     loaded = pickle.loads(dumps(KinesisDataSource(OPTIONS)))
     assert loaded.options == OPTIONS
