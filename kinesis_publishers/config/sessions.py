@@ -142,14 +142,13 @@ def _revealed(secret: str | None) -> str | None:
     kind, _, place = (secret or "").partition(":")
     if kind not in {"env", "file"}:
         return secret
+    found, problem = "", "is not set, or empty,"
     try:
-        found = os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8")
-    except (KeyError, OSError, UnicodeDecodeError) as error:
-        problem = "is not set" if kind == "env" else f"cannot be read ({type(error).__name__})"
-    else:
-        if found.strip():
-            return found.strip()
-        problem = "is empty"
+        found = os.environ.get(place, "") if kind == "env" else Path(place).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({type(error).__name__})"
+    if found.strip():
+        return found.strip()
     raise MissingOptionError(
         f"{secret}, which {aws.CREDENTIALS_PREFIX}.basic refers to, {problem} in this process: "
         "provide it in every process that reads, with Spark on the driver and on the executors"

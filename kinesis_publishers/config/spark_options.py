@@ -6,6 +6,7 @@ connectors use, so that a user of theirs changes one line.
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -66,7 +67,7 @@ def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[Confi
             value, guarded = part.strip(), one.option.guarded
             # Not "..", which leads out of the directory of a pattern.
             is_allowed = ".." not in value and any(fnmatchcase(value, each) for each in allow)
-            if guarded and guarded.search(value) and not is_allowed:
+            if guarded is not None and re.search(guarded, value) and not is_allowed:
                 yield InvalidOptionError(
                     f"{one.written_key}: {value} has the driver load code, or use a file, a "
                     "variable or a token of its own, which an option of Spark may do only where "

@@ -10,7 +10,6 @@ from kinesis_publishers.config.option import Namespace, Option
 from kinesis_publishers.config.parsers import Choice, Parser, Text
 
 _SECTION = "AWS"
-_ANYTHING: Final = ""
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 URL = Text(
     accepts="an http or https URL without user name and password",
@@ -33,14 +32,14 @@ def _text_option(
         namespace=Namespace.AWS,
         section=_SECTION,
         secret=secret,
-        guarded=re.compile(guarded) if guarded is not None else None,
+        guarded=guarded,
         doc=doc,
     )
 
 
 def _secret_option(name: str, doc: str) -> Option[str | None]:
-    where = "or where it is: env:NAME or file:/path."
-    return _text_option(name, f"{doc}, {where}", secret=True, guarded="^(env|file):")
+    doc = f"{doc}, or where it is: env:NAME or file:/path."
+    return _text_option(name, doc, secret=True, guarded="^(env|file):")
 
 
 REGION: Final[Option[str | None]] = Option(
@@ -86,9 +85,7 @@ SESSION_TOKEN: Final = _secret_option(
     "basic.sessiontoken", "The session token of BASIC, for temporary credentials"
 )
 # A profile may name a command that prints credentials.
-PROFILE_PATH: Final = _text_option(
-    "profile.path", "The credentials file of PROFILE.", guarded=_ANYTHING
-)
+PROFILE_PATH: Final = _text_option("profile.path", "The credentials file of PROFILE.", guarded="")
 PROFILE_NAME: Final = _text_option("profile.name", "The profile of PROFILE.")
 ROLE_ARN: Final = _text_option(
     "role.arn",
@@ -123,13 +120,13 @@ ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     "aws.credentials.provider after its own name. BASIC if both basic keys are there, else AUTO.",
 )
 WEB_IDENTITY_TOKEN_FILE: Final = _text_option(
-    "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN.", guarded=_ANYTHING
+    "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN.", guarded=""
 )
 CUSTOM_CLASS: Final = _text_option(
     "custom.class",
     "The class of CUSTOM: called with the properties, its load() returns the credentials.",
     Text(accepts="module:Class", pattern=re.compile(r"[\w.]+:[\w.]+")),
-    guarded=_ANYTHING,
+    guarded="",
 )
 
 NESTABLE: Final = (

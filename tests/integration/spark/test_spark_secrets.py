@@ -71,7 +71,9 @@ def test_a_query_shows_and_sends_no_secret(local_kinesis: LocalKinesis, tmp_path
     # So that it is known to be looked at where secrets would be.
     assert b"micro-batch planned" in contents["stderr"]
     assert b"SparkListenerSQLExecutionStart" in b"".join(contents.values())
-    assert b"TaskReader" in b"".join(text for name, text in contents.items() if "captured" in name)
+    assert b"data_source_read_func" in b"".join(
+        text for name, text in contents.items() if "captured" in name
+    )
     for name in ("output/explained", "output/pages"):
         assert contents[name]
     leaks = {

@@ -106,7 +106,8 @@ def test_basic_may_refer_to_variables_and_files(
 
 @_KINDS
 @pytest.mark.parametrize(
-    ("content", "problem"), [(None, r"cannot be read \(FileNotFoundError\)"), (" \n", "is empty")]
+    ("content", "problem"),
+    [(None, r"cannot be read \(FileNotFoundError\)"), (" \n", "is not set, or empty")],
 )
 def test_a_reference_to_nothing_says_what_is_missing_and_where(
     kind: type,
@@ -116,7 +117,7 @@ def test_a_reference_to_nothing_says_what_is_missing_and_where(
     problem: str,
 ) -> None:
     session = _build(kind, _referring(tmp_path))
-    with pytest.raises(MissingOptionError, match=r"env:ORDERS_KEY_ID.* is not set in this process"):
+    with pytest.raises(MissingOptionError, match=r"env:ORDERS_KEY_ID.* is not set, or empty"):
         _credentials(session)
     monkeypatch.setenv("ORDERS_KEY_ID", "A")
     if content is not None:
