@@ -75,19 +75,19 @@ class KinesisDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
+        self._has_reader = True
         try:
             refuse_ending_position(self._written)
             self._check(schema)
         except ConfigError as problem:
             return _RefusingReader(problem)
-        self._has_reader = True
         return KinesisStreamReader(self._properties, self._config, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""
+        self._has_reader = True
         self._check(schema)
         bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
-        self._has_reader = True
         return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
 
     def _check(self, schema: StructType) -> None:

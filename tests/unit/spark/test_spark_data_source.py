@@ -189,6 +189,14 @@ def test_what_travels_to_tasks_with_the_partitions_has_no_secret(
     assert pickle.loads(travels)[0].name() == "kinesis"
 
 
+def test_a_source_that_refuses_to_read_sends_no_secret_either() -> None:
+    secret = {"aws.credentials.provider.basic.secretkey": "Secret"} | {
+        "aws.credentials.provider.basic.accesskeyid": "Secret"
+    }
+    source = KinesisDataSource(OPTIONS | secret)
+    assert b"Secret" not in pickle.dumps((source.streamReader(StructType()), source))
+
+
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
 def test_a_data_source_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
     loaded = pickle.loads(dumps(KinesisDataSource(OPTIONS)))
