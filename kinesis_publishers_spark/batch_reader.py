@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kinesis_publishers.batch_bounds import Narrowing
 from kinesis_publishers.batch_ranges import plan_batch
 from kinesis_publishers_spark.batch_filters import PushedFilters
-from kinesis_publishers_spark.partitions import RangePartition, read_partition
+from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 from kinesis_publishers_spark.planning.grouping import balanced
 
 if TYPE_CHECKING:
@@ -39,13 +39,25 @@ class KinesisBatchReader(DataSourceReader):
         properties: the whole configuration.
         config: the part of it that only the Spark source reads.
         bounds: between which positions the records stand.
+        tasks: reads the partitions in tasks.
     """
 
-    def __init__(self, properties: Properties, config: SparkConfig, bounds: BatchBounds) -> None:
+    def __init__(
+        self,
+        properties: Properties,
+        config: SparkConfig,
+        bounds: BatchBounds,
+        *,
+        tasks: TaskReader | None = None,
+    ) -> None:
         self._properties = properties
         self._config = config
         self._bounds = bounds
+        self._tasks = tasks or TaskReader()
         self._narrowing = Narrowing()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TaskReader, (self._tasks.key,)
 
     @property
     def pushFilters(self) -> _FilterPushdown:
@@ -63,16 +75,12 @@ class KinesisBatchReader(DataSourceReader):
         ranges = asyncio.run(plan_batch(self._properties, self._bounds, self._narrowing))
         most = self._config.parallelism or os.cpu_count() or 1
         # By polling: a subscription belongs to one reader, and this is not the only action.
-        return [
-            RangePartition.of(self._properties, group) for group in balanced(ranges, None, most)
-        ]
+        groups = balanced(ranges, None, most)
+        return self._tasks.seal(RangePartition.of(self._properties, group) for group in groups)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
-        # Where there is none, Spark asks for one that it has made itself.
-        if not isinstance(partition, RangePartition):
-            return iter(())
-        return read_partition(partition)
+        return self._tasks.read(partition)
 
 
 @frozen

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
@@ -10,10 +11,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from kinesis_publishers import SystemClock
 from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
+from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
 from kinesis_publishers.eager_registration import register_consumers
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.schema import check_schema, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
@@ -38,16 +41,28 @@ class KinesisDataSource(DataSource):
         ConfigErrors: everything that is wrong with the options.
     """
 
+    allow: ClassVar[Sequence[str]] = ()
+    """What :func:`register` permits of the values that name code, files or variables."""
+
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake shows at load() and not in the first micro-batch.
-        self._written = properties = Properties.from_spark_options(dict(options))
+        allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
+        self._written = properties = Properties.from_spark_options(
+            dict(options), allow=[*self.allow, *allow]
+        )
         publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
         self._config = SparkConfig.from_properties(properties)
         # Executors may have another environment than the driver: the region travels. So do the
         # ARNs of what EAGER registers here, the one place that runs once.
         self._properties = register_consumers(with_region(properties))
+        self._tasks = TaskReader()
+        self._has_reader = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Afterwards Spark pickles it with the reader, to tasks, which need nothing but its class.
+        return {} if self._has_reader else self.__dict__
 
     @classmethod
     def name(cls) -> str:
@@ -60,18 +75,20 @@ class KinesisDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
+        self._has_reader = True
         try:
             refuse_ending_position(self._written)
             self._check(schema)
         except ConfigError as problem:
             return _RefusingReader(problem)
-        return KinesisStreamReader(self._properties, self._config)
+        return KinesisStreamReader(self._properties, self._config, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""
+        self._has_reader = True
         self._check(schema)
         bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
-        return KinesisBatchReader(self._properties, self._config, bounds)
+        return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
 
     def _check(self, schema: StructType) -> None:
         check_schema(schema, include_metadata=self._config.include_metadata)
@@ -103,34 +120,41 @@ class _RefusingReader(DataSourceStreamReader):
         self._refuse()
 
 
-def _named(name: str) -> type[KinesisDataSource]:
+def _named(own_name: str, permitted: Sequence[str]) -> type[KinesisDataSource]:
     class NamedKinesisDataSource(KinesisDataSource):
-        """The same under another name; Spark pickles the class by value."""
+        """The same with another name or permissions; Spark pickles the class by value."""
+
+        allow = tuple(permitted)
 
         @classmethod
         def name(cls) -> str:
-            return name
+            return own_name
 
     return NamedKinesisDataSource
 
 
-def register(spark: SparkSession, *, name: str = "kinesis") -> None:
+def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str] = ()) -> None:
     """Make ``format(name)`` known to ``spark``.
 
     Spark discovers ``format("kinesis")`` where this package is installed, so that this is needed
-    only for another name: where a jar brings a source of the same name, the jar goes first.
+    only for another name, where a jar brings a source of the same name (the jar takes precedence),
+    and to permit what options may not do by themselves.
 
     Args:
         spark: the session, over Spark Connect or not.
         name: the name for ``format(...)``.
+        allow: what options may name: ``module:Class``, the dotted name of an exception, a file, or
+            a pattern of them (``my_package.*``); see ``docs/security.md``. It holds for every
+            query of this session with this format, SQL included.
     """
+    is_plain = name == "kinesis" and not allow
     try:
-        spark.dataSource.register(KinesisDataSource if name == "kinesis" else _named(name))
+        spark.dataSource.register(KinesisDataSource if is_plain else _named(name, allow))
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
         # Spark 4.0 refuses the name of what it has discovered itself; later versions replace it.
-        if name == "kinesis" and spark.version.startswith("4.0."):
+        if is_plain and spark.version.startswith("4.0."):
             return
         raise ConfigError(
             f"format({name!r}) is another data source in this session, as from a jar on its class "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
+import secrets
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import Factory, field, frozen
 from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers.config import SparkConfig
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Properties, ShardRange
 
-__all__ = ["PrefetchedPartition", "RangePartition", "read_partition"]
+__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader", "read_partition"]
 
 
 # What goes through the JVM in partitions costs more there than zstd does here, which is quick to
@@ -109,6 +112,56 @@ class RangePartition(InputPartition):
                 yield together(
                     [to_spark_arrow(one.batch, include_metadata=has_metadata) for one in taken]
                 )
+
+
+@frozen
+class _SealedPartition(InputPartition):
+    """A :class:`RangePartition` as it travels: its properties may have secrets."""
+
+    mark: bytes = field(repr=False)
+    sealed: bytes = field(repr=False)
+
+
+@frozen
+class TaskReader:
+    """What tasks get of a query's reader: the key of its partitions, and no configuration.
+
+    Partitions and readers travel apart, and are kept apart: neither tells a secret by itself.
+    """
+
+    key: bytes = field(default=Factory(lambda: secrets.token_bytes(32)), repr=False)
+
+    def seal(self, partitions: Iterable[InputPartition]) -> list[InputPartition]:
+        """Return ``partitions`` as Spark may have them; records have nothing to hide from it."""
+        return [self._sealed(one) if isinstance(one, RangePartition) else one for one in partitions]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one partition, in a task."""
+        # For a batch without any, Spark makes a partition itself.
+        is_empty = type(partition) is InputPartition
+        return iter(()) if is_empty else read_partition(self.opened(partition))
+
+    def _sealed(self, partition: RangePartition) -> _SealedPartition:
+        plain = pickle.dumps(partition)
+        # As a synthetic nonce (RFC 5297): two partitions that differ have different pads.
+        mark = self._mark(plain)
+        return _SealedPartition(mark, self._masked(plain, mark))
+
+    def opened(self, partition: InputPartition) -> Any:
+        """Return the partition that was sealed, any other one as it is."""
+        if not isinstance(partition, _SealedPartition):
+            return partition
+        plain = self._masked(partition.sealed, partition.mark)
+        if not secrets.compare_digest(self._mark(plain), partition.mark):
+            raise ValueError("this partition is not of this query, or was changed on its way")
+        return pickle.loads(plain)
+
+    def _mark(self, plain: bytes) -> bytes:
+        return hashlib.blake2b(plain, key=self.key).digest()
+
+    def _masked(self, data: bytes, mark: bytes) -> bytes:
+        pad = hashlib.shake_256(self.key + mark).digest(len(data))
+        return (int.from_bytes(data) ^ int.from_bytes(pad)).to_bytes(len(data))
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from kinesis_publishers_spark.batch_log import (
     write_logs,
 )
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
-from kinesis_publishers_spark.partitions import read_partition
+from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.read_limits import (
     SupportsTriggerAvailableNow,
     batch_limit,
@@ -53,13 +53,15 @@ _OFFSETS_KEPT = 3
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams for one query.
 
-    Spark constructs readers in several processes and pickles them to tasks: constructing one has no
-    side effects, and everything that runs is made by the first call that needs it.
+    Spark constructs readers in several processes and pickles them to tasks alone, which get no more
+    than they need. Constructing one has no side effects: what runs is made by the first call that
+    needs it.
 
     Args:
         properties: the whole configuration.
         config: the part of it that only the Spark source reads.
         make_planner: makes planners; those of the package if it is not given.
+        tasks: reads the partitions in tasks.
     """
 
     def __init__(
@@ -67,10 +69,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         properties: Properties,
         config: SparkConfig,
         make_planner: PlannerFactory | None = None,
+        *,
+        tasks: TaskReader | None = None,
     ) -> None:
         self._properties = properties
         self._config = config
         self._make_planner = make_planner
+        self._tasks = tasks or TaskReader()
         self._planner: TriggeredPlanner | None = None
         # Spark names the same ones again and again: as an end, as a start, to commit.
         self._offsets: deque[tuple[OffsetJson, Offset]] = deque(maxlen=_OFFSETS_KEPT)
@@ -78,7 +83,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._next_report = float("-inf")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._properties, self._config)
+        return TaskReader, (self._tasks.key,)
 
     @property
     def _plan(self) -> TriggeredPlanner:
@@ -176,11 +181,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
-        return self._plan.partitions(self._parse(start), self._parse(end))
+        return self._tasks.seal(self._plan.partitions(self._parse(start), self._parse(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
-        return read_partition(partition)
+        return self._tasks.read(partition)
 
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""

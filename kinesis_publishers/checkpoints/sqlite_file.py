@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import closing, contextmanager
+import stat
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -12,7 +15,6 @@ from kinesis_publishers.errors import CheckpointError, ResourceInUseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["SCHEMA_VERSION", "CheckpointFile"]
 
@@ -70,8 +72,34 @@ class CheckpointFile:
                 f"The directory of the checkpoints, {self.path.parent}, cannot be made ({error}): "
                 "set kinesis.checkpoint.sqlite.path to a place that can be written."
             ) from error
-        with self._connection(mode="rwc") as connection, _transaction(connection):
+        self._make_own_file()
+        with self.transaction() as connection:
             self._check(connection)
+
+    def _make_own_file(self) -> None:
+        """Make the file for its owner alone; refuse one through which others could interfere."""
+        with suppress(OSError):
+            # Not opened if it is there: closing it would drop the locks that this process has.
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # Whoever owns the directory could exchange the file anyway.
+        trusted = {os.geteuid(), self.path.parent.stat().st_uid}
+        # What sqlite finds in a journal it writes into the file.
+        for path in (self.path, Path(f"{self.path}-journal"), Path(f"{self.path}-wal")):
+            try:
+                found = path.lstat()
+            except OSError:  # not there, or sqlite says what is wrong
+                continue
+            if stat.S_ISLNK(found.st_mode):
+                raise CheckpointError(
+                    f"{path} is a symbolic link, which is not followed: set "
+                    f"kinesis.checkpoint.sqlite.path to the file itself, {os.path.realpath(path)}."
+                )
+            if found.st_uid not in trusted:
+                raise CheckpointError(
+                    f"{path} belongs to another user (uid {found.st_uid}), who could change the "
+                    "checkpoints: set kinesis.checkpoint.sqlite.path to a file of this user's, or "
+                    "make this user its owner (chown)."
+                )
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -85,15 +113,15 @@ class CheckpointFile:
             ResourceInUseError: another process holds the lock; the call may be repeated.
             CheckpointError: the file cannot be used.
         """
-        with self._connection(mode="rw") as connection, _transaction(connection):
+        with self._connection() as connection, _transaction(connection):
             yield connection
 
     @contextmanager
-    def _connection(self, *, mode: str) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(
                 sqlite3.connect(
-                    f"{self.path.absolute().as_uri()}?mode={mode}",
+                    f"{self.path.absolute().as_uri()}?mode=rw",
                     uri=True,
                     timeout=_LOCK_SECONDS,
                     isolation_level=None,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from kinesis_publishers.config.choices import Planner
-from kinesis_publishers.config.options import ending, publisher, spark
+from kinesis_publishers.config.options import aws, ending, publisher, spark
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.config.stream_selectors import StreamSelector
 
 __all__ = ["contradictions"]
+
+_AWS_ENDPOINT: Final = re.compile(r"https?://[^/:]+\.amazonaws\.com(\.cn)?(:[0-9]+)?(/.*)?")
 
 
 def contradictions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
@@ -26,6 +29,7 @@ def contradictions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterato
     """
     yield from _positions_of_no_stream(lookup, streams)
     yield from _unknown_ends(lookup)
+    yield from _other_regions(lookup, streams)
 
 
 def _positions_of_no_stream(
@@ -51,4 +55,18 @@ def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
             f"{lookup.written_key(spark.PLANNER)} is ranges, which finds the ends of micro-batches "
             f"with GetRecords, and {lookup.written_key(publisher.RECORD_PUBLISHER)} is {name}, "
             "which need not deliver the same records: use prefetch, or POLLING or EFO"
+        )
+
+
+def _other_regions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+    region, endpoint = lookup.get(aws.REGION), lookup.get(aws.ENDPOINT)
+    # What another server makes of regions is its own affair: most take any.
+    if not region or (endpoint and not _AWS_ENDPOINT.fullmatch(endpoint.lower())):
+        return
+    others = [one for one in streams if one.region not in {None, region.lower()}]
+    if others:
+        listed = ", ".join(f"{one.region} ({one.arn})" for one in others)
+        yield InvalidOptionError(
+            f"{lookup.written_key(aws.REGION)} is {region}, but {publisher.STREAMS.full_key} has "
+            f"streams of {listed}: leave the region out, or name the streams of that region"
         )

@@ -58,6 +58,8 @@ class Option(Generic[T]):
         required: whether a complete configuration needs it.
         implemented: False for an option that is declared but that nothing reads yet.
         spellings: other keys that mean the same.
+        guarded: a regex that finds values which run code, or use files, with the rights of this
+            process: as options of Spark they need the operator's permission.
     """
 
     key: str
@@ -70,6 +72,7 @@ class Option(Generic[T]):
     required: bool = False
     implemented: bool = True
     spellings: tuple[str, ...] = ()
+    guarded: str | None = None
 
     @property
     def full_key(self) -> str:

@@ -19,7 +19,7 @@ from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionEr
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kinesis_publishers.config.options.retries import RetryOptions
     from kinesis_publishers.config.parsers import Scalar
@@ -120,10 +120,13 @@ class Properties:
 
     @classmethod
     def from_spark_options(
-        cls, options: Mapping[str, Scalar], *, complete: bool = True
+        cls, options: Mapping[str, Scalar], *, complete: bool = True, allow: Collection[str] = ()
     ) -> Properties:
-        """Parse the options of a Spark source, with their aliases; see :meth:`parse`."""
-        return cls._build(assign_spark_options(options), complete=complete)
+        """Parse the options of a Spark source, with their aliases; see :meth:`parse`.
+
+        What names code, files or variables is refused unless a pattern in ``allow`` matches it.
+        """
+        return cls._build(assign_spark_options(options, allow=allow), complete=complete)
 
     @classmethod
     def _build(

@@ -6,6 +6,8 @@ connectors use, so that a user of theirs changes one line.
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,14 +17,18 @@ from kinesis_publishers.config.choices import CredentialsProvider
 from kinesis_publishers.config.options import aws, checkpoints
 from kinesis_publishers.config.spark_aliases import ALIASES, REGION_IN_ENDPOINT, assignments_of
 from kinesis_publishers.config.spark_moved import NO_SIDE_STORE, advice_for
+from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from kinesis_publishers.config.option import Option
     from kinesis_publishers.config.parsers import Scalar
 
-__all__ = ["ALIASES", "assign_spark_options"]
+__all__ = ["ALIASES", "ALLOW_VARIABLE", "assign_spark_options"]
+
+ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
+"""The environment variable of the driver that permits values, separated by commas."""
 
 # What Spark itself puts among the options of a source.
 _SPARK_INTERNAL: Final = frozenset({"path", "paths", "__paths__"})
@@ -31,15 +37,44 @@ _FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.")
 _BY_LOWER_NAME: Final = MappingProxyType({name.lower(): option for name, option in ALIASES.items()})
 
 
-def assign_spark_options(options: Mapping[str, Scalar]) -> Assignments:
-    """Resolve the options of a Spark source, whose keys Spark has lower-cased."""
+def assign_spark_options(
+    options: Mapping[str, Scalar], *, allow: Collection[str] = ()
+) -> Assignments:
+    """Resolve the options of a Spark source, whose keys Spark has lower-cased.
+
+    Args:
+        options: the options, which may come from whoever may write SQL.
+        allow: patterns (as of a shell) of the guarded values that the operator permits.
+
+    Raises:
+        ConfigErrors: there are guarded values that nobody has permitted; nothing was loaded.
+    """
     assignments = Assignments()
     for key, value in options.items():
         if key.lower() not in _SPARK_INTERNAL:
             _assign(assignments, key, value)
     _assume_role_by_default(assignments)
     _take_region_from_endpoint(assignments)
+    # Before any rule looks at the values, because some of them load what is named.
+    if refused := list(_refused(assignments, allow)):
+        raise ConfigErrors(refused)
     return assignments
+
+
+def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[ConfigError]:
+    for one in assignments.found:
+        for part in str(one.value).split(","):
+            value, guarded = part.strip(), one.option.guarded
+            # Not "..", which leads out of the directory of a pattern.
+            is_allowed = ".." not in value and any(fnmatchcase(value, each) for each in allow)
+            if guarded is not None and re.search(guarded, value) and not is_allowed:
+                yield InvalidOptionError(
+                    f"{one.written_key}: {value} has the driver load code, or use a file, a "
+                    "variable or a token of its own, which an option of Spark may do only where "
+                    f"that is permitted: add {value!r} or a pattern such as 'mine.*' to "
+                    f"{ALLOW_VARIABLE} in the driver's environment, or to "
+                    "register(spark, allow=[...])"
+                )
 
 
 def _assign(assignments: Assignments, key: str, value: Scalar) -> None:

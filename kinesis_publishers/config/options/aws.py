@@ -18,7 +18,12 @@ URL = Text(
 
 
 def _text_option(
-    name: str, doc: str, parser: Parser[str] | None = None, *, secret: bool = False
+    name: str,
+    doc: str,
+    parser: Parser[str] | None = None,
+    *,
+    secret: bool = False,
+    guarded: str | None = None,
 ) -> Option[str | None]:
     return Option(
         key=f"{CREDENTIALS_PREFIX}.{name}",
@@ -27,8 +32,14 @@ def _text_option(
         namespace=Namespace.AWS,
         section=_SECTION,
         secret=secret,
+        guarded=guarded,
         doc=doc,
     )
+
+
+def _secret_option(name: str, doc: str) -> Option[str | None]:
+    doc = f"{doc}, or where it is: env:NAME or file:/path."
+    return _text_option(name, doc, secret=True, guarded="^(env|file):")
 
 
 REGION: Final[Option[str | None]] = Option(
@@ -40,7 +51,8 @@ REGION: Final[Option[str | None]] = Option(
     default=None,
     namespace=Namespace.AWS,
     section=_SECTION,
-    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain.",
+    doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
+    "that contradicts an ARN is an error, except with an aws.endpoint that is not AWS's.",
 )
 ENDPOINT: Final[Option[str | None]] = Option(
     key="aws.endpoint",
@@ -67,12 +79,13 @@ PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     section=_SECTION,
     doc="Where credentials come from; BASIC if both basic keys are there, else AUTO.",
 )
-ACCESS_KEY_ID: Final = _text_option("basic.accesskeyid", "The access key id of BASIC.", secret=True)
-SECRET_KEY: Final = _text_option("basic.secretkey", "The secret key of BASIC.", secret=True)
-SESSION_TOKEN: Final = _text_option(
-    "basic.sessiontoken", "The session token of BASIC, for temporary credentials.", secret=True
+ACCESS_KEY_ID: Final = _secret_option("basic.accesskeyid", "The access key id of BASIC")
+SECRET_KEY: Final = _secret_option("basic.secretkey", "The secret key of BASIC")
+SESSION_TOKEN: Final = _secret_option(
+    "basic.sessiontoken", "The session token of BASIC, for temporary credentials"
 )
-PROFILE_PATH: Final = _text_option("profile.path", "The credentials file of PROFILE.")
+# A profile may name a command that prints credentials.
+PROFILE_PATH: Final = _text_option("profile.path", "The credentials file of PROFILE.", guarded="")
 PROFILE_NAME: Final = _text_option("profile.name", "The profile of PROFILE.")
 ROLE_ARN: Final = _text_option(
     "role.arn",
@@ -90,7 +103,13 @@ ROLE_SESSION_NAME: Final = _text_option(
     ),
 )
 ROLE_EXTERNAL_ID: Final = _text_option("role.externalId", "The external id of the assumed role.")
-ROLE_STS_ENDPOINT: Final = _text_option("role.stsEndpoint", "The URL of the STS endpoint.", URL)
+# WEB_IDENTITY_TOKEN sends it the token.
+ROLE_STS_ENDPOINT: Final = _text_option(
+    "role.stsEndpoint",
+    "The URL of the STS endpoint.",
+    URL,
+    guarded=r"(?i)^(?!https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?/?$)",
+)
 ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     key=f"{CREDENTIALS_PREFIX}.role.provider",
     parser=Choice(members=CredentialsProvider),
@@ -101,12 +120,13 @@ ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     "aws.credentials.provider after its own name. BASIC if both basic keys are there, else AUTO.",
 )
 WEB_IDENTITY_TOKEN_FILE: Final = _text_option(
-    "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN."
+    "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN.", guarded=""
 )
 CUSTOM_CLASS: Final = _text_option(
     "custom.class",
     "The class of CUSTOM: called with the properties, its load() returns the credentials.",
     Text(accepts="module:Class", pattern=re.compile(r"[\w.]+:[\w.]+")),
+    guarded="",
 )
 
 NESTABLE: Final = (

@@ -59,6 +59,7 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
             pattern=re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*"),
         ),
         default=None,
+        guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
         section=_SECTION,
         doc="An error that reopens a subscription, beside the built-in ones: i counts from 0 "
         "without gaps, and every one counts.",

@@ -20,6 +20,7 @@ METRICS_SINKS: Final = Option(
         pattern=re.compile(rf"none|{_SINK}(?:\s*,\s*{_SINK})*", re.IGNORECASE),
     ),
     default="log",
+    guarded=":",
     namespace=Namespace.OURS,
     section=_SECTION,
     doc="Where diagnostic events go: the log, a summary in the log, OpenTelemetry or CloudWatch "

@@ -47,6 +47,7 @@ RECORD_PUBLISHER: Final[Option[str]] = Option(
     key="stream.recordpublisher",
     parser=_PublisherName(),
     default="POLLING",
+    guarded=":",
     section=_SECTION,
     doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "
     "factory of your own as module:Class or entry point.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
 from kinesis_publishers.aws_errors import map_error
 from kinesis_publishers.errors import InvalidOptionError
@@ -39,7 +39,8 @@ class SignedCall:
     """
 
     url: str
-    headers: Mapping[str, str]
+    # The session token, and a signature that works for some minutes.
+    headers: Mapping[str, str] = field(repr=False)
     body: bytes
     where: str
 

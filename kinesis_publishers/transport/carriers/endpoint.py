@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 from botocore.httpsession import ProxyConfiguration, get_cert_path
 from botocore.utils import get_environ_proxies
 
+from kinesis_publishers.config.option import show_value
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ class Endpoint:
 
     url: str
     ca_bundle: str | None = None
-    proxy_url: str | None = None
+    # It may have a password.
+    proxy_url: str | None = field(default=None, repr=partial(show_value, secret=False))
 
     @classmethod
     def of_session(cls, session: AioSession, url: str, ca_bundle: str | None) -> Endpoint:

@@ -17,8 +17,9 @@ from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 from kinesis_publishers_spark.planning.ranges import RangesPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -82,12 +83,15 @@ def planner(
     return planner_of(kind, options(server, position, **more), parallelism=parallelism)
 
 
-def read(partitions: Iterable[InputPartition]) -> list[Row]:
+def read(
+    partitions: Iterable[InputPartition],
+    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = read_partition,
+) -> list[Row]:
     """Read partitions as tasks do; return the rows in the order in which they come."""
     return [
         (row["shardId"], row["sequenceNumber"], row["data"])
         for partition in partitions
-        for rows in read_partition(partition)
+        for rows in read_one(partition)
         for row in rows.to_pylist()
     ]
 

@@ -60,7 +60,7 @@ def rows_of(reader: KinesisStreamReader, start: Any, end: Any) -> list[Row]:
     partitions = pickle.loads(pickle.dumps(reader.partitions(start, end)))
     in_the_task = pickle.loads(pickle.dumps(reader))
     assert [type(one) for one in in_the_task.read(partitions[0])] if partitions else True
-    return read(partitions)
+    return read(partitions, in_the_task.read)
 
 
 def test_spark_4_2_and_later(

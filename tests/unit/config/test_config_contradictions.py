@@ -16,7 +16,9 @@ _SHARDS = (
 
 def _problems(options: dict[str, Any]) -> list[str]:
     try:
-        Properties.from_spark_options({"streamName": "orders"} | options)
+        Properties.from_spark_options(
+            {"streamName": "orders"} | options, allow=["my.module:Factory"]
+        )
     except ConfigErrors as error:
         return [str(problem) for problem in error.problems]
     return []
@@ -40,6 +42,44 @@ def test_positions_by_shard_belong_to_one_stream() -> None:
     (problem,) = _problems({"streamName": "orders,returns", "endingOffsets": _SHARDS})
     assert problem.startswith("endingOffsets has positions by shard id")
     assert _problems({"startingPosition": _SHARDS}) == []
+
+
+_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+_FAR_ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/returns"
+
+
+@pytest.mark.parametrize("key", ["region", "aws.region"])
+def test_a_region_that_is_not_the_arn_s_is_an_error_that_names_both(key: str) -> None:
+    (problem,) = _problems({"streamName": _ARN, key: "eu-west-1"})
+    assert problem.startswith(f"{key} is eu-west-1")
+    assert f"us-east-1 ({_ARN})" in problem
+    assert _problems({"streamName": _ARN, key: "US-East-1"}) == []
+
+
+def test_a_region_beside_arns_of_several_regions_names_those_that_differ() -> None:
+    streams = {"streamName": f"{_ARN},{_FAR_ARN}"}
+    (problem,) = _problems(streams | {"region": "us-east-1"})
+    assert _FAR_ARN in problem
+    assert _ARN not in problem
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://kinesis.eu-west-1.amazonaws.com",
+        "https://vpce-1-2.kinesis.eu-west-1.vpce.amazonaws.com",
+        "https://kinesis.cn-north-1.amazonaws.com.cn:443/",
+    ],
+)
+def test_an_endpoint_of_aws_does_not_reconcile_a_region_with_an_arn(endpoint: str) -> None:
+    options = {"streamName": _ARN, "region": "eu-west-1", "aws.endpoint": endpoint}
+    (problem,) = _problems(options)
+    assert "us-east-1" in problem
+
+
+def test_another_server_s_regions_are_its_own_affair() -> None:
+    options = {"streamName": f"{_ARN},{_FAR_ARN}", "region": "eu-west-1"}
+    assert _problems(options | {"aws.endpoint": "http://localhost:4566"}) == []
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])

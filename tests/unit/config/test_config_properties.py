@@ -155,12 +155,13 @@ def test_streams_are_checked(streams: str, message: str) -> None:
     assert message in str(problem)
 
 
-def test_arns_of_two_regions_need_a_region() -> None:
+def test_arns_of_two_regions_are_for_another_server_which_is_asked_in_one() -> None:
     arn = "arn:aws:kinesis:{}:123456789012:stream/{}"
     streams = f"{arn.format('eu-west-1', 'a')},{arn.format('us-east-1', 'b')}"
     (problem,) = _problems({"kinesis.streams": streams})
     assert "eu-west-1, us-east-1" in str(problem)
-    Properties.parse({"kinesis.streams": streams, "aws.region": "eu-west-1"})
+    local = {"aws.region": "eu-west-1", "aws.endpoint": "http://localhost:4566"}
+    Properties.parse({"kinesis.streams": streams, **local})
 
 
 def test_all_missing_consumer_arns_are_in_one_error() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.config.assignments import assign_properties
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers.transport.carriers import Endpoint, SignedCall
 
 _BASIC = "aws.credentials.provider.basic"
 _NESTED = "aws.credentials.provider.role.provider.basic"
@@ -88,3 +89,15 @@ def test_a_custom_class_s_properties_are_not_shown() -> None:
     config = AwsConfig.from_properties(properties)
     assert "Secret" not in _texts(config, properties)
     assert config.credentials.properties == properties
+
+
+def test_the_password_of_a_proxy_is_not_shown() -> None:
+    endpoint = Endpoint(url="https://host/", proxy_url="http://me:Secret@proxy:3128")
+    assert "Secret" not in _texts(endpoint)
+    assert "http://***@proxy:3128" in repr(endpoint)
+
+
+def test_the_headers_of_a_signed_call_are_not_shown() -> None:
+    headers = {"x-amz-security-token": "Secret", "authorization": "Secret"}
+    call = SignedCall(url="https://host/", headers=headers, body=b"{}", where="shard 0")
+    assert "Secret" not in _texts(call)

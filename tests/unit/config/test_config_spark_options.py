@@ -18,7 +18,7 @@ from kinesis_publishers.config import (
     SparkConfig,
     StreamsConfig,
 )
-from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 _CANONICAL = {
     "streamName": ("kinesis.streams", "orders"),
@@ -184,3 +184,87 @@ def test_a_mistyped_option_names_the_nearest(written: str, nearest: str) -> None
 def test_an_alias_is_not_accepted_in_a_properties_dict() -> None:
     with pytest.raises(ConfigErrors, match="unknown option"):
         Properties.parse({"kinesis.streamName": "a"})
+
+
+_PREFIX = "aws.credentials.provider"
+_GUARDED = [
+    ("kinesis.stream.recordpublisher", "my_package.publishers:Mine"),
+    ("consumerMode", "my_package.publishers:Mine"),
+    ("kinesis.metrics.sinks", "log, my_package.metrics:Sink"),
+    (f"{_PREFIX}.custom.class", "my_package.credentials:Vault"),
+    (f"{_PREFIX}.role.provider.custom.class", "my_package.credentials:Vault"),
+    ("shard.consumer.error.recoverable[0].exception", "my_package.errors.Broken"),
+    (f"{_PREFIX}.profile.path", "/srv/my_package.profiles"),
+    (f"{_PREFIX}.webIdentityToken.file", "/run/my_package.token"),
+    ("stsEndpoint", "http://sts.my_package.example"),
+    (f"{_PREFIX}.basic.secretkey", "env:my_package.SECRET"),
+    ("awsSecretKey", "file:/run/my_package.secret"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), _GUARDED)
+def test_a_value_that_loads_code_or_reads_the_driver_s_own_is_refused(
+    key: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str) -> None:
+        raise AssertionError(f"{name} was loaded")
+
+    monkeypatch.setattr("importlib.import_module", load)
+    with pytest.raises(ConfigErrors) as raised:
+        _parse({key: value})
+    (problem,) = raised.value.problems
+    assert str(problem).startswith(f"{key}: {value.rpartition(', ')[2]} ")
+    assert "KINESIS_PUBLISHERS_ALLOW" in str(problem)
+    assert "register(spark, allow=" in str(problem)
+
+
+def _complaint(options: dict[str, str], allow: list[str]) -> str:
+    try:
+        Properties.from_spark_options(options, complete=False, allow=allow)
+    except KinesisPublishersError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(("key", "value"), _GUARDED)
+def test_what_the_operator_permits_is_not_refused(key: str, value: str) -> None:
+    for pattern in (value.rpartition(", ")[2], "*my_package.*"):
+        assert "permitted" not in _complaint({key: value}, allow=["x", pattern])
+
+
+def test_a_pattern_for_a_directory_does_not_permit_what_is_around_it() -> None:
+    with pytest.raises(ConfigErrors, match="permitted"):
+        Properties.from_spark_options(
+            {f"{_PREFIX}.profile.path": "/run/secrets/../../etc/passwd"}, allow=["/run/secrets/*"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kinesis.stream.recordpublisher", "installed.entry.point"),
+        ("kinesis.metrics.sinks", "log,summary"),
+        ("shard.consumer.error.recoverable[0].exception", "ThrottlingException"),
+        (
+            "shard.consumer.error.recoverable[0].exception",
+            "kinesis_publishers.errors.ConnectionFailedError",
+        ),
+        ("stsEndpoint", "https://sts.eu-west-1.amazonaws.com"),
+        ("stsEndpoint", "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com/"),
+    ],
+)
+def test_what_is_installed_or_of_aws_needs_no_permission(key: str, value: str) -> None:
+    _parse({key: value})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://sts.eu-west-1.amazonaws.com",
+        "https://sts.amazonaws.com.example",
+        "https://example.org/.amazonaws.com",
+    ],
+)
+def test_a_token_goes_to_aws_alone(url: str) -> None:
+    with pytest.raises(ConfigErrors, match="permitted"):
+        _parse({"stsEndpoint": url})

@@ -100,13 +100,14 @@ def test_a_process_that_was_forked_off_does_not_keep_the_lease(start: Start, log
 
 
 def test_in_any_order_each_consumer_is_removed_once_and_never_while_it_is_used(
-    start: Start, log: Path
+    start: Start, log: Path, runtime_directory: Path
 ) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")  # noqa: T201 - how a failure is repeated
     for process in [start("compete", f"{seed}-{number}") for number in range(3)]:
         process.communicate()
     held(start("hold")).communicate()
+    assert list(runtime_directory.glob("*/*")) == []
     lines = log.read_text().splitlines()
     assert lines
     assert len(lines) == len(set(lines))

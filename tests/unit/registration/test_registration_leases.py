@@ -106,6 +106,79 @@ async def test_leaving_without_removing_leaves_the_record(clock: ManualClock) ->
     assert (await acquire(clock)).created_arn == ARN
 
 
+def files_in(runtime_directory: Path) -> set[str]:
+    return {path.suffix for path in runtime_directory.glob("*/*")}
+
+
+@pytest.mark.parametrize("has_registered", [True, False])
+async def test_the_last_one_to_leave_removes_the_files(
+    clock: ManualClock, runtime_directory: Path, has_registered: bool
+) -> None:
+    first, second = await acquire(clock), await acquire(clock)
+    async with first.registering():
+        if has_registered:
+            first.note_created(ARN)
+    await first.release(Removal())
+    assert ".users" in files_in(runtime_directory)
+    await second.release(Removal())
+    assert files_in(runtime_directory) == set()
+
+
+async def test_the_files_stay_while_the_consumer_could_not_be_removed(
+    clock: ManualClock, runtime_directory: Path
+) -> None:
+    first = await acquire(clock)
+    first.note_created(ARN)
+    await first.release(Removal(False))
+    assert files_in(runtime_directory) == {".users", ".json"}
+
+
+async def test_the_files_that_a_dead_process_left_go_with_the_next_one_to_join(
+    clock: ManualClock, runtime_directory: Path
+) -> None:
+    dead, recorded, living = [await acquire(clock, name) for name in ("dead", "recorded", "a.b")]
+    async with dead.registering(), living.registering():
+        recorded.note_created(f"{STREAM_ARN}/consumer/recorded:1")
+    for one in (dead, recorded):
+        one.close()  # as the kernel does when a process is killed
+    await acquire(clock)
+    left = {name.rpartition("-")[0] for name in os.listdir(lease_directory())}
+    assert left == {"recorded", "a.b", CONSUMER_NAME}
+    assert living._users is not None
+    assert living._users.is_current
+
+
+async def test_two_who_leave_at_once_warn_of_nothing(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await acquire(clock), await acquire(clock)
+    lock_file = fcntl.flock
+
+    def leave_in_between(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr("fcntl.flock", lock_file)
+        try:
+            lock_file(descriptor, operation)
+        finally:
+            second._is_last()
+            assert second._files is not None
+            second._files.remove()
+
+    monkeypatch.setattr("fcntl.flock", leave_in_between)
+    await first.release(Removal())
+    assert caplog.text == ""
+
+
+async def test_a_link_in_the_place_of_the_directory_is_not_followed(
+    clock: ManualClock, runtime_directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (runtime_directory / "kinesis-publishers").symlink_to(elsewhere)
+    lease = await acquire(clock)
+    lease.note_created(ARN)
+    assert lease.created_arn is None
+    assert list(elsewhere.iterdir()) == []
+
+
 async def test_other_consumers_have_other_leases(clock: ManualClock) -> None:
     one, other = await acquire(clock), await acquire(clock, "archive")
     one.note_created(ARN)

@@ -21,7 +21,9 @@ def check(**options: object) -> None:
         f"kinesis.{key.replace('_', '.')}" if key.startswith("stream_") else key: str(one)
         for key, one in options.items()
     }
-    properties = Properties.from_spark_options({"streamName": "orders", **values})
+    properties = Properties.from_spark_options(
+        {"streamName": "orders", **values}, allow=["my.module:Factory"]
+    )
     checked_bounds(properties, loaded_at=_LOADED_AT)
 
 

@@ -157,8 +157,16 @@ def test_every_arn_that_none_misses_is_named() -> None:
         KinesisDataSource(options)
 
 
-def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query() -> None:
+def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KINESIS_PUBLISHERS_ALLOW", "other.*, no_such_module:*")
     with pytest.raises(PluginLoadError, match="no_such_module"):
+        KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
+
+
+def test_an_option_does_not_load_a_class_that_nobody_has_permitted() -> None:
+    with pytest.raises(ConfigErrors, match="KINESIS_PUBLISHERS_ALLOW in the driver's environment"):
         KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
 
 
@@ -169,6 +177,29 @@ def test_secrets_are_not_in_the_message() -> None:
             | {"aws.credentials.provider.basic.secretkey": "hidden", "kinesis.unknown": "hidden2"}
         )
     assert "hidden" not in str(raised.value).replace("hidden2", "")
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+@pytest.mark.parametrize("kind", ["reader", "streamReader"])
+def test_what_travels_to_tasks_with_the_partitions_has_no_secret(
+    dumps: Callable[[Any], bytes], kind: str
+) -> None:
+    basic = "aws.credentials.provider.basic"
+    secret = {f"{basic}.accesskeyid": "Secret#1", f"{basic}.secretkey": "Secret#2"}
+    source = pickle.loads(dumps(KinesisDataSource({**OPTIONS, **secret})))
+    reader = getattr(source, kind)(struct_type(SPARK_SCHEMA))
+    # The function that Spark sends has both.
+    travels = dumps((source, reader))
+    assert b"Secret" not in travels
+    assert pickle.loads(travels)[0].name() == "kinesis"
+
+
+def test_a_source_that_refuses_to_read_sends_no_secret_either() -> None:
+    secret = {"aws.credentials.provider.basic.secretkey": "Secret"} | {
+        "aws.credentials.provider.basic.accesskeyid": "Secret"
+    }
+    source = KinesisDataSource(OPTIONS | secret)
+    assert b"Secret" not in pickle.dumps((source.streamReader(StructType()), source))
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])

@@ -23,7 +23,12 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.config import SourceConfig
-from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition, read_partition
+from kinesis_publishers_spark.partitions import (
+    PrefetchedPartition,
+    RangePartition,
+    TaskReader,
+    read_partition,
+)
 from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark_arrow
 
 SECRET = "not-to-be-shown"
@@ -189,3 +194,32 @@ def test_a_partition_without_rows_yields_nothing() -> None:
     assert list(PrefetchedPartition.of([]).read()) == []
     with pa.ipc.open_stream(PrefetchedPartition.of([]).ipc) as reader:
         assert reader.schema == ARROW_SCHEMA
+
+
+@pytest.mark.parametrize("dumps", PICKLERS)
+def test_a_partition_of_ranges_travels_without_its_secrets(dumps: Callable[[Any], bytes]) -> None:
+    tasks, partition = TaskReader(), range_partition()
+    (sealed,) = tasks.seal([partition])
+    travels = dumps(sealed)
+    assert SECRET.encode() in dumps(partition)
+    assert SECRET.encode() not in travels
+    assert SECRET.encode() not in dumps(tasks)
+    arrived = pickle.loads(dumps(tasks))
+    assert arrived.opened(pickle.loads(travels)) == partition
+
+
+def test_what_seals_partitions_shows_no_key() -> None:
+    tasks = TaskReader(b"Secret" * 5)
+    assert "Secret" not in repr(tasks)
+    assert SECRET not in repr(tasks.seal([range_partition()]))
+
+
+def test_a_partition_of_another_query_is_notopened() -> None:
+    (sealed,) = TaskReader().seal([range_partition()])
+    with pytest.raises(ValueError, match="not of this query"):
+        TaskReader().read(sealed)
+
+
+def test_records_are_not_sealed() -> None:
+    prefetched = PrefetchedPartition.of([])
+    assert TaskReader().seal([prefetched]) == [prefetched]

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from spark_schemas import struct_type
 
-from kinesis_publishers.errors import ConfigError
+from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers_spark import KinesisDataSource, register
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 
@@ -51,6 +51,25 @@ def test_another_name_is_another_class_that_travels_by_value() -> None:
     loaded = pickle.loads(cloudpickle.dumps(travelled(_OPTIONS)))
     assert (loaded.name(), loaded.schema()) == ("streams", SPARK_SCHEMA)
     assert loaded.streamReader(struct_type(SPARK_SCHEMA)) is not None
+
+
+def test_what_the_application_permits_travels_with_the_class() -> None:
+    session = _Session()
+    own = {**_OPTIONS, "kinesis.stream.recordpublisher": "no_such_module:Mine"}
+    register(session, allow=["no_such_module:*"])
+    (source,) = session.registered
+    travelled = pickle.loads(cloudpickle.dumps(source))
+    assert travelled.name() == "kinesis"
+    with pytest.raises(PluginLoadError, match="no_such_module"):
+        travelled(own)
+    with pytest.raises(ConfigError, match="permitted"):
+        KinesisDataSource(own)
+
+
+def test_permissions_that_spark_4_0_would_drop_are_an_error() -> None:
+    session = _Session(version="4.0.1", refusal="DATA_SOURCE_ALREADY_EXISTS")
+    with pytest.raises(ConfigError, match="another name"):
+        register(session, allow=["my_package.*"])
 
 
 def test_what_spark_4_0_has_discovered_itself_need_not_be_registered() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.datasource_internal import ReadLimitRegistry
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
@@ -28,6 +29,8 @@ from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kinesis_publishers_spark.partitions import RangePartition
 
 
 PLACE_3 = place(3)
@@ -55,8 +58,7 @@ def test_a_reader_can_be_pickled_also_after_it_has_planned(
     one = reader(maxRecordsPerTrigger="7")
     one.reportLatestOffset()
     loaded = pickle.loads(dumps(one))
-    assert loaded.getDefaultReadLimit() == ReadMaxRows(7)
-    assert loaded.reportLatestOffset() is None
+    assert list(loaded.read(InputPartition(None))) == []
 
 
 def test_spark_finds_admission_control_and_available_now() -> None:
@@ -139,16 +141,17 @@ def test_partitions_need_nothing_but_their_two_offsets() -> None:
         one = reader()
         assert list(one.partitions(start, start)) == []
         (partition,) = one.partitions(start, end)
-    assert [r.shard for r in partition.ranges] == [shard(0)]  # type: ignore[attr-defined]
+    assert [r.shard for r in one._tasks.opened(partition).ranges] == [shard(0)]
 
 
 def test_ranges_are_spread_over_as_many_partitions_as_configured() -> None:
     keys = [shard(number) for number in range(5)]
     start = offset(dict.fromkeys(keys, after(3)))
     end = offset(dict.fromkeys(keys, after(9)), first=dict.fromkeys(keys, 4))
-    planned = reader(**{"kinesis.spark.parallelism": "2"}).partitions(
-        start.to_json(), end.to_json()
-    )
-    assert sorted(len(one.ranges) for one in planned) == [2, 3]  # type: ignore[attr-defined]
-    again = reader(**{"kinesis.spark.parallelism": "2"}).partitions(start.to_json(), end.to_json())
-    assert planned == again
+
+    def planned() -> list[RangePartition]:
+        one = reader(**{"kinesis.spark.parallelism": "2"})
+        return list(map(one._tasks.opened, one.partitions(start.to_json(), end.to_json())))
+
+    assert sorted(len(one.ranges) for one in planned()) == [2, 3]
+    assert planned() == planned()

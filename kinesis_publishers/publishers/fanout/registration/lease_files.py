@@ -1,7 +1,8 @@
 """The files by which the processes of one user on one machine agree about a stream consumer.
 
-Three per consumer: one that everybody who uses it holds a lock on, one that is locked while it is
-being registered, and a record of what was registered. What follows is for ``leases`` to decide.
+Three per consumer, which its last user removes: one that every user holds a lock on, one that is
+locked while it is being registered, and a record of what was registered. What follows is for
+``leases`` to decide.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import os
 import stat
 import tempfile
 import weakref
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import orjson
 from attrs import frozen
 
-__all__ = ["FileLock", "LeaseFiles", "lease_directory"]
+__all__ = ["FileLock", "LeaseFiles", "lease_directory", "remove_abandoned"]
 
 _NAME = "kinesis-publishers"
 
@@ -68,7 +70,7 @@ class FileLock:
 
         Of several who try at once the last one succeeds, because the shared lock is given up first.
         """
-        return self._try(exclusive=True) and self.is_current
+        return self._try(exclusive=True)
 
     def close(self) -> None:
         """Give the lock up; more than once is fine."""
@@ -151,9 +153,32 @@ class LeaseFiles:
         new.write_bytes(orjson.dumps({**subject, "created_arn": consumer_arn}))
         new.replace(self.record)
 
-    def clear(self) -> None:
-        """Record that nothing is left that was registered."""
-        self.record.unlink(missing_ok=True)
+    def remove(self) -> None:
+        """Remove the files, and with them the record; the caller has ``users`` to itself."""
+        _remove_beside(self.users)
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Remove the files that killed processes have left behind.
+
+    Those with a record stay: the consumer may be there still, and is for its next user to remove.
+    """
+    for users in directory.glob("*.users"):
+        record = users.with_suffix(".json")
+        if record.exists():
+            # Not even locked for a moment: its last user might leave in that moment.
+            continue
+        lock = FileLock.try_take(users, exclusive=True)
+        if lock is not None:
+            with closing(lock):
+                if not record.exists():
+                    _remove_beside(users)
+
+
+def _remove_beside(users: Path) -> None:
+    # The locked one last: whoever comes after it is gone begins with files of its own.
+    for suffix in (".json", ".new", ".registration", ".users"):
+        users.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def lease_directory() -> Path:

@@ -18,6 +18,7 @@ from kinesis_publishers.publishers.fanout.registration.lease_files import (
     FileLock,
     LeaseFiles,
     lease_directory,
+    remove_abandoned,
 )
 from kinesis_publishers.retry import RetryPolicy
 
@@ -64,6 +65,7 @@ class ConsumerLease:
         """Join those who use a consumer; waits while somebody is removing it."""
         try:
             files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name)
+            remove_abandoned(files.directory)
             with ExitStack() as on_failure:
                 # What is below a locked directory is never too old for systemd-tmpfiles, says
                 # tmpfiles.d(5).
@@ -153,31 +155,31 @@ class ConsumerLease:
         if self._users is None or self._files is None:
             return False
         try:
-            if self._users.try_make_exclusive():
+            if not self._users.try_make_exclusive():
+                return False
+            if self._users.is_current:
                 return True
-            is_current = self._users.is_current
         except OSError as error:
             _LOGGER.warning("Who else uses a stream consumer cannot be found out: %s", error)
             return False
-        if not is_current:
-            _LOGGER.warning(
-                "Something has removed %s, so that it is not known whether somebody else uses the "
-                "stream consumer %s, nor who registered it: it is not removed. If it is yours, and "
-                "nobody uses it any more: %s",
-                self._files.users,
-                self._files.consumer_name,
-                deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),
-            )
+        _LOGGER.warning(
+            "Something has removed %s, so that it is not known whether somebody else uses the "
+            "stream consumer %s, nor who registered it: it is not removed. If it is yours, and "
+            "nobody uses it any more: %s",
+            self._files.users,
+            self._files.consumer_name,
+            deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),
+        )
         return False
 
     async def _remove(self, remove: Callable[[str], Awaitable[bool | None]]) -> None:
         consumer_arn = self.created_arn
-        if consumer_arn is None or await remove(consumer_arn) is False or self._files is None:
+        if self._files is None or (consumer_arn and await remove(consumer_arn) is False):
             return
         try:
-            self._files.clear()
+            self._files.remove()
         except OSError as error:
-            _LOGGER.warning("%s cannot be removed: %s", self._files.record, error)
+            _LOGGER.warning("%s cannot be removed: %s", self._files, error)
 
 
 async def _take(path: Path, clock: Clock, *, exclusive: bool) -> FileLock:
