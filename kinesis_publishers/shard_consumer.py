@@ -216,6 +216,7 @@ class ShardConsumer(RecordBatchConsumer):
         return max(records, min(expanded, _GROWTH * self._delivered))
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
+        batch = self.context.in_order(batch)
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
         as_of = self._seen_until(fresh, batch)
         if len(fresh) and await self._deliver(fresh, as_of):
