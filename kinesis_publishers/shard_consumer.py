@@ -40,6 +40,8 @@ from kinesis_publishers.tasks import cancelled_from_outside_only
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kinesis_publishers.model import ChildShard
+
 __all__ = ["ShardConsumer"]
 
 
@@ -62,11 +64,15 @@ class ShardConsumer(RecordBatchConsumer):
         shard: what to read.
         progress: where to begin; it moves with every delivery.
         context: what the consumers of a fetcher share.
+
+    Attributes:
+        child_shards: the shards that continue this one, as far as the last answer names them.
     """
 
     shard: Shard
     progress: ShardProgress
     context: ConsumerContext
+    child_shards: tuple[ChildShard, ...] = field(default=(), init=False)
     _millis_behind_latest: int | None = field(default=None, init=False)
     _read_until: datetime | None = field(default=None, init=False)
     _is_stopping: bool = field(default=False, init=False)
@@ -217,6 +223,7 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
+        self.child_shards = batch.child_shards
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
         as_of = self._seen_until(fresh, batch)
         if len(fresh) and await self._deliver(fresh, as_of):

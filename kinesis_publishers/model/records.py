@@ -129,6 +129,8 @@ class RecordBatch:
         sub_sequence_numbers: of each record that was inside an aggregate its index there, ``None``
             of the others; ``None`` instead of the column if nothing was taken apart.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
+        child_shards: the shards that continue this one, if it ends with these records; whoever
+            does not name them leaves them to the next listing.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -142,6 +144,7 @@ class RecordBatch:
     millis_behind_latest: int | None = None
     sub_sequence_numbers: Sequence[int | None] | None = None
     explicit_hash_keys: Sequence[str | None] | None = None
+    child_shards: tuple[ChildShard, ...] = ()
     payload_bytes: int = field(
         init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
     )
@@ -158,6 +161,7 @@ class RecordBatch:
             arrival_epoch_seconds=page.arrival_epoch_seconds,
             encryption_types=page.encryption_types,
             millis_behind_latest=page.millis_behind_latest,
+            child_shards=page.child_shards,
         )
 
     def __len__(self) -> int:

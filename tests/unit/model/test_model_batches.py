@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_publishers import RecordBatch, RecordPage, SequenceNumber
-from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
+from kinesis_publishers.testing.fakes import SUCCESSOR, batch_of, sample_records, sample_shard
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 (SAMPLE,) = sample_records(1)
@@ -40,8 +40,10 @@ def test_a_batch_takes_the_columns_of_a_page():
         arrival_epoch_seconds=[1.5, 2.0],
         encryption_types=["KMS", None],
         millis_behind_latest=7,
+        child_shards=(SUCCESSOR,),
     )
     batch = RecordBatch.from_page(page, shard=sample_shard(), requested_at=NOW)
+    assert batch.child_shards == (SUCCESSOR,)
     assert [record.encryption_type for record in batch] == ["KMS", None]
     assert [record.data for record in batch] == [b"a", b""]
     assert (batch.payload_bytes, batch.millis_behind_latest, batch.requested_at) == (1, 7, NOW)
