@@ -64,14 +64,12 @@ class ShardConsumer(RecordBatchConsumer):
         shard: what to read.
         progress: where to begin; it moves with every delivery.
         context: what the consumers of a fetcher share.
-
-    Attributes:
-        child_shards: the shards that continue this one, as far as the last answer names them.
     """
 
     shard: Shard
     progress: ShardProgress
     context: ConsumerContext
+    # What continues the shard, as far as the last answer names it.
     child_shards: tuple[ChildShard, ...] = field(default=(), init=False)
     _millis_behind_latest: int | None = field(default=None, init=False)
     _read_until: datetime | None = field(default=None, init=False)

@@ -167,19 +167,18 @@ class ShardTable:
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
         """Add the shards that the last answer of a shard has named; a listing may be late."""
-        shards = []
-        for child in children:
-            parent, adjacent, *_ = (*child.parent_shard_ids, None, None)
-            shard = Shard(
+        shards = [
+            Shard(
                 stream_arn=stream_arn,
                 shard_id=child.shard_id,
-                parent_shard_id=parent,
-                adjacent_parent_shard_id=adjacent,
+                parent_shard_id=next(iter(child.parent_shard_ids), None),
+                adjacent_parent_shard_id=next(iter(child.parent_shard_ids[1:]), None),
                 starting_hash_key=child.starting_hash_key,
                 ending_hash_key=child.ending_hash_key,
             )
-            if shard.key not in self.listed:
-                shards.append(shard)
+            for child in children
+            if ShardKey(stream_arn, child.shard_id) not in self.listed
+        ]
         self._add_listed(shards, initial=None)
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:

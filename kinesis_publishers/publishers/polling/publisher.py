@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.errors import (
@@ -96,9 +96,8 @@ class PollingRecordPublisher(RecordPublisher):
         self._records_retries = self._retries(config.get_records_retry)
         self._listing_retries = self._retries(config.get_records_retry)
         self._doubts = self._retries(config.get_records_retry)
-        # Where an answer without an iterator has left the position.
-        self._claimed_end: StartingPosition | None = None
-        self._has_doubted = False
+        # Where an answer without an iterator was doubted last.
+        self._doubted_at: StartingPosition | None = None
 
     def _retries(self, policy: RetryPolicy) -> RetryBudget:
         context = self._context
@@ -244,33 +243,30 @@ class PollingRecordPublisher(RecordPublisher):
         # Emulators exist that never name child shards.
         if page.child_shards:
             return True
-        claimed, self._claimed_end = self._claimed_end, self._position
         if not self._shard.is_closed:
             call = self._context.control_plane.list_shards(self._shard.stream_arn)
             listed = await self._attempt(call, self._listing_retries)
             if listed is None:
                 return False
             if not any(one.key == self._shard.key and one.is_closed for one in listed):
-                self._doubt_end("ListShards does not show the shard as closed")
-                return False
-        # Some servers measure the lag of a closed shard by the wall clock: the same claim at the
-        # same place is enough.
-        if page.millis_behind_latest and claimed != self._position:
-            self._doubt_end(f"the answer is {page.millis_behind_latest} ms behind the tip")
-            return False
+                return self._doubt_end("ListShards does not show the shard as closed")
+        # Some servers measure the lag of a closed shard by the wall clock: asking twice will do.
+        if page.millis_behind_latest and self._doubted_at != self._position:
+            return self._doubt_end(f"the answer is {page.millis_behind_latest} ms behind the tip")
         return True
 
-    def _doubt_end(self, evidence: str) -> None:
+    def _doubt_end(self, evidence: str) -> Literal[False]:
         error = MalformedResponseError(
             f"GetRecords of {self._shard} answered without a next shard iterator, but {evidence}. "
             f"Reading goes on from {self._position}.",
             operation="GetRecords",
             code="EndNotConfirmed",
         )
-        if not self._has_doubted:
-            self._has_doubted = True
+        if self._doubted_at is None:
             _LOGGER.warning("%s This is said once per reader of the shard.", error)
+        self._doubted_at = self._position
         self._back_off(self._doubts.delay_after(error, is_endless=True))
+        return False
 
     def _check_progress(self, page: RecordPage) -> None:
         # Without a sequence number there is nothing that could have been trimmed.
