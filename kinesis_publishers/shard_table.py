@@ -166,7 +166,11 @@ class ShardTable:
             self._add_listed(listed, initial=None)
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
-        """Add the shards that the last answer of a shard has named; a listing may be late."""
+        """Add the shards that the last answer of a shard has named; a listing may be late.
+
+        One whose other parent is not known is left to that parent's end, or to a listing: a parent
+        that is not listed would count as one that has left the retention.
+        """
         shards = [
             Shard(
                 stream_arn=stream_arn,
@@ -177,9 +181,10 @@ class ShardTable:
                 ending_hash_key=child.ending_hash_key,
             )
             for child in children
-            if ShardKey(stream_arn, child.shard_id) not in self.listed
         ]
-        self._add_listed(shards, initial=None)
+        known = self.listed.keys()
+        new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]
+        self._add_listed(new, initial=None)
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
         shards = tuple(listed)

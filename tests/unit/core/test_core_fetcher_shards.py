@@ -440,3 +440,21 @@ async def test_a_restart_with_a_listing_that_is_late_waits_for_a_shard_that_is_n
         world.add(1, parent=0)
         await world.clock.advance(10)
     assert world.sink.records == records_of(1)[1:]
+
+
+async def test_a_merge_waits_for_a_second_parent_that_nobody_knows_yet():
+    world = World()
+    world.add(0)
+    world.add(1)
+    merged = child_of(2, 3, number=4)
+    later = {number: StoredShard(records_of(number)) for number in (2, 3, 4)}
+    later[2].close(merged)
+    later[3].close(merged)
+    world.shards |= {shard_name(number): shard for number, shard in later.items()}
+    async with world.running():
+        world.close(0, child_of(0, number=2))
+        await world.clock.advance(30)
+        assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE, TWO]
+        world.close(1, child_of(1, number=3))
+        await world.clock.advance(1)
+    assert [shard_id for shard_id, _ in world.started()][3:] == [THREE, shard_name(4)]
