@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fetcher_support import World, child_of, progress_of, records_of
+from fetcher_support import World, progress_of, records_of
 
 from kinesis_publishers import (
     SequenceNumber,
@@ -23,13 +23,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated, ShardsDiscovered
-from kinesis_publishers.testing.fakes import (
-    FakeStream,
-    StoredShard,
-    no_shards,
-    sample_shard,
-    shard_name,
-)
+from kinesis_publishers.testing.fakes import FakeStream, no_shards, shard_name
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRIM_HORIZON = StartingPosition.trim_horizon()
@@ -396,65 +390,3 @@ async def test_a_closed_shard_with_a_position_of_its_own_is_read_although_others
         await world.clock.advance(1)
     assert dict(world.started())[ZERO] == TRIM_HORIZON
     assert world.sink.records_of(ZERO) == records_of(0)
-
-
-async def test_children_that_an_answer_names_do_not_wait_for_a_listing_that_is_late():
-    world = World()
-    world.add(0)
-    world.shards |= {ONE: StoredShard(records_of(1)), TWO: StoredShard(records_of(2))}
-    async with world.running():
-        world.close(0, child_of(0, number=1), child_of(0, number=2))
-        await world.clock.advance(0.3)
-        assert world.started() == [(ZERO, TRIM_HORIZON), (ONE, TRIM_HORIZON), (TWO, TRIM_HORIZON)]
-        await world.clock.advance(30)
-        world.stream.add(sample_shard(1, parent=0), sample_shard(2, parent=0))
-        await world.clock.advance(30)
-    assert world.sink.records == [*records_of(0), *records_of(1), *records_of(2)]
-    found = [one.shard_ids for one in world.events_of(ShardsDiscovered)]
-    assert found == [(ZERO,), (ONE, TWO)]
-
-
-async def test_a_merge_that_is_not_listed_yet_waits_for_its_second_parent_and_is_no_loss():
-    world = World()
-    world.add(0)
-    world.add(1)
-    world.shards[TWO] = StoredShard(records_of(2))
-    merged = child_of(0, 1, number=2)
-    async with world.running():
-        world.close(0, merged)
-        await world.clock.advance(30)
-        assert TWO not in dict(world.started())
-        world.close(1, merged)
-        await world.clock.advance(0.3)
-        assert TWO in dict(world.started())
-    assert world.sink.records_of(TWO) == records_of(2)
-
-
-async def test_a_restart_with_a_listing_that_is_late_waits_for_a_shard_that_is_newer():
-    world = World()
-    world.add_closed(0)
-    resume = progress_of(world.stream, s0=after(0, 2, is_ended=True), s1=after(1, 0))
-    async with world.running(world.fetcher(resume)) as fetcher:
-        await world.clock.advance(30)
-        assert not fetcher.is_finished
-        world.add(1, parent=0)
-        await world.clock.advance(10)
-    assert world.sink.records == records_of(1)[1:]
-
-
-async def test_a_merge_waits_for_a_second_parent_that_nobody_knows_yet():
-    world = World()
-    world.add(0)
-    world.add(1)
-    merged = child_of(2, 3, number=4)
-    later = {number: StoredShard(records_of(number)) for number in (2, 3, 4)}
-    later[2].close(merged)
-    later[3].close(merged)
-    world.shards |= {shard_name(number): shard for number, shard in later.items()}
-    async with world.running():
-        world.close(0, child_of(0, number=2))
-        await world.clock.advance(30)
-        assert [shard_id for shard_id, _ in world.started()] == [ZERO, ONE, TWO]
-        world.close(1, child_of(1, number=3))
-        await world.clock.advance(1)
-    assert [shard_id for shard_id, _ in world.started()][3:] == [THREE, shard_name(4)]
