@@ -28,6 +28,7 @@ from kinesis_publishers.tasks import TaskScope, wait_for_event
 if TYPE_CHECKING:
     from kinesis_publishers.checkpointing import Checkpointer
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import ChildShard
 
 __all__ = ["KinesisDataFetcher", "OnBatch"]
 
@@ -96,6 +97,8 @@ class KinesisDataFetcher:
         self._wake = asyncio.Event()
         # Shards that have ended, and how many of them a discovery has looked for children of.
         self._endings = self._settled_endings = 0
+        # What ended shards are continued by, with their streams, until the coordinator takes it up.
+        self._children: list[tuple[str, tuple[ChildShard, ...]]] = []
         self._is_prepared = self._is_stopping = False
 
     @classmethod
@@ -284,9 +287,12 @@ class KinesisDataFetcher:
             )
             self._wake.clear()
             endings = self._endings
+            # Before the listing, which may be late, or take its time.
+            while self._children:
+                self._shards.add_children(*self._children.pop())
+            await self._start_found(scope)
             await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
-            await self._write_first_checkpoints()
-            self._start_consumers(scope)
+            await self._start_found(scope)
             self._settled_endings = endings
             self._is_finished = None
             self._context.sink.observe_discovery()
@@ -296,6 +302,10 @@ class KinesisDataFetcher:
         if self._checkpointer is not None:
             shards = self._shards
             await self._checkpointer.follow(shards.identities, shards.listed, shards.progress)
+
+    async def _start_found(self, scope: TaskScope) -> None:
+        await self._write_first_checkpoints()
+        self._start_consumers(scope)
 
     def _start_consumers(self, scope: TaskScope) -> None:
         if self._is_stopping:
@@ -316,6 +326,7 @@ class KinesisDataFetcher:
         if consumer.progress.is_ended:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
+            self._children.append((consumer.shard.stream_arn, consumer.child_shards))
             self._wake.set()
 
     def stop(self) -> None:

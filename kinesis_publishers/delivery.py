@@ -5,6 +5,7 @@ What a consumer of one shard and a consumer of one range have in common; the loo
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -50,6 +51,8 @@ __all__ = [
     "has_left_retention",
     "user_records",
 ]
+
+_LOGGER = logging.getLogger(__name__)
 
 CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
 HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
@@ -138,6 +141,22 @@ class ConsumerContext:
     clock: Clock
     events: EventSink
     has_shard: HasShard | None = None
+    # Of these it was said that their records came out of order.
+    _disordered: set[ShardKey] = field(factory=set, init=False)
+
+    def in_order(self, batch: RecordBatch) -> RecordBatch:
+        """Return ``batch`` with its records ascending, each once; anything else is mended."""
+        ordered, shard = batch.in_order(), batch.shard.key
+        if repeated := len(batch) - len(ordered):
+            self.events(RecordsSkipped(shard=shard, records=repeated))
+        if ordered is not batch and shard not in self._disordered:
+            self._disordered.add(shard)
+            _LOGGER.warning(
+                "%s: an answer has records out of order or repeated. They are delivered in order "
+                "and once, but the server is broken. This is said once per shard.",
+                shard,
+            )
+        return ordered
 
 
 @define(eq=False)

@@ -24,7 +24,7 @@ __all__ = [
     "blocked_shards",
     "descendants",
     "generations",
-    "missing_shards",
+    "gone_shards",
     "pinned_progress",
     "resumed_progress",
     "startable",
@@ -144,15 +144,15 @@ def blocked_shards(
     )
 
 
-def missing_shards(
-    listed: Iterable[Shard], progress: Mapping[ShardKey, ShardProgress]
-) -> list[ShardKey]:
-    """Return the shards that were not read to their end and are not listed any more."""
+def gone_shards(keys: Iterable[ShardKey], listed: Iterable[Shard]) -> list[ShardKey]:
+    """Return which shards of one stream have left the retention: its listing lacks them.
+
+    A listing may be late: a shard whose id comes after all of its ids is newer. Ids ascend, and
+    what has left the retention has descendants, which are listed.
+    """
     present = {shard.key for shard in listed}
-    return sorted(
-        (key for key, one in progress.items() if key not in present and not one.is_ended),
-        key=str,
-    )
+    newest = max((key.shard_id for key in present), default="")
+    return sorted((key for key in keys if key not in present and key.shard_id < newest), key=str)
 
 
 def generations(shards: Iterable[Shard]) -> list[list[Shard]]:

@@ -45,8 +45,8 @@ class _OnePage(RecordBatchConsumer):
         """Ask for nothing: a search holds one page per shard, and drops it at once."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        self.page = batch
-        return batch.last_sequence_number
+        self.page = batch.in_order()
+        return self.page.last_sequence_number
 
 
 class PolledPages(ShardPages):

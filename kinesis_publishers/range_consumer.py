@@ -171,6 +171,7 @@ class RangeConsumer(RecordBatchConsumer):
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         await self._hold_if_done()
+        batch = self._context.in_order(batch)
         fresh = drop_processed(batch, self.processed, self._context.events)
         covered = len(fresh) if self._end is None else fresh.count_up_to(self._end)
         await self._deliver(fresh.slice(0, covered))

@@ -41,6 +41,8 @@ from kinesis_publishers.tasks import cancelled_from_outside_only
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kinesis_publishers.model import ChildShard
+
 __all__ = ["ShardConsumer"]
 
 
@@ -68,6 +70,8 @@ class ShardConsumer(RecordBatchConsumer):
     shard: Shard
     progress: ShardProgress
     context: ConsumerContext
+    # What continues the shard, as far as the last answer names it.
+    child_shards: tuple[ChildShard, ...] = field(default=(), init=False)
     _millis_behind_latest: int | None = field(default=None, init=False)
     _read_until: datetime | None = field(default=None, init=False)
     _is_stopping: bool = field(default=False, init=False)
@@ -217,6 +221,8 @@ class ShardConsumer(RecordBatchConsumer):
         return max(records, min(expanded, _GROWTH * self._delivered))
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
+        batch = self.context.in_order(batch)
+        self.child_shards = batch.child_shards
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
         as_of = self._seen_until(fresh, batch)
         try:

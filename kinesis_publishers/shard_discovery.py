@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
 from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.lineage import gone_shards
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
@@ -84,12 +85,12 @@ class ShardDiscovery:
         return (await self.describe(stream)).retention_seconds
 
     async def has_shard(self, shard: Shard) -> bool:
-        """Say whether a shard is still listed: one that has left the retention is not.
+        """Say whether a shard is still listed, or newer than the listing, which may be late.
 
         Raises:
             StreamNotFoundError: its stream does not exist.
         """
-        return any(one.key == shard.key for one in await self.list_shards(shard.stream_arn))
+        return not gone_shards([shard.key], await self.list_shards(shard.stream_arn))
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None

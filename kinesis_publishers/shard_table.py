@@ -8,13 +8,14 @@ from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecr
 from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
 from kinesis_publishers.lineage import (
     ancestors,
-    missing_shards,
+    gone_shards,
     pinned_progress,
     resumed_progress,
     startable,
     starting_progress,
 )
 from kinesis_publishers.model import (
+    ChildShard,
     Shard,
     ShardKey,
     ShardProgress,
@@ -45,7 +46,8 @@ class ShardTable:
 
     Attributes:
         identities: the streams that are read, by ARN.
-        listed: the shards that the service listed last, and those that are still in use.
+        listed: the shards that the service listed last, those that are still in use, and those
+            that are newer than the listing.
         progress: how far each known shard has been read.
     """
 
@@ -126,8 +128,9 @@ class ShardTable:
             )
             known = {}
         self.progress.update(known)
-        self._add_listed(await self._parts.discovery.list_shards(identity.arn), initial=None)
-        self._check_missing(identity.arn)
+        listed = await self._parts.discovery.list_shards(identity.arn)
+        self._add_listed(listed, initial=None)
+        self._check_missing(known, listed)
 
     async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
         parts = self._parts
@@ -158,10 +161,30 @@ class ShardTable:
         """
         for arn in self.identities:
             listed = await self._parts.discovery.list_shards(arn)
-            present = {shard.key for shard in listed}
-            gone = [key for key in self.listed if key.stream_arn == arn and key not in present]
+            gone = gone_shards((key for key in self.listed if key.stream_arn == arn), listed)
             self._forget([key for key in gone if key not in in_use], given_up)
             self._add_listed(listed, initial=None)
+
+    def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
+        """Add the shards that the last answer of a shard has named; a listing may be late.
+
+        One whose other parent is not known is left to that parent's end, or to a listing: a parent
+        that is not listed would count as one that has left the retention.
+        """
+        shards = [
+            Shard(
+                stream_arn=stream_arn,
+                shard_id=child.shard_id,
+                parent_shard_id=next(iter(child.parent_shard_ids), None),
+                adjacent_parent_shard_id=next(iter(child.parent_shard_ids[1:]), None),
+                starting_hash_key=child.starting_hash_key,
+                ending_hash_key=child.ending_hash_key,
+            )
+            for child in children
+        ]
+        known = self.listed.keys()
+        new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]
+        self._add_listed(new, initial=None)
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
         shards = tuple(listed)
@@ -176,11 +199,12 @@ class ShardTable:
                 )
             )
 
-    def _check_missing(self, stream_arn: str) -> None:
-        of_stream = {k: p for k, p in self.progress.items() if k.stream_arn == stream_arn}
-        for key in missing_shards(self.listed.values(), of_stream):
-            self._report_missing(key, of_stream[key])
-            self.progress[key] = of_stream[key].ended()
+    def _check_missing(
+        self, known: Mapping[ShardKey, ShardProgress], listed: Iterable[Shard]
+    ) -> None:
+        for key in gone_shards((key for key in known if not known[key].is_ended), listed):
+            self._report_missing(key, known[key])
+            self.progress[key] = known[key].ended()
 
     def _forget(self, gone: Iterable[ShardKey], given_up: Collection[ShardKey]) -> None:
         for key in gone:

@@ -125,7 +125,11 @@ class StoredProgress:
         await self._remove(
             key
             for key in self._stored
-            if key.stream_arn in identities and key not in listed and key.shard_id != _STREAM
+            if key.stream_arn in identities
+            and key not in listed
+            and key.shard_id != _STREAM
+            # One that has not ended is newer than the listing.
+            and (key not in progress or progress[key].is_ended)
         )
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:

@@ -65,7 +65,7 @@ class StreamPrepared:
 
 @frozen(kw_only=True)
 class ShardsDiscovered:
-    """ListShards showed shards that were not known before."""
+    """ListShards, or the last answer of a parent, showed shards that were not known before."""
 
     stream_arn: str
     shard_ids: tuple[str, ...]

@@ -103,7 +103,7 @@ class EventReceived:
 
 @frozen(kw_only=True)
 class RecordsSkipped:
-    """Records at or before the processed position were dropped: they had been delivered already."""
+    """Records were dropped: they had been delivered already, or came twice in one answer."""
 
     shard: ShardKey
     records: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
+from operator import lt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from attrs import Factory, evolve, field, frozen
@@ -29,6 +30,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The lag that an answer names may be that of its last record, with more of the same instant behind.
 _LAG_MARGIN = timedelta(seconds=5)
 _EMPTY: tuple[Any, ...] = ()
+_COLUMNS = (
+    "payloads",
+    "partition_keys",
+    "sequence_numbers",
+    "arrival_epoch_seconds",
+    "encryption_types",
+    "sub_sequence_numbers",
+    "explicit_hash_keys",
+)
 
 
 def _to_micros(epoch_seconds: float) -> int:
@@ -129,6 +139,8 @@ class RecordBatch:
         sub_sequence_numbers: of each record that was inside an aggregate its index there, ``None``
             of the others; ``None`` instead of the column if nothing was taken apart.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
+        child_shards: the shards that continue this one, if it ends with these records; whoever
+            does not name them leaves them to the next listing.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -142,6 +154,7 @@ class RecordBatch:
     millis_behind_latest: int | None = None
     sub_sequence_numbers: Sequence[int | None] | None = None
     explicit_hash_keys: Sequence[str | None] | None = None
+    child_shards: tuple[ChildShard, ...] = ()
     payload_bytes: int = field(
         init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
     )
@@ -158,6 +171,7 @@ class RecordBatch:
             arrival_epoch_seconds=page.arrival_epoch_seconds,
             encryption_types=page.encryption_types,
             millis_behind_latest=page.millis_behind_latest,
+            child_shards=page.child_shards,
         )
 
     def __len__(self) -> int:
@@ -218,16 +232,30 @@ class RecordBatch:
         """Return the records from index ``start`` to before ``stop``."""
         if start <= 0 and stop >= len(self):
             return self
-        return evolve(
-            self,
-            payloads=self.payloads[start:stop],
-            partition_keys=self.partition_keys[start:stop],
-            sequence_numbers=self.sequence_numbers[start:stop],
-            arrival_epoch_seconds=self.arrival_epoch_seconds[start:stop],
-            encryption_types=_part(self.encryption_types, start, stop),
-            sub_sequence_numbers=_part(self.sub_sequence_numbers, start, stop),
-            explicit_hash_keys=_part(self.explicit_hash_keys, start, stop),
-        )
+        return self._select(lambda column: column[start:stop])
+
+    def in_order(self) -> RecordBatch:
+        """Return the records in ascending order, each place once: the batch itself if they are."""
+        places = self._places()
+        if all(map(lt, places, islice(places, 1, None))):
+            return self
+        # The first of several records of one place stays.
+        indices = {place: index for index, place in reversed(list(enumerate(places)))}
+        kept = [indices[place] for place in sorted(indices)]
+        return self._select(lambda column: [column[index] for index in kept])
+
+    def _places(self) -> Sequence[Any]:
+        numbers = self.sequence_numbers
+        if self.sub_sequence_numbers is not None:
+            return list(map(self._number_at, range(len(numbers))))
+        # Decimal numbers of one length sort as text, at a fraction of what integers cost.
+        return numbers if len(set(map(len, numbers))) < 2 else list(map(int, numbers))
+
+    def _select(self, pick: Callable[[Sequence[Any]], Sequence[Any]]) -> RecordBatch:
+        columns: dict[str, Any] = {
+            name: pick(one) for name in _COLUMNS if (one := getattr(self, name)) is not None
+        }
+        return evolve(self, **columns)
 
     def count_up_to(self, sequence_number: SequenceNumber) -> int:
         """Return how many records stand at or before ``sequence_number``."""
@@ -248,7 +276,3 @@ class RecordBatch:
 
 def _column(values: Sequence[_T | None] | None, count: int) -> Iterable[_T | None]:
     return repeat(None, count) if values is None else values
-
-
-def _part(values: Sequence[_T] | None, start: int, stop: int) -> Sequence[_T] | None:
-    return None if values is None else values[start:stop]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
+    LimitExceededError,
+    MalformedResponseError,
     ServiceError,
     ThroughputExceededError,
 )
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.retry import RetryPolicy
 
 __all__ = ["PollingRecordPublisher"]
+
+_LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -89,6 +94,10 @@ class PollingRecordPublisher(RecordPublisher):
         self._lag_watch = LagWatch()
         self._iterator_retries = self._retries(config.get_iterator_retry)
         self._records_retries = self._retries(config.get_records_retry)
+        self._listing_retries = self._retries(config.get_records_retry)
+        self._doubts = self._retries(config.get_records_retry)
+        # Where an answer without an iterator was doubted last.
+        self._doubted_at: StartingPosition | None = None
 
     def _retries(self, policy: RetryPolicy) -> RetryBudget:
         context = self._context
@@ -119,7 +128,9 @@ class PollingRecordPublisher(RecordPublisher):
         if len(batch):
             self._position = continue_from(self._position, processed)
         self._iterator = page.next_shard_iterator
-        return RunResult.INCOMPLETE if page.next_shard_iterator else RunResult.COMPLETE
+        if self._iterator is not None or not await self._has_ended(page):
+            return RunResult.INCOMPLETE
+        return RunResult.COMPLETE
 
     async def _keep_pace(self) -> None:
         """Wait for the next call's turn, and for what the last failure asks for."""
@@ -187,13 +198,13 @@ class PollingRecordPublisher(RecordPublisher):
         except ServiceError as error:
             # The quota is shared with every other reader of the shard: being refused says "later",
             # and however often it is said, it is no failure.
-            is_throttle = isinstance(error, ThroughputExceededError)
+            is_throttle = isinstance(error, (ThroughputExceededError, LimitExceededError))
             if is_throttle:
                 self._context.events(Throttled(shard=self._shard.key, operation=error.operation))
             self._back_off(retries.delay_after(error, is_endless=is_throttle))
             return None
         retries.reset()
-        # Either operation answers with an iterator.
+        # GetShardIterator and GetRecords answer with an iterator.
         self._iterator_received_at = self._context.clock.monotonic()
         return answer
 
@@ -222,6 +233,40 @@ class PollingRecordPublisher(RecordPublisher):
             loop_seconds=loop_seconds,
             maximum=self._config.max_records,
         )
+
+    async def _has_ended(self, page: RecordPage) -> bool:
+        """Say whether a second witness confirms the end that an answer without an iterator claims.
+
+        Otherwise the next run reads on from the position. A shard that has left the retention is
+        not listed any more; the service then refuses the position.
+        """
+        # Emulators exist that never name child shards.
+        if page.child_shards:
+            return True
+        if not self._shard.is_closed:
+            call = self._context.control_plane.list_shards(self._shard.stream_arn)
+            listed = await self._attempt(call, self._listing_retries)
+            if listed is None:
+                return False
+            if not any(one.key == self._shard.key and one.is_closed for one in listed):
+                return self._doubt_end("ListShards does not show the shard as closed")
+        # Some servers measure the lag of a closed shard by the wall clock: asking twice will do.
+        if page.millis_behind_latest and self._doubted_at != self._position:
+            return self._doubt_end(f"the answer is {page.millis_behind_latest} ms behind the tip")
+        return True
+
+    def _doubt_end(self, evidence: str) -> Literal[False]:
+        error = MalformedResponseError(
+            f"GetRecords of {self._shard} answered without a next shard iterator, but {evidence}. "
+            f"Reading goes on from {self._position}.",
+            operation="GetRecords",
+            code="EndNotConfirmed",
+        )
+        if self._doubted_at is None:
+            _LOGGER.warning("%s This is said once per reader of the shard.", error)
+        self._doubted_at = self._position
+        self._back_off(self._doubts.delay_after(error, is_endless=True))
+        return False
 
     def _check_progress(self, page: RecordPage) -> None:
         # Without a sequence number there is nothing that could have been trimmed.

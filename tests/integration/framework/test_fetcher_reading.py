@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers.testing.local_kinesis.faults import FaultKind
 
 FROM_THE_START = {"kinesis.stream.initpos": "TRIM_HORIZON"}
 RESTLESS = {
@@ -121,6 +122,38 @@ async def test_faults_and_resharding_cost_no_record_and_no_order(
     assert reading.numbers == list(range(3000))
     for key, numbers in reading.by_key.items():
         assert numbers == sorted(numbers), key
+
+
+@pytest.mark.parametrize(
+    ("publisher", "operation", "kinds"),
+    [
+        ("POLLING", "GetRecords", ("reversed", "repeated", "no_next_iterator")),
+        ("EFO", "SubscribeToShard", ("reversed",)),
+        ("EFO", "SubscribeToShard", ("repeated",)),
+    ],
+)
+async def test_answers_that_a_broken_server_sends_cost_no_record_and_no_order(
+    local_kinesis: LocalKinesis, publisher: str, operation: str, kinds: tuple[FaultKind, ...]
+) -> None:
+    local_kinesis.limits = Limits.off()
+    local_kinesis.create_stream("orders", 1)
+    local_kinesis.put_many("orders", numbered(0, 1000))
+    for every, kind in enumerate(kinds, start=1 + len(kinds) // 2):
+        local_kinesis.add_fault(Fault(operation, kind, times=None, every=every))
+    reading = Reading(1000)
+    await reading.run(
+        {
+            **local_kinesis.properties("orders"),
+            **FROM_THE_START,
+            **RESTLESS,
+            "kinesis.stream.recordpublisher": publisher,
+            "kinesis.stream.efo.consumername": "broken",
+            "kinesis.shard.getrecords.maxrecordcount": "100",
+        }
+    )
+    (numbers,) = reading.by_shard.values()
+    assert numbers == sorted(set(numbers))
+    assert reading.numbers == list(range(1000))
 
 
 async def test_progress_resumes_where_it_was(local_kinesis: LocalKinesis) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from kinesis_publishers import (
     Event,
@@ -26,6 +26,7 @@ from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.testing.fakes import (
+    SUCCESSOR,
     FakeControlPlane,
     FakeDataPlane,
     FakeStream,
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Delivery, DeliverySink
     from kinesis_publishers.errors import ServiceError
+    from kinesis_publishers.model import ChildShard
 
-__all__ = ["Blocks", "World", "failure", "other_tasks", "progress_of", "records_of"]
+__all__ = ["Blocks", "World", "child_of", "failure", "other_tasks", "progress_of", "records_of"]
 
 POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
 POLLING = PollingConfig(
@@ -59,6 +61,13 @@ POLLING = PollingConfig(
 def records_of(number: int, count: int = 3, *, first: int = 0) -> list:
     """Return records that the shard ``number`` holds."""
     return sample_records(count, first=first, shard=sample_shard(number))
+
+
+def child_of(*parents: int, number: int) -> ChildShard:
+    """Return the shard ``number`` as the last answers of its parents name it."""
+    return evolve(
+        SUCCESSOR, shard_id=shard_name(number), parent_shard_ids=tuple(map(shard_name, parents))
+    )
 
 
 def progress_of(stream: FakeStream, **shards: ShardProgress) -> dict[str, StreamProgress]:
@@ -125,9 +134,13 @@ class World:
     def add_closed(self, number: int, **lineage: int) -> ShardBehaviour:
         """Add a shard that takes no more records."""
         shard = self.add(number, **lineage)
-        shard.close()
-        self.stream.close(shard_name(number))
+        self.close(number)
         return shard
+
+    def close(self, number: int, *child_shards: ChildShard) -> None:
+        """Let a shard end after what it holds; its last answer names ``child_shards``."""
+        self.shards[shard_name(number)].close(*child_shards)
+        self.stream.close(shard_name(number))
 
     def fetcher(self, resume: Mapping[str, StreamProgress] | None = None) -> KinesisDataFetcher:
         return KinesisDataFetcher(self.parts(), self.sink, resume=resume)

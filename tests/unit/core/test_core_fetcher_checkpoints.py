@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field
-from fetcher_support import POLICY, Blocks, World, records_of
+from fetcher_support import POLICY, Blocks, World, child_of, records_of
 
 from kinesis_publishers import (
+    Delivery,
     KinesisDataFetcher,
     SequenceNumber,
     ShardProgress,
@@ -139,13 +140,14 @@ async def test_a_shard_that_leaves_the_retention_leaves_the_store():
 async def test_a_shard_that_was_lost_unread_is_reported_and_not_just_forgotten():
     world = StoredWorld(sink=RecordingSink(Blocks()))
     world.add(0)
+    world.add(1, parent=0)
     async with world.stored_fetcher() as fetcher:
         await fetcher.prepare()
     world.stream.remove(ZERO)
     async with world.stored_fetcher() as fetcher:
         with pytest.raises(PositionTrimmedError, match=ZERO):
             await fetcher.run()
-    assert set(world.stored) == {ZERO}
+    assert set(world.stored) == {ZERO, ONE}
 
 
 async def test_what_was_processed_before_a_failing_callback_is_stored():
@@ -232,3 +234,35 @@ async def test_progress_and_checkpoints_are_of_the_same_form():
         assert after.identity == before.identity
         assert after.shards[ZERO].position == before.shards[ZERO].position
         assert after.shards[ZERO].position.type is PositionType.AFTER_SEQUENCE_NUMBER
+
+
+async def test_a_child_that_is_not_listed_yet_has_a_checkpoint_before_it_is_read():
+    class Sink(RecordingSink):
+        async def deliver(self, delivery: Delivery) -> None:
+            assert delivery.shard.shard_id in world.stored
+            await super().deliver(delivery)
+
+    world = StoredWorld(sink=Sink())
+    world.add(0)
+    world.shards[ONE] = StoredShard(records_of(1))
+    async with world.reading():
+        world.close(0, child_of(0, number=1))
+        await world.clock.advance(30)
+    assert world.sink.records_of(ONE) == records_of(1)
+    assert world.stored[ONE].processed == last_of(1)
+
+
+async def test_a_restart_with_a_listing_that_is_late_keeps_the_checkpoint_of_a_newer_shard():
+    world = StoredWorld()
+    world.add(0)
+    world.shards[ONE] = StoredShard(records_of(1))
+    async with world.reading():
+        world.close(0, child_of(0, number=1))
+        await world.clock.advance(1)
+    async with world.reading():
+        await world.clock.advance(30)
+        assert world.stored[ONE].processed == last_of(1)
+        world.stream.add(sample_shard(1, parent=0))
+        world.shards[ONE].extend(records_of(1, 2, first=3))
+        await world.clock.advance(10)
+    assert world.sink.records_of(ONE) == records_of(1, 5)

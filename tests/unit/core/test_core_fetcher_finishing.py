@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fetcher_support import World, progress_of, records_of
+from fetcher_support import World, child_of, progress_of, records_of
 
 from kinesis_publishers import KinesisDataFetcher, ShardProgress, StartingPosition
 from kinesis_publishers.errors import PositionTrimmedError
@@ -90,14 +90,14 @@ async def test_the_ancestors_of_a_shard_are_those_that_are_listed():
 
 async def test_a_restart_lets_a_grandchild_wait_although_the_child_has_ended():
     world = World()
-    first = world.add(0)
+    world.add(0)
     world.add_closed(1, parent=0)
     world.add(2, parent=1)
     resume = progress_of(world.stream, s0=TRIM_HORIZON, s1=TRIM_HORIZON.ended(), s2=TRIM_HORIZON)
     async with world.running(world.fetcher(resume)):
         await world.clock.advance(1)
         assert [shard_id for shard_id, _ in world.started()] == [ZERO]
-        first.close()
+        world.close(0)
         await world.clock.advance(1)
     assert world.sink.records == [*records_of(0), *records_of(2)]
 
@@ -177,13 +177,16 @@ async def test_a_shard_that_ends_while_shards_are_listed_is_not_settled_by_that_
     listing, answer = asyncio.Event(), asyncio.Event()
     seen: list[bool] = []
     world = World(sink=Sink())
-    first, second = world.add(0), world.add(1)
+    world.add(0)
+    world.add(1)
     world.control_plane = SlowListing(world.stream)
     async with world.running() as fetcher:
-        first.close()
+        world.close(0, child_of(0, number=1))
         await world.clock.advance(1)
         assert listing.is_set()
-        second.close()  # its child appears after the answer that is on its way
+        world.close(
+            1, child_of(1, number=2)
+        )  # its child appears after the answer that is on its way
         await world.clock.advance(1)
         world.add(2, parent=1)
         answer.set()

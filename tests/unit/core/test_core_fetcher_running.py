@@ -140,7 +140,7 @@ async def test_a_full_pool_holds_every_shard_until_there_is_room():
 
 async def test_progress_and_statuses_tell_how_far_each_shard_has_been_read():
     world = World()
-    shard = world.add(0)
+    world.add(0)
     world.add(1)
     async with world.running() as fetcher:
         await world.clock.advance(1)
@@ -151,7 +151,7 @@ async def test_progress_and_statuses_tell_how_far_each_shard_has_been_read():
             ONE: "AFTER_SEQUENCE_NUMBER 993",
         }
         assert [one.millis_behind_latest for one in fetcher.statuses] == [0, 0]
-        shard.close()
+        world.close(0)
         await world.clock.advance(1)
         assert [one.shard.shard_id for one in fetcher.statuses] == [ONE]
         assert fetcher.progress[world.stream.arn].shards[ZERO].is_ended

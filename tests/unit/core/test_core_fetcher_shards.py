@@ -76,12 +76,12 @@ async def test_a_stream_that_does_not_exist_is_an_error():
 
 async def test_children_begin_after_the_end_of_their_parent_and_at_once():
     world = World()
-    parent = world.add(0)
+    world.add(0)
     async with world.running():
         await world.clock.advance(1)
         world.add(1, parent=0)
         world.add(2, parent=0)
-        parent.close()
+        world.close(0)
         await world.clock.advance(0.3)
         assert world.started() == [(ZERO, TRIM_HORIZON), (ONE, TRIM_HORIZON), (TWO, TRIM_HORIZON)]
     assert world.sink.records == [*records_of(0), *records_of(1), *records_of(2)]
@@ -107,13 +107,14 @@ async def test_without_parents_first_a_child_does_not_wait():
 
 async def test_a_merge_waits_for_both_parents():
     world = World()
-    first, second = world.add(0), world.add(1)
+    world.add(0)
+    world.add(1)
     world.add(2, parent=0, adjacent_parent=1)
     async with world.running():
-        first.close()
+        world.close(0)
         await world.clock.advance(30)
         assert TWO not in dict(world.started())
-        second.close()
+        world.close(1)
         await world.clock.advance(0.3)
         assert TWO in dict(world.started())
 
@@ -237,7 +238,7 @@ async def test_the_progress_of_one_fetcher_is_where_the_next_one_goes_on():
     async with world.running() as first:
         await world.clock.advance(1)
     parent.extend(records_of(0, 2, first=3))
-    parent.close()
+    world.close(0)
     world.add(1, parent=0)
     async with world.running(world.fetcher(first.progress)) as second:
         await world.clock.advance(1)
@@ -299,6 +300,7 @@ async def test_an_unread_shard_that_vanishes_while_others_are_read_is_an_error()
     world = World()
     world.add(0)
     world.add(1, parent=0)
+    world.add(2, parent=1)
     reading = asyncio.create_task(world.fetcher().run())
     await world.clock.advance(1)
     world.stream.remove(ONE)

@@ -153,10 +153,10 @@ async def test_a_shard_that_was_finished_early_is_read_no_further_and_the_others
 
 async def test_a_fetcher_is_finished_when_every_shard_has_ended_and_children_were_looked_for():
     world = World()
-    parent = world.add(0)
+    world.add(0)
     async with world.running() as fetcher:
         assert not fetcher.is_finished
-        parent.close()
+        world.close(0)
         world.add_closed(1, parent=0)
         await world.clock.advance(0.2)
         await world.clock.advance(1)

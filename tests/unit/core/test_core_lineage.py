@@ -14,7 +14,7 @@ from kinesis_publishers.lineage import (
     blocked_shards,
     descendants,
     generations,
-    missing_shards,
+    gone_shards,
     pinned_progress,
     resumed_progress,
     startable,
@@ -223,10 +223,11 @@ def test_a_shard_without_progress_is_not_started():
     assert startable([sample_shard(0)], {}) == []
 
 
-def test_shards_that_vanished_before_their_end_are_missing():
-    there, ended, gone = (sample_shard(number).key for number in range(3))
-    progress = {gone: HALFWAY, ended: HALFWAY.ended(), there: HALFWAY}
-    assert missing_shards([sample_shard(0)], progress) == [gone]
+def test_shards_that_a_listing_lacks_are_gone_unless_they_are_newer_than_the_listing():
+    gone, there, also_gone, newest, newer = (sample_shard(number).key for number in range(5))
+    listed = [sample_shard(3), sample_shard(1)]
+    assert gone_shards([newer, newest, also_gone, there, gone], listed) == [gone, also_gone]
+    assert gone_shards([gone], []) == []
 
 
 def test_shards_of_the_same_name_in_two_streams_are_not_mixed_up():

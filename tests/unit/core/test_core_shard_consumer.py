@@ -267,3 +267,28 @@ async def test_numbers_that_sort_differently_as_text_are_not_taken_for_repeated_
     reader = reader_of(*scripts)
     await finish(reader.consumer().run(), reader.clock)
     assert reader.sink.records == many
+
+
+@pytest.mark.parametrize(
+    ("indices", "repeated"),
+    [([2, 1, 0], 0), ([0, 0, 1, 1, 2], 2), ([2, 0, 1, 2, 0], 2), ([1, 2, 0, 0], 1)],
+)
+async def test_records_out_of_order_within_a_delivery_are_handed_on_in_order_and_once(
+    indices: list[int], repeated: int, caplog: pytest.LogCaptureFixture
+):
+    """Only a server that is broken sends them; sample numbers of both lengths take part."""
+    runs = [[RECORDS[index + first] for index in indices] for first in (0, 3, 6)]
+    reader = reader_of(ScriptedRun(batches=[batch_of(records) for records in runs]))
+    progress = await reader.read()
+    assert reader.sink.records == RECORDS[:9]
+    assert progress.processed == place(8)
+    skipped = [one.records for one in reader.events if isinstance(one, RecordsSkipped)]
+    assert skipped == [repeated] * 3 * (repeated > 0)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{sample_shard()}: ")
+
+
+async def test_records_of_a_later_delivery_that_come_before_the_position_are_dropped():
+    reader = reader_of(ScriptedRun(batches=[batch_of(RECORDS[3:5]), batch_of(RECORDS[6:1:-1])]))
+    await reader.read()
+    assert reader.sink.records == RECORDS[3:7]

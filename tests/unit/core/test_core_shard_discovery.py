@@ -92,10 +92,17 @@ async def test_a_listing_that_fails_is_repeated(manual_clock: ManualClock):
 
 
 async def test_a_shard_is_looked_for_in_the_listing_with_retries(manual_clock: ManualClock):
-    plane = FakeControlPlane(FakeStream([sample_shard(0)]), errors=[FAILURE])
+    plane = FakeControlPlane(FakeStream([sample_shard(1)]), errors=[FAILURE])
     discovery = ShardDiscovery(plane, CONFIG, manual_clock)
-    assert await finish(discovery.has_shard(sample_shard(0)), manual_clock)
-    assert not await discovery.has_shard(sample_shard(1))
+    assert await finish(discovery.has_shard(sample_shard(1)), manual_clock)
+    assert not await discovery.has_shard(sample_shard(0))
+
+
+async def test_a_shard_that_is_newer_than_the_listing_is_not_taken_for_one_that_is_gone(
+    manual_clock: ManualClock,
+):
+    plane = FakeControlPlane(FakeStream([sample_shard(1)]))
+    assert await ShardDiscovery(plane, CONFIG, manual_clock).has_shard(sample_shard(2))
 
 
 async def test_a_shard_of_a_stream_that_does_not_exist_is_an_error(manual_clock: ManualClock):

@@ -129,6 +129,7 @@ class VanishesLater(FailingCalls):
 async def test_a_fetcher_reports_a_shard_that_left_the_retention_after_it_was_listed():
     world = World()
     world.add(0, behaviour=VanishesLater(world))
+    world.add(1, parent=0)
     with pytest.raises(PositionTrimmedError, match=f"orders/{ZERO}: .* has left the retention"):
         await finish(world.fetcher(resume(world)).run(), world.clock)
 

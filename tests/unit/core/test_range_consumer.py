@@ -22,6 +22,7 @@ from kinesis_publishers.testing.fakes import (
     ScriptedPublisherFactory,
     ScriptedRun,
     StoredShard,
+    batch_of,
     finish,
 )
 
@@ -229,3 +230,11 @@ async def test_a_slow_sink_holds_the_reading_back():
     gate.set()
     await finish(reading, world.clock)
     assert world.sink.records == RECORDS[1:9]
+
+
+async def test_a_range_out_of_a_delivery_out_of_order_is_handed_on_in_order_and_once():
+    run = ScriptedRun(batches=[batch_of([*RECORDS[5:0:-1], *RECORDS[3:9]])])
+    world = scripted(run)
+    leftover = await world.read(range_of(0, 6))
+    assert world.sink.records == RECORDS[1:7]
+    assert list(leftover.rest) == RECORDS[7:9]

@@ -9,6 +9,7 @@ from range_support import RangeWorld, polled, range_of
 
 from kinesis_publishers.errors import ReplayMismatchError
 from kinesis_publishers.testing.fakes import (
+    SUCCESSOR,
     FakeDataPlane,
     StoredShard,
 )
@@ -73,7 +74,7 @@ async def test_a_publisher_whose_iterator_has_expired_goes_on_behind_the_rest():
 
 @pytest.mark.parametrize("end", [9, None])
 async def test_a_leftover_knows_that_the_shard_ends_with_it(end: int | None):
-    world = polled(FakeDataPlane(StoredShard(RECORDS, is_closed=True)))
+    world = polled(FakeDataPlane(StoredShard(RECORDS, is_closed=True, child_shards=(SUCCESSOR,))))
     leftover = await world.read(range_of(0, 2))
     assert leftover.is_complete
     assert leftover.publisher is None

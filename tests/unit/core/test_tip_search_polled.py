@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import define, evolve
 
 from kinesis_publishers import PublisherContext, SequenceNumber, StartingPosition
 from kinesis_publishers.config import PollingConfig
@@ -14,6 +14,7 @@ from kinesis_publishers.polled_pages import PolledPages
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
+    Answer,
     FakeControlPlane,
     FakeDataPlane,
     StoredShard,
@@ -112,3 +113,16 @@ async def test_a_closed_shard_is_read_out_after_its_last_record() -> None:
     assert not await finish(search.is_read_out(sample_shard(is_closed=True), last), clock)
     found = search.last_record(sample_shard(is_closed=True), since=_START, until=after)
     assert await finish(found, clock) == last_number(5)
+
+
+async def test_a_search_sees_the_records_of_a_page_in_their_order() -> None:
+    class Reversing(StoredShard):
+        async def read(self, index: int, limit: int) -> Answer:
+            answer = await super().read(index, limit)
+            return evolve(answer, records=answer.records[::-1])
+
+    clock = ManualClock()
+    search, _ = search_in(Reversing(sample_records(500)), clock)
+    until = StartingPosition.at(last_number(412))
+    found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
+    assert found == last_number(411)

@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_publishers import RecordBatch, RecordPage, SequenceNumber
-from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
+from kinesis_publishers.testing.fakes import SUCCESSOR, batch_of, sample_records, sample_shard
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+(SAMPLE,) = sample_records(1)
 EPOCH_SECONDS = st.floats(min_value=0, max_value=7e9) | st.integers(0, 7 * 10**12).map(
     lambda millis: millis / 1000
 )
@@ -38,8 +40,10 @@ def test_a_batch_takes_the_columns_of_a_page():
         arrival_epoch_seconds=[1.5, 2.0],
         encryption_types=["KMS", None],
         millis_behind_latest=7,
+        child_shards=(SUCCESSOR,),
     )
     batch = RecordBatch.from_page(page, shard=sample_shard(), requested_at=NOW)
+    assert batch.child_shards == (SUCCESSOR,)
     assert [record.encryption_type for record in batch] == ["KMS", None]
     assert [record.data for record in batch] == [b"a", b""]
     assert (batch.payload_bytes, batch.millis_behind_latest, batch.requested_at) == (1, 7, NOW)
@@ -170,3 +174,28 @@ def test_arrow_keeps_empty_payloads_and_unicode_keys():
     record = sample_records(1, size=0)[0]._replace(partition_key="ключ-🔑")
     row = batch_of([record]).to_arrow().to_pylist()[0]
     assert (row["data"], row["partition_key"]) == (b"", "ключ-🔑")
+
+
+@given(numbers=st.lists(st.integers(0, 1200), max_size=9))
+def test_records_are_put_in_order_by_number_and_each_stays_once(numbers: list[int]):
+    records = [SAMPLE._replace(sequence_number=str(n)) for n in numbers]
+    ordered = batch_of(records).in_order()
+    assert [int(one.sequence_number) for one in ordered] == sorted(set(numbers))
+    assert set(ordered) <= set(records)
+
+
+def test_records_inside_aggregates_are_put_in_order_by_their_index():
+    places = [("9", 1), ("10", 0), ("9", 0), ("9", 1), ("9", None)]
+    batch = evolve(
+        batch_of([SAMPLE] * len(places)),
+        sequence_numbers=[number for number, _ in places],
+        sub_sequence_numbers=[sub for _, sub in places],
+    )
+    ordered = [(one.sequence_number, one.sub_sequence_number) for one in batch.in_order()]
+    assert ordered == [("9", 0), ("9", 1), ("9", None), ("10", 0)]
+
+
+@pytest.mark.parametrize("numbers", [[], ["7"], ["9", "10", "100"], ["100", "101"]], ids=str)
+def test_a_batch_in_order_is_itself(numbers: list[str]):
+    batch = batch_of([SAMPLE._replace(sequence_number=number) for number in numbers])
+    assert batch.in_order() is batch

@@ -24,6 +24,7 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from kinesis_publishers import Event
+    from kinesis_publishers.model import Shard
     from kinesis_publishers.testing.fakes import RecordingConsumer
 
 __all__ = ["POLICY", "CONFIG", "Polling", "polling_factory"]
@@ -52,6 +53,7 @@ class Polling:
     plane: FakeDataPlane
     publisher: PollingRecordPublisher
     clock: ManualClock
+    control: FakeControlPlane
     events: list[Event] = field(factory=list)
 
     @classmethod
@@ -60,23 +62,26 @@ class Polling:
         plane: FakeDataPlane | ShardBehaviour,
         *,
         start: StartingPosition | None = None,
+        shard: Shard | None = None,
+        control: FakeControlPlane | None = None,
         **config: object,
     ) -> Polling:
         if isinstance(plane, ShardBehaviour):
             plane = FakeDataPlane(plane)
         clock, events = ManualClock(), []
+        control = control or FakeControlPlane()
         publisher = PollingRecordPublisher(
-            sample_shard(),
+            shard or sample_shard(),
             start or StartingPosition.trim_horizon(),
             evolve(CONFIG, **config),
             PublisherContext(
                 data_plane=plane,
-                control_plane=FakeControlPlane(),
+                control_plane=control,
                 clock=clock,
                 events=events.append,
             ),
         )
-        return cls(plane=plane, publisher=publisher, clock=clock, events=events)
+        return cls(plane=plane, publisher=publisher, clock=clock, control=control, events=events)
 
     async def run(self, consumer: RecordingConsumer, times: int = 1) -> list[RunResult]:
         """Run the publisher until it has delivered ``times`` times; return what those runs did.
