@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
@@ -21,6 +21,7 @@ from kinesis_publishers.model import (
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
 from kinesis_publishers.publishers.lag_watch import LagWatch
 from kinesis_publishers.publishers.trimmed_positions import trimmed_error
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -41,6 +42,7 @@ _OPERATION = "SubscribeToShard"
 # takes one call per second, successful or not (AWS API reference).
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
+_SHORTEST_LOOK_SECONDS = 0.1
 
 
 class _RunOver(Exception):
@@ -81,7 +83,8 @@ class FanOutRecordPublisher(RecordPublisher):
         self._consumer_arn = ""
         self._not_before = -math.inf
         self._refused_room: tuple[int, int] | None = None
-        self._has_room = self._has_subscribed = False
+        self._has_room = self._has_subscribed = self._is_closed = False
+        self._delivering_since = math.inf
         self._last_record_count = 1
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
@@ -102,8 +105,10 @@ class FanOutRecordPublisher(RecordPublisher):
         await self._regain_room(consumer)
         requested_at = self._context.clock.now()
         try:
-            async with self._subscription() as subscription:
-                return await self._read(subscription, consumer, requested_at)
+            async with AsyncExitStack() as subscribed:
+                subscription = await self._subscribe(subscribed)
+                async with self._closed_when_blocked(subscribed):
+                    return await self._read(subscription, consumer, requested_at)
         except _RunOver:
             return RunResult.INCOMPLETE
 
@@ -133,32 +138,53 @@ class FanOutRecordPublisher(RecordPublisher):
         if self._refused_room is not None:
             await consumer.wait_for_space(*self._refused_room)
 
-    @asynccontextmanager
-    async def _subscription(self) -> AsyncIterator[ShardSubscription]:
+    async def _subscribe(self, subscribed: AsyncExitStack) -> ShardSubscription:
+        """Return a subscription that is open for as long as ``subscribed``."""
         context = self._context
-        async with AsyncExitStack() as stack:
-            subscription = await self._of_service(self._open(stack))
-            opened_at = context.clock.monotonic()
-            self._back_off(_EXCLUSIVE_SECONDS)
-            self._end_reason = "the reader stopped or failed"
-            context.events(
-                SubscriptionStarted(
-                    shard=self._shard.key,
-                    position=self._position,
-                    consumer_arn=self._consumer_arn,
-                    is_reopened=self._has_subscribed,
-                )
+        subscription = await self._of_service(self._open(subscribed))
+        subscribed.callback(self._report_end, context.clock.monotonic())
+        self._back_off(_EXCLUSIVE_SECONDS)
+        self._end_reason = "the reader stopped or failed"
+        self._is_closed = False
+        context.events(
+            SubscriptionStarted(
+                shard=self._shard.key,
+                position=self._position,
+                consumer_arn=self._consumer_arn,
+                is_reopened=self._has_subscribed,
             )
-            self._has_subscribed = True
+        )
+        self._has_subscribed = True
+        return subscription
+
+    def _report_end(self, opened_at: float) -> None:
+        seconds = self._context.clock.monotonic() - opened_at
+        self._context.events(
+            SubscriptionEnded(shard=self._shard.key, reason=self._end_reason, seconds=seconds)
+        )
+
+    @asynccontextmanager
+    async def _closed_when_blocked(self, subscribed: AsyncExitStack) -> AsyncIterator[None]:
+        """Let no delivery hold the connection for too long; the delivery itself goes on."""
+        async with TaskScope() as scope:
+            scope.spawn(self._close_when_blocked(subscribed), name=f"close {self._shard}")
             try:
-                yield subscription
+                yield
             finally:
-                seconds = context.clock.monotonic() - opened_at
-                context.events(
-                    SubscriptionEnded(
-                        shard=self._shard.key, reason=self._end_reason, seconds=seconds
-                    )
-                )
+                # What is being closed is closed: half of that would leave a connection behind.
+                if not self._is_closed:
+                    scope.cancel()
+
+    async def _close_when_blocked(self, subscribed: AsyncExitStack) -> None:
+        clock, seconds = self._context.clock, self._config.space_timeout_seconds
+        # One look for many deliveries: a timer for each would be dear.
+        while (left := self._delivering_since + seconds - clock.monotonic()) > 0:
+            await clock.sleep(max(_SHORTEST_LOOK_SECONDS, min(left, seconds)))
+        self._is_closed = True
+        self._end_reason = f"the application has processed one delivery for more than {seconds:g} s"
+        # The delivery must not end with that; the next run decides.
+        with suppress(_RunOver):
+            await self._of_service(subscribed.aclose())
 
     async def _open(self, stack: AsyncExitStack) -> ShardSubscription:
         context, seconds = self._context, self._config.subscribe_timeout_seconds
@@ -200,6 +226,8 @@ class FanOutRecordPublisher(RecordPublisher):
                 return RunResult.COMPLETE
             # Whatever arrives is progress, a heartbeat as well.
             self._recovery.note_progress()
+            if self._is_closed:
+                return RunResult.INCOMPLETE
 
     async def _make_room(self, consumer: RecordBatchConsumer, payload_bytes: int) -> bool:
         """Wait for the room that the coming event needs, but not for so long as to hold it back."""
@@ -228,7 +256,11 @@ class FanOutRecordPublisher(RecordPublisher):
             self._last_record_count = len(batch)
             self._last_delivered = batch.last_sequence_number
         self._report(batch)
-        processed = await consumer(batch)
+        self._delivering_since = self._context.clock.monotonic()
+        try:
+            processed = await consumer(batch)
+        finally:
+            self._delivering_since = math.inf
         self._position = self._position_after(event, batch, processed)
 
     def _position_after(
