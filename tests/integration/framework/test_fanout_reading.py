@@ -73,6 +73,22 @@ async def test_what_is_there_and_what_comes_is_pushed_and_never_polled(
     assert server.consumers(STREAM) == {}
 
 
+async def test_a_connection_is_given_back_while_the_application_works_on_one_delivery(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.limits = Limits(event_max_records=10)
+    server.create_stream(STREAM, 2)
+    server.put_many(STREAM, numbered(0, 500, size=5000))
+    reader = FanOutReader(server, {**options, "kinesis.pending.waittimeoutmillis": "200"})
+    reader.block()
+    async with reader.reading() as task:
+        await until(lambda: len(server.calls("SubscribeToShard")) == 2, task)
+        await until(lambda: server.open_subscriptions(STREAM) == 0, task)
+        assert reader.count == 0
+        reader.unblock()
+        await until(lambda: reader.count == 20, task)
+
+
 async def test_every_fault_is_healed_and_each_record_comes_once(
     server: LocalKinesis, options: dict[str, str]
 ):
