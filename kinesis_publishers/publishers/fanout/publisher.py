@@ -43,6 +43,8 @@ _OPERATION = "SubscribeToShard"
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
 _SHORTEST_LOOK_SECONDS = 0.1
+# A shard that has ended says so at once: AWS is never silent about it for so long.
+_QUIET_SECONDS = 60.0
 
 
 class _RunOver(Exception):
@@ -62,7 +64,8 @@ class FanOutRecordPublisher(RecordPublisher):
         starting_position: where to begin; not LATEST.
         config: timeouts, retry policy and recoverable errors.
         registrar: provides the stream consumer.
-        context: clients, clock and event sink.
+        context: clients, clock and event sink, and what polls the rest of a shard without an end.
+        warned_at: when who was warned about; the publishers of a factory share it.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class FanOutRecordPublisher(RecordPublisher):
         config: FanOutConfig,
         registrar: StreamConsumerRegistrar,
         context: PublisherContext,
+        warned_at: dict[str, float] | None = None,
     ) -> None:
         if starting_position.type is PositionType.LATEST:
             raise ValueError("LATEST must be pinned to an instant before it is read from")
@@ -85,12 +89,14 @@ class FanOutRecordPublisher(RecordPublisher):
         self._refused_room: tuple[int, int] | None = None
         self._has_room = self._has_subscribed = self._is_closed = False
         self._delivering_since = math.inf
+        self._poller: RecordPublisher | None = None
+        self._quiet_since = math.inf
         self._last_record_count = 1
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
         self._end_reason = ""
         self._lag_watch = LagWatch()
-        self._recovery = SubscriptionRecovery(shard, config, registrar, context)
+        self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
 
     @property
     def failure(self) -> Exception | None:
@@ -98,6 +104,8 @@ class FanOutRecordPublisher(RecordPublisher):
         return self._failure
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        if self._poller is not None:
+            return await self._poller.run(consumer)
         await self._recover()
         await self._wait_for_turn()
         # It may be registered right now, which takes long: not with room that others need.
@@ -146,6 +154,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._back_off(_EXCLUSIVE_SECONDS)
         self._end_reason = "the reader stopped or failed"
         self._is_closed = False
+        self._quiet_since = min(self._quiet_since, context.clock.monotonic())
         context.events(
             SubscriptionStarted(
                 shard=self._shard.key,
@@ -159,6 +168,7 @@ class FanOutRecordPublisher(RecordPublisher):
 
     def _report_end(self, opened_at: float) -> None:
         seconds = self._context.clock.monotonic() - opened_at
+        self._recovery.note_end(seconds)
         self._context.events(
             SubscriptionEnded(shard=self._shard.key, reason=self._end_reason, seconds=seconds)
         )
@@ -212,6 +222,7 @@ class FanOutRecordPublisher(RecordPublisher):
             size = await self._of_service(subscription.wait_for_event())
             if size is None:
                 self._end_reason = "the service ended it"
+                await self._is_left_to_polling()
                 return RunResult.INCOMPLETE
             if not await self._make_room(consumer, size):
                 return RunResult.INCOMPLETE
@@ -220,10 +231,14 @@ class FanOutRecordPublisher(RecordPublisher):
             # with a lag of 0 everything that had arrived by then has been delivered.
             batch = RecordBatch.from_page(event.page, shard=self._shard, requested_at=requested_at)
             await self._deliver(batch, event, consumer)
-            if event.continuation_sequence_number is None:
-                await self._of_service(_check_end(self._shard, event))
+            problem = _contradiction(event)
+            if event.continuation_sequence_number is None and not problem:
                 self._end_reason = "the shard has ended"
                 return RunResult.COMPLETE
+            if await self._is_left_to_polling(problem):
+                return RunResult.INCOMPLETE
+            if problem:
+                await self._of_service(self._refuse(problem))
             # Whatever arrives is progress, a heartbeat as well.
             self._recovery.note_progress()
             if self._is_closed:
@@ -261,12 +276,16 @@ class FanOutRecordPublisher(RecordPublisher):
             processed = await consumer(batch)
         finally:
             self._delivering_since = math.inf
+        if len(batch):
+            self._quiet_since = self._context.clock.monotonic()
         self._position = self._position_after(event, batch, processed)
 
     def _position_after(
         self, event: SubscriptionEvent, batch: RecordBatch, processed: SequenceNumber | None
     ) -> StartingPosition:
-        continuation, last = event.continuation_sequence_number, self._last_delivered
+        # One that comes with child shards is not trusted.
+        continuation = None if event.page.child_shards else event.continuation_sequence_number
+        last = self._last_delivered
         # An empty event does not leave behind what an earlier one brought.
         is_processed = last is None or (processed is not None and processed >= last)
         if continuation is not None and is_processed:
@@ -292,6 +311,28 @@ class FanOutRecordPublisher(RecordPublisher):
         if self._lag_watch.is_stuck:
             raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
+    async def _is_left_to_polling(self, problem: str = "") -> bool:
+        """Let the rest be polled if the shard is closed and its end does not come; say whether."""
+        poll_rest = self._context.poll_rest
+        is_quiet = self._context.clock.monotonic() - self._quiet_since >= _QUIET_SECONDS
+        if poll_rest is None or not (problem or is_quiet):
+            return False
+        self._poller = await poll_rest(self._position, self._shard)
+        if self._poller is None:
+            return False
+        self._end_reason = "the shard is closed and its end does not come: its rest is polled"
+        self._recovery.warn(
+            f"{self._shard}: ListShards shows the shard as closed, but {_OPERATION} does not end "
+            f"it: {problem or 'nothing comes'}. The rest is read with GetRecords, from "
+            f"{self._position} on. Check aws.endpoint: AWS does not answer like that."
+        )
+        return True
+
+    async def _refuse(self, problem: str) -> None:
+        text = f"{_OPERATION} of {self._shard}: {problem}."
+        self._recovery.warn(f"{text} The shard is subscribed to again.")
+        raise MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
+
     async def _of_service(self, call: Awaitable[_T]) -> _T:
         """Await what the service does; end the run if it failed: the next one decides."""
         try:
@@ -302,10 +343,12 @@ class FanOutRecordPublisher(RecordPublisher):
             raise _RunOver from error
 
 
-async def _check_end(shard: Shard, event: SubscriptionEvent) -> None:
-    if not event.page.child_shards:
-        raise MalformedResponseError(
-            f"{_OPERATION} of {shard}: an event has neither a continuation nor child shards.",
-            operation=_OPERATION,
-            code="MalformedResponse",
-        )
+def _contradiction(event: SubscriptionEvent) -> str:
+    """Say in words how an event contradicts itself about the end of its shard, if it does."""
+    number = event.continuation_sequence_number
+    children = ", ".join(child.shard_id for child in event.page.child_shards)
+    if number is None and not children:
+        return "an event has neither a continuation nor child shards"
+    if number is not None and children:
+        return f"an event has both the continuation {number} and the child shards {children}"
+    return ""

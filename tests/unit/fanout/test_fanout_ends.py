@@ -1,0 +1,193 @@
+"""Shards whose end does not come, or contradicts itself: who is asked, and what reads the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import define, evolve, field
+from fanout_support import CONFIG, POLICY, KnownConsumer
+
+from kinesis_publishers import PublisherContext, RunResult, StartingPosition
+from kinesis_publishers.config import PollingConfig
+from kinesis_publishers.errors import RetriesExhaustedError
+from kinesis_publishers.events import SubscriptionEnded
+from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+from kinesis_publishers.testing.fakes import (
+    SUCCESSOR,
+    FakeControlPlane,
+    FakeDataPlane,
+    RecordingConsumer,
+    StoredShard,
+    event_of,
+    finish,
+    sample_records,
+    sample_shard,
+)
+from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kinesis_publishers import Event
+    from kinesis_publishers.abc import RecordPublisher
+    from kinesis_publishers.model import Shard, SubscriptionEvent
+
+RECORDS = sample_records(6)
+POLLING = PollingConfig(
+    max_records=10_000,
+    interval_seconds=0.2,
+    adaptive_reads=False,
+    get_records_retry=POLICY,
+    get_iterator_retry=POLICY,
+)
+CONTRADICTORY = event_of(RECORDS[:2], child_shards=(SUCCESSOR,))
+WITHOUT_CHILDREN = event_of(RECORDS[:2], continuation=None)
+
+
+class OddShard(StoredShard):
+    """A closed shard that is polled as any other, and whose subscriptions never end it.
+
+    Each pushes ``pushed``; then a heartbeat every five seconds until it has lasted five minutes, or
+    nothing at all if ``clock`` is None.
+    """
+
+    def __init__(self, clock: ManualClock | None, *pushed: SubscriptionEvent) -> None:
+        super().__init__(RECORDS, is_closed=True, child_shards=(SUCCESSOR,))
+        self._clock = clock
+        self._pushed = pushed
+
+    async def subscribe(self, position: StartingPosition) -> AsyncIterator[SubscriptionEvent]:
+        for event in self._pushed:
+            yield event
+        if self._clock is not None:
+            for _ in range(60):
+                await self._clock.sleep(5.0)
+                yield event_of(continuation=RECORDS[1].sequence_number)
+
+
+@define(eq=False)
+class World:
+    """A stream, what reads it, and what was reported."""
+
+    clock: ManualClock = field(factory=ManualClock)
+    control_plane: FakeControlPlane = field(factory=FakeControlPlane)
+    events: list[Event] = field(factory=list)
+    is_polled: bool = True
+    is_closed: bool = True
+
+    def factory(self, *pushed: SubscriptionEvent, has_heartbeats: bool = True):
+        shard = OddShard(self.clock if has_heartbeats else None, *pushed)
+        context = PublisherContext(
+            data_plane=FakeDataPlane(shard),
+            control_plane=self.control_plane,
+            clock=self.clock,
+            events=self.events.append,
+        )
+        polling = PollingRecordPublisherFactory(POLLING, context)
+
+        async def poll_rest(position: StartingPosition, shard: Shard) -> RecordPublisher | None:
+            return await polling.create(position, shard) if self.is_closed else None
+
+        if self.is_polled:
+            context = evolve(context, poll_rest=poll_rest)
+        return FanOutRecordPublisherFactory(CONFIG, KnownConsumer(), context)
+
+    async def publisher(self, *pushed: SubscriptionEvent, **options: bool) -> RecordPublisher:
+        factory = self.factory(*pushed, **options)
+        return await factory.create(StartingPosition.trim_horizon(), sample_shard())
+
+    async def read(self, publisher: RecordPublisher, *, within: float) -> RecordingConsumer:
+        consumer = RecordingConsumer()
+
+        async def read() -> None:
+            while await publisher.run(consumer) is RunResult.INCOMPLETE:
+                pass
+
+        await finish(read(), self.clock, within=within)
+        return consumer
+
+    @property
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.events if isinstance(event, SubscriptionEnded)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def numbers(consumer: RecordingConsumer) -> list[str]:
+    return [record.sequence_number for record in consumer.records]
+
+
+ALL = [record.sequence_number for record in RECORDS]
+
+
+@pytest.mark.parametrize("event", [CONTRADICTORY, WITHOUT_CHILDREN])
+async def test_the_rest_behind_a_doubtful_end_of_a_closed_shard_is_polled_and_said_aloud(
+    world: World, event: SubscriptionEvent, caplog: pytest.LogCaptureFixture
+):
+    consumer = await world.read(await world.publisher(event), within=10.0)
+    assert numbers(consumer) == ALL
+    assert world.reasons == ["the shard is closed and its end does not come: its rest is polled"]
+    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert "orders/shardId-000000000000: ListShards shows the shard as closed" in warning.message
+    assert "The rest is read with GetRecords, from AFTER_SEQUENCE_NUMBER 992 on" in warning.message
+
+
+async def test_an_open_shard_that_names_children_is_refused_aloud_and_not_for_ever(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    world.is_closed = False
+    with pytest.raises(RetriesExhaustedError, match=f"continuation {ALL[1]} and the child shards"):
+        await world.read(await world.publisher(CONTRADICTORY), within=100.0)
+    assert len(world.reasons) == POLICY.max_retries + 1
+    assert SUCCESSOR.shard_id in caplog.records[0].message
+    assert "orders/shardId-000000000000" in caplog.records[0].message
+
+
+async def test_a_continuation_that_comes_with_children_is_not_gone_on_from(world: World):
+    strange = event_of(RECORDS[:2], continuation="5000", child_shards=(SUCCESSOR,))
+    assert numbers(await world.read(await world.publisher(strange), within=10.0)) == ALL
+
+
+async def test_where_nothing_is_polled_a_doubtful_end_counts_as_a_failure():
+    world = World(is_polled=False)
+    with pytest.raises(RetriesExhaustedError):
+        await world.read(await world.publisher(CONTRADICTORY), within=100.0)
+
+
+@pytest.mark.parametrize("has_heartbeats", [True, False])
+async def test_the_rest_of_a_closed_shard_that_brings_nothing_for_a_minute_is_polled(
+    world: World, has_heartbeats: bool, caplog: pytest.LogCaptureFixture
+):
+    publisher = await world.publisher(has_heartbeats=has_heartbeats)
+    consumer = await world.read(publisher, within=70.0)
+    assert world.clock.monotonic() >= 60.0
+    assert set(ALL[2:]) <= set(numbers(consumer))
+    assert "ListShards shows the shard as closed" in caplog.text
+
+
+async def test_an_idle_open_shard_stays_subscribed_to_and_costs_no_call(world: World):
+    world.is_closed = False
+    publisher = await world.publisher()
+    with pytest.raises(AssertionError, match="not finished after 1000 s"):
+        await world.read(publisher, within=1000.0)
+    assert set(world.reasons[:-1]) == {"the service ended it"}
+    assert world.control_plane.calls == []
+
+
+async def test_a_shard_that_is_shown_as_closed_later_is_polled_then(world: World):
+    world.is_closed = False
+    publisher, consumer = await world.publisher(), RecordingConsumer()
+    run = asyncio.create_task(publisher.run(consumer))
+    await world.clock.advance(200.0)
+    assert not run.done()
+    world.is_closed = True
+    await world.clock.advance(5.0)
+    assert await run is RunResult.INCOMPLETE
+    assert await publisher.run(consumer) is RunResult.COMPLETE
