@@ -25,9 +25,9 @@ __all__ = ["ChunkSource", "EventStreamSubscription"]
 # The service sends an event every few seconds, even when there is nothing to read; Flink gives up
 # after 35 s too (FanOutShardSubscription).
 _SILENCE_SECONDS = 35.0
-# A record of 10 MiB makes an event of 14 MiB, which a slow line may need longer for, every time
-# anew: so much of one is a sign of life as well.
-_LIFE_BYTES = 1024 * 1024
+# An event may have 14 MiB, for which a slow line needs longer, every time anew: while so much of it
+# comes, the time does not count.
+_SLOWEST_BYTES_PER_SECOND = 32 * 1024
 
 
 class ChunkSource(Protocol):
@@ -59,8 +59,8 @@ class EventStreamSubscription(ShardSubscription):
         self._clock = clock
         self._request_id = request_id
         self._decoder = EventStreamDecoder(f"{OPERATION} of {where}")
-        # Since the last whole event or sign of life, of waiting for the network.
-        self._waited_seconds, self._waited_bytes = 0.0, 0
+        # For the network, since the last whole event.
+        self._waited_seconds = 0.0
         self._is_over = False
         self._ended_by: ServiceError | None = None
 
@@ -86,11 +86,8 @@ class EventStreamSubscription(ShardSubscription):
     def _take(self) -> Frame | None:
         frame = self._decoder.take()
         if frame is not None:
-            self._note_life()
+            self._waited_seconds = 0.0
         return frame
-
-    def _note_life(self) -> None:
-        self._waited_seconds, self._waited_bytes = 0.0, 0
 
     def _pass_over(self, frame: Frame) -> None:
         try:
@@ -104,9 +101,8 @@ class EventStreamSubscription(ShardSubscription):
         chunk = b"" if self._is_over else await self._read_in_time()
         if chunk:
             self._decoder.feed(chunk)
-            self._waited_bytes += len(chunk)
-            if self._waited_bytes >= _LIFE_BYTES:
-                self._note_life()
+            in_time = len(chunk) / _SLOWEST_BYTES_PER_SECOND
+            self._waited_seconds = max(0.0, self._waited_seconds - in_time)
             return True
         self._is_over = True
         if self._decoder.is_inside_frame:

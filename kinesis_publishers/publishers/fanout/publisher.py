@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
@@ -24,7 +24,7 @@ from kinesis_publishers.publishers.trimmed_positions import trimmed_error
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import Awaitable
     from datetime import datetime
 
     from kinesis_publishers.abc.data_plane import ShardSubscription
@@ -42,7 +42,6 @@ _OPERATION = "SubscribeToShard"
 # takes one call per second, successful or not (AWS API reference).
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
-_SHORTEST_LOOK_SECONDS = 0.1
 # A shard that has ended says so at once: AWS is never silent about it for so long.
 _QUIET_SECONDS = 60.0
 
@@ -113,10 +112,15 @@ class FanOutRecordPublisher(RecordPublisher):
         await self._regain_room(consumer)
         requested_at = self._context.clock.now()
         try:
-            async with AsyncExitStack() as subscribed:
+            async with AsyncExitStack() as subscribed, TaskScope() as scope:
                 subscription = await self._subscribe(subscribed)
-                async with self._closed_when_blocked(subscribed):
+                scope.spawn(self._close_when_blocked(subscribed), name=f"close {self._shard}")
+                try:
                     return await self._read(subscription, consumer, requested_at)
+                finally:
+                    # A connection that is being closed would be left half closed.
+                    if not self._is_closed:
+                        scope.cancel()
         except _RunOver:
             return RunResult.INCOMPLETE
 
@@ -173,23 +177,12 @@ class FanOutRecordPublisher(RecordPublisher):
             SubscriptionEnded(shard=self._shard.key, reason=self._end_reason, seconds=seconds)
         )
 
-    @asynccontextmanager
-    async def _closed_when_blocked(self, subscribed: AsyncExitStack) -> AsyncIterator[None]:
-        """Let no delivery hold the connection for too long; the delivery itself goes on."""
-        async with TaskScope() as scope:
-            scope.spawn(self._close_when_blocked(subscribed), name=f"close {self._shard}")
-            try:
-                yield
-            finally:
-                # What is being closed is closed: half of that would leave a connection behind.
-                if not self._is_closed:
-                    scope.cancel()
-
     async def _close_when_blocked(self, subscribed: AsyncExitStack) -> None:
+        """Let no delivery hold the connection for too long; the delivery itself goes on."""
         clock, seconds = self._context.clock, self._config.space_timeout_seconds
         # One look for many deliveries: a timer for each would be dear.
         while (left := self._delivering_since + seconds - clock.monotonic()) > 0:
-            await clock.sleep(max(_SHORTEST_LOOK_SECONDS, min(left, seconds)))
+            await clock.sleep(max(0.1, min(left, seconds)))
         self._is_closed = True
         self._end_reason = f"the application has processed one delivery for more than {seconds:g} s"
         # The delivery must not end with that; the next run decides.

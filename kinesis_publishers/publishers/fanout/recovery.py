@@ -47,7 +47,7 @@ _TAKEN_OVER_SECONDS = (4.0, 60.0)
 _TAKEOVERS_TO_REPORT = 3
 # Neither reader knows which of them is meant to read: both go on, late, but without a storm of
 # calls.
-_FIRST_TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
+_TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 
 def is_repeated_endlessly(error: Exception, recoverable: RecoverableErrors) -> bool:
@@ -155,8 +155,8 @@ class SubscriptionRecovery:
             "kinesis.stream.efo.consumername, and run one fetcher for each.",
             about=consumer_arn,
         )
-        doublings = min(self._takeovers - _TAKEOVERS_TO_REPORT, 10)
-        return min(_MOST_TAKEOVER_DELAY_SECONDS, _FIRST_TAKEOVER_DELAY_SECONDS * 2.0**doublings)
+        more = self._takeovers - _TAKEOVERS_TO_REPORT + 1
+        return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
     def _delay_after_refusal(
         self, error: InvalidArgumentError, position: StartingPosition
