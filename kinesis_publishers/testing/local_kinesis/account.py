@@ -39,7 +39,8 @@ class Account:
     _consumer_seconds: dict[str, CreationSeconds] = field(factory=dict)
 
     def now_ms(self) -> int:
-        return round(self.clock.now().timestamp() * 1000)
+        seconds = self.clock.now().timestamp() + self.behaviour.clock_skew_seconds
+        return round(seconds * 1000)
 
     def arn_of(self, name: str) -> str:
         return f"arn:aws:kinesis:{self.behaviour.region}:{self.behaviour.account_id}:stream/{name}"

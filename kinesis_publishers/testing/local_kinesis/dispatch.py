@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.admin import Admin
@@ -25,6 +25,9 @@ class Dispatcher:
         self, method: str, path: str, target: str, body: bytes
     ) -> Answer | StreamingAnswer:
         """Answer one request; ``target`` is its X-Amz-Target header."""
+        answer: Answer | StreamingAnswer
         if path.startswith("/_admin/"):
-            return self._admin.handle(method, path, body)
-        return await self._service.handle(target, body)
+            answer = self._admin.handle(method, path, body)
+        else:
+            answer = await self._service.handle(target, body)
+        return evolve(answer, now_ms=self._service.state.now_ms())

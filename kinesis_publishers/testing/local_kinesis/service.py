@@ -85,6 +85,8 @@ class KinesisService:
         if fault is not None and fault.kind == "reset":
             return Answer(200, b"", delivery="reset")
         try:
+            if fault is not None and fault.kind == "body":
+                return Answer(fault.status, fault.message.encode())
             error = fault.to_error(operation) if fault is not None else None
             if error is not None:
                 raise error

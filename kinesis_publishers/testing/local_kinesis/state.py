@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kinesis_publishers.testing.local_kinesis.errors import limit_exceeded
 from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
@@ -27,7 +27,7 @@ class ServiceState:
     account: Account
     limits: Limits
     rates: Rates = field(factory=Rates)
-    faults: FaultPlan = field(factory=FaultPlan)
+    faults: FaultPlan = Factory(lambda self: FaultPlan(self.account.clock), takes_self=True)
     subscriptions: Subscriptions = field(factory=Subscriptions)
 
     @property
