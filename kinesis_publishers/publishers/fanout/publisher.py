@@ -317,7 +317,8 @@ class FanOutRecordPublisher(RecordPublisher):
         self._recovery.warn(
             f"{self._shard}: ListShards shows the shard as closed, but {_OPERATION} does not end "
             f"it: {problem or 'nothing comes'}. The rest is read with GetRecords, from "
-            f"{self._position} on. Check aws.endpoint: AWS does not answer like that."
+            f"{self._position} on. Check aws.endpoint: AWS does not answer like that.",
+            about=f"the rest of {self._shard}",
         )
         return True
 

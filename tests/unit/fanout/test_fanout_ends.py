@@ -150,6 +150,21 @@ async def test_an_open_shard_that_names_children_is_refused_aloud_and_not_for_ev
     assert "orders/shardId-000000000000" in caplog.records[0].message
 
 
+async def test_a_shard_that_is_shown_as_closed_after_its_doubtful_end_is_polled_and_said_aloud(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    world.is_closed = False
+    publisher = await world.publisher(CONTRADICTORY)
+    await publisher.run(RecordingConsumer())
+    world.is_closed = True
+    await world.read(publisher, within=20.0)
+    assert [one.split(": ")[1].split(",")[0] for one in caplog.messages] == [
+        "an event has both the continuation 992 and the child shards shardId-000000000001. The "
+        "shard is subscribed to again.",
+        "ListShards shows the shard as closed",
+    ]
+
+
 async def test_a_continuation_that_comes_with_children_is_not_gone_on_from(world: World):
     strange = event_of(RECORDS[:2], continuation="5000", child_shards=(SUCCESSOR,))
     assert numbers(await world.read(await world.publisher(strange), within=10.0)) == ALL
