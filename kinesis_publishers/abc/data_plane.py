@@ -67,8 +67,8 @@ class DataPlane(ABC):
         """Subscribe to ``shard`` from ``position`` on (enhanced fan-out).
 
         Entering the context makes the call and returns once the service has accepted it; leaving
-        closes the subscription and drops what was not taken. The service ends a subscription after
-        five minutes at the latest.
+        closes the subscription and drops what was not taken. It may be left by another task, while
+        nothing is read. The service ends a subscription after five minutes at the latest.
 
         Args:
             shard: what to read.
