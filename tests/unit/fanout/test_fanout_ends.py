@@ -158,11 +158,9 @@ async def test_a_shard_that_is_shown_as_closed_after_its_doubtful_end_is_polled_
     await publisher.run(RecordingConsumer())
     world.is_closed = True
     await world.read(publisher, within=20.0)
-    assert [one.split(": ")[1].split(",")[0] for one in caplog.messages] == [
-        "an event has both the continuation 992 and the child shards shardId-000000000001. The "
-        "shard is subscribed to again.",
-        "ListShards shows the shard as closed",
-    ]
+    refused, polled = caplog.messages
+    assert "both the continuation 992 and the child shards shardId-000000000001." in refused
+    assert "ListShards shows the shard as closed" in polled
 
 
 async def test_a_continuation_that_comes_with_children_is_not_gone_on_from(world: World):
