@@ -242,9 +242,16 @@ async def test_the_last_event_ends_the_shard_however_long_it_is_processed():
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("of the application"), ExceptionGroup("of it", [ValueError("one")])]
+    "error",
+    [
+        ValueError("of the application"),
+        ExceptionGroup("of it", [ValueError("one")]),
+        asyncio.CancelledError("of a task that it waited for"),
+    ],
 )
-async def test_what_the_application_raises_after_the_closing_comes_out_unchanged(error: Exception):
+async def test_what_the_application_raises_after_the_closing_comes_out_unchanged(
+    error: BaseException,
+):
     fan_out, consumer = FanOut.of(bounded_shard(2, 2)), BlocksInside(error)
     task = asyncio.create_task(fan_out.publisher.run(consumer))
     await fan_out.clock.advance(100.0)
