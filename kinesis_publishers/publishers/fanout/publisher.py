@@ -103,9 +103,9 @@ class FanOutRecordPublisher(RecordPublisher):
         return self._failure
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        if self._poller is not None:
-            return await self._poller.run(consumer)
         await self._recover()
+        if (poller := await self._rest_publisher()) is not None:
+            return await poller.run(consumer)
         await self._wait_for_turn()
         # It may be registered right now, which takes long: not with room that others need.
         self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
@@ -153,12 +153,14 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _subscribe(self, subscribed: AsyncExitStack) -> ShardSubscription:
         """Return a subscription that is open for as long as ``subscribed``."""
         context = self._context
+        # While nobody is let in, as in an outage, nothing is known about the shard.
+        quiet_since, self._quiet_since = self._quiet_since, math.inf
         subscription = await self._of_service(self._open(subscribed))
         subscribed.callback(self._report_end, context.clock.monotonic())
         self._back_off(_EXCLUSIVE_SECONDS)
         self._end_reason = "the reader stopped or failed"
         self._is_closed = False
-        self._quiet_since = min(self._quiet_since, context.clock.monotonic())
+        self._quiet_since = min(quiet_since, context.clock.monotonic())
         context.events(
             SubscriptionStarted(
                 shard=self._shard.key,
@@ -215,7 +217,6 @@ class FanOutRecordPublisher(RecordPublisher):
             size = await self._of_service(subscription.wait_for_event())
             if size is None:
                 self._end_reason = "the service ended it"
-                await self._is_left_to_polling()
                 return RunResult.INCOMPLETE
             if not await self._make_room(consumer, size):
                 return RunResult.INCOMPLETE
@@ -228,7 +229,7 @@ class FanOutRecordPublisher(RecordPublisher):
             if event.continuation_sequence_number is None and not problem:
                 self._end_reason = "the shard has ended"
                 return RunResult.COMPLETE
-            if await self._is_left_to_polling(problem):
+            if await self._rest_publisher(problem) is not None:
                 return RunResult.INCOMPLETE
             if problem:
                 await self._of_service(self._refuse(problem))
@@ -304,15 +305,15 @@ class FanOutRecordPublisher(RecordPublisher):
         if self._lag_watch.is_stuck:
             raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
-    async def _is_left_to_polling(self, problem: str = "") -> bool:
-        """Let the rest be polled if the shard is closed and its end does not come; say whether."""
+    async def _rest_publisher(self, problem: str = "") -> RecordPublisher | None:
+        """Return what polls the rest of a shard that is closed and whose end does not come."""
         poll_rest = self._context.poll_rest
         is_quiet = self._context.clock.monotonic() - self._quiet_since >= _QUIET_SECONDS
-        if poll_rest is None or not (problem or is_quiet):
-            return False
+        if self._poller is not None or poll_rest is None or not (problem or is_quiet):
+            return self._poller
         self._poller = await poll_rest(self._position, self._shard)
         if self._poller is None:
-            return False
+            return None
         self._end_reason = "the shard is closed and its end does not come: its rest is polled"
         self._recovery.warn(
             f"{self._shard}: ListShards shows the shard as closed, but {_OPERATION} does not end "
@@ -320,7 +321,7 @@ class FanOutRecordPublisher(RecordPublisher):
             f"{self._position} on. Check aws.endpoint: AWS does not answer like that.",
             about=f"the rest of {self._shard}",
         )
-        return True
+        return self._poller
 
     async def _refuse(self, problem: str) -> None:
         text = f"{_OPERATION} of {self._shard}: {problem}."

@@ -12,7 +12,7 @@ from fanout_support import CONFIG, POLICY, KnownConsumer
 
 from kinesis_publishers import PublisherContext, RunResult, StartingPosition
 from kinesis_publishers.config import PollingConfig
-from kinesis_publishers.errors import RetriesExhaustedError
+from kinesis_publishers.errors import ConnectionFailedError, RetriesExhaustedError
 from kinesis_publishers.events import SubscriptionEnded
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
@@ -51,19 +51,28 @@ WITHOUT_CHILDREN = event_of(RECORDS[:2], continuation=None)
 class OddShard(StoredShard):
     """A closed shard that is polled as any other, and whose subscriptions never end it.
 
-    Each pushes ``pushed``; then a heartbeat every five seconds until it has lasted five minutes, or
-    nothing at all if ``clock`` is None.
+    Each pushes ``pushed``. Then it sends "heartbeats" every five seconds until it has lasted five
+    minutes, "ends" at once, or is "silent" until the reader gives up.
     """
 
-    def __init__(self, clock: ManualClock | None, *pushed: SubscriptionEvent) -> None:
+    def __init__(self, clock: ManualClock, then: str, *pushed: SubscriptionEvent) -> None:
         super().__init__(RECORDS, is_closed=True, child_shards=(SUCCESSOR,))
         self._clock = clock
+        self._then = then
         self._pushed = pushed
+        self.refused_until = 0.0
+
+    async def accept(self, *_: object) -> None:
+        if self._clock.monotonic() < self.refused_until:
+            raise ConnectionFailedError("refused")
 
     async def subscribe(self, position: StartingPosition) -> AsyncIterator[SubscriptionEvent]:
         for event in self._pushed:
             yield event
-        if self._clock is not None:
+        if self._then == "silent":
+            await self._clock.sleep(35.0)
+            raise ConnectionFailedError("silence", code="SubscriptionSilent")
+        if self._then == "heartbeats":
             for _ in range(60):
                 await self._clock.sleep(5.0)
                 yield event_of(continuation=RECORDS[1].sequence_number)
@@ -78,11 +87,12 @@ class World:
     events: list[Event] = field(factory=list)
     is_polled: bool = True
     is_closed: bool = True
+    shard: OddShard | None = None
 
-    def factory(self, *pushed: SubscriptionEvent, has_heartbeats: bool = True):
-        shard = OddShard(self.clock if has_heartbeats else None, *pushed)
+    def factory(self, *pushed: SubscriptionEvent, then: str = "heartbeats"):
+        self.shard = OddShard(self.clock, then, *pushed)
         context = PublisherContext(
-            data_plane=FakeDataPlane(shard),
+            data_plane=FakeDataPlane(self.shard),
             control_plane=self.control_plane,
             clock=self.clock,
             events=self.events.append,
@@ -96,18 +106,14 @@ class World:
             context = evolve(context, poll_rest=poll_rest)
         return FanOutRecordPublisherFactory(CONFIG, KnownConsumer(), context)
 
-    async def publisher(self, *pushed: SubscriptionEvent, **options: bool) -> RecordPublisher:
+    async def publisher(self, *pushed: SubscriptionEvent, **options: str) -> RecordPublisher:
         factory = self.factory(*pushed, **options)
         return await factory.create(StartingPosition.trim_horizon(), sample_shard())
 
     async def read(self, publisher: RecordPublisher, *, within: float) -> RecordingConsumer:
         consumer = RecordingConsumer()
 
-        async def read() -> None:
-            while await publisher.run(consumer) is RunResult.INCOMPLETE:
-                pass
-
-        await finish(read(), self.clock, within=within)
+        await finish(_run_to_end(publisher, consumer), self.clock, within=within)
         return consumer
 
     @property
@@ -174,12 +180,12 @@ async def test_where_nothing_is_polled_a_doubtful_end_counts_as_a_failure():
         await world.read(await world.publisher(CONTRADICTORY), within=100.0)
 
 
-@pytest.mark.parametrize("has_heartbeats", [True, False])
+@pytest.mark.parametrize("then", ["heartbeats", "ends", "silent"])
 async def test_the_rest_of_a_closed_shard_that_brings_nothing_for_a_minute_is_polled(
-    world: World, has_heartbeats: bool, caplog: pytest.LogCaptureFixture
+    world: World, then: str, caplog: pytest.LogCaptureFixture
 ):
-    publisher = await world.publisher(has_heartbeats=has_heartbeats)
-    consumer = await world.read(publisher, within=70.0)
+    publisher = await world.publisher(then=then)
+    consumer = await world.read(publisher, within=80.0)
     assert world.clock.monotonic() >= 60.0
     assert set(ALL[2:]) <= set(numbers(consumer))
     assert "ListShards shows the shard as closed" in caplog.text
@@ -192,6 +198,24 @@ async def test_an_idle_open_shard_stays_subscribed_to_and_costs_no_call(world: W
         await world.read(publisher, within=1000.0)
     assert set(world.reasons[:-1]) == {"the service ended it"}
     assert world.control_plane.calls == []
+
+
+async def test_an_outage_is_not_taken_for_a_shard_without_an_end(world: World):
+    publisher, consumer = await world.publisher(then="ends"), RecordingConsumer()
+    assert world.shard is not None
+    reading = asyncio.create_task(_run_to_end(publisher, consumer))
+    await world.clock.advance(1.0)
+    world.shard.refused_until = 300.0
+    await world.clock.advance(350.0)
+    assert not reading.done()
+    await world.clock.advance(30.0)
+    await reading
+    assert numbers(consumer) == ALL
+
+
+async def _run_to_end(publisher: RecordPublisher, consumer: RecordingConsumer) -> None:
+    while await publisher.run(consumer) is RunResult.INCOMPLETE:
+        pass
 
 
 async def test_a_shard_that_is_shown_as_closed_later_is_polled_then(world: World):
