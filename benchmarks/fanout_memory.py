@@ -83,7 +83,11 @@ async def idle(target: Target, http2_client: str) -> dict[str, Any]:
 
 
 class _BlockingApplication(DeliverySink):
-    """Buffers what it is given, as the Spark source does, and takes nothing out while it blocks."""
+    """Takes nothing while it blocks.
+
+    For every second shard it buffers what it is given, as the Spark source does, until the pool is
+    full; for the others it does not return, as a slow callback.
+    """
 
     def __init__(self) -> None:
         self.endings = 0
@@ -91,14 +95,17 @@ class _BlockingApplication(DeliverySink):
         self._held: list[Delivery] = []
         self._deliveries: Counter[str] = Counter()
         self._delivered = asyncio.Event()
+        self._goes_on = asyncio.Event()
 
     async def deliver(self, delivery: Delivery) -> None:
         self._deliveries[delivery.shard.shard_id] += 1
         self._delivered.set()
-        if self._is_blocked:
-            self._held.append(delivery)
-        else:
+        if not self._is_blocked:
             delivery.release()
+            return
+        self._held.append(delivery)
+        if int(delivery.shard.shard_id[-1], 16) % 2:
+            await self._goes_on.wait()
 
     def watch(self, event: object) -> None:
         self.endings += isinstance(event, SubscriptionEnded)
@@ -109,6 +116,7 @@ class _BlockingApplication(DeliverySink):
     async def read_on(self, shards: int) -> None:
         """Take everything out, and return when every shard delivers again."""
         self._is_blocked = False
+        self._goes_on.set()
         self._deliveries.clear()
         while self._held:
             self._held.pop().release()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import botocore.session
-from attrs import frozen
+from attrs import evolve, frozen
 from botocore.exceptions import BotoCoreError
 
 from kinesis_publishers.abc import (
@@ -61,7 +61,9 @@ from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import Shard
 
 __all__ = [
     "FetcherParts",
@@ -161,7 +163,13 @@ async def open_parts(
         context = PublisherContext(
             data_plane=data_plane, control_plane=control_plane, clock=clock, events=sink
         )
-        factory = _build_factory(factory_class, properties, context)
+        polling = PollingRecordPublisherFactory.from_properties(properties, context)
+
+        async def poll_rest(position: StartingPosition, shard: Shard) -> RecordPublisher | None:
+            is_closed = discovery.has_shown_closed(shard)
+            return await polling.create(position, shard) if is_closed else None
+
+        factory = _build_factory(factory_class, properties, evolve(context, poll_rest=poll_rest))
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
         pool = PendingPool(
@@ -173,7 +181,7 @@ async def open_parts(
                 initial_position=_initial_position(initial),
                 initial_shards={one.shard_id: _shard_progress(one) for one in initial.shards},
                 factory=factory,
-                polling=PollingRecordPublisherFactory.from_properties(properties, context),
+                polling=polling,
                 discovery=discovery,
                 pool=pool,
                 aggregates=Deaggregator(

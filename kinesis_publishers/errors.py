@@ -195,7 +195,8 @@ class ConsumerNotFoundError(ServiceError):
 class ResourceInUseError(ServiceError):
     """The resource is being changed, or somebody else holds it.
 
-    What to do: wait; the change ends, or the other subscription is taken over.
+    What to do: wait; the change ends, or the other subscription is taken over. If a warning says
+    that another reader takes subscriptions over, give each application a consumer name of its own.
     """
 
     retryable = True

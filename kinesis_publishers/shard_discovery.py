@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.discovery import DiscoveryConfig
-    from kinesis_publishers.model import Shard, StreamSummary
+    from kinesis_publishers.model import Shard, ShardKey, StreamSummary
 
 __all__ = ["ShardDiscovery"]
 
@@ -42,6 +42,7 @@ class ShardDiscovery:
         self._config = config
         self._clock = clock
         self._events = events
+        self._closed: set[ShardKey] = set()
 
     @property
     def interval_seconds(self) -> float:
@@ -96,9 +97,15 @@ class ShardDiscovery:
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:
         """List the shards of a stream: all of them, or those not closed before ``since``."""
-        return await call_with_retries(
+        shards = await call_with_retries(
             lambda: self._control_plane.list_shards(stream_arn, since=since),
             policy=self._config.list_shards_retry,
             clock=self._clock,
             events=self._events,
         )
+        self._closed.update(one.key for one in shards if one.ending_sequence_number is not None)
+        return shards
+
+    def has_shown_closed(self, shard: Shard) -> bool:
+        """Say whether a listing has shown ``shard`` as closed; asks nobody."""
+        return shard.key in self._closed

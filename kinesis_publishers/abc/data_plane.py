@@ -25,8 +25,8 @@ class ShardSubscription(ABC):
     the subscription back, and costs no memory. Both methods raise what ends the subscription, but
     only after the events that arrived before it have been taken:
 
-    - ``ConnectionFailedError``: the connection broke or ended inside an event, or nothing at all,
-      not even a heartbeat, came for 35 seconds of waiting for the network;
+    - ``ConnectionFailedError``: the connection broke or ended inside an event, or no whole event,
+      not even a heartbeat, came within 35 seconds of waiting for the network;
     - ``MalformedResponseError``: an event is damaged (its checksum is wrong, it cannot be decoded);
     - any other ``ServiceError``: the service ended the subscription with this exception.
     """
@@ -67,8 +67,8 @@ class DataPlane(ABC):
         """Subscribe to ``shard`` from ``position`` on (enhanced fan-out).
 
         Entering the context makes the call and returns once the service has accepted it; leaving
-        closes the subscription and drops what was not taken. The service ends a subscription after
-        five minutes at the latest.
+        closes the subscription and drops what was not taken. It may be left by another task, while
+        nothing is read. The service ends a subscription after five minutes at the latest.
 
         Args:
             shard: what to read.

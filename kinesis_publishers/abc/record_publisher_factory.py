@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.abc.data_plane import DataPlane
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, StartingPosition
+
+    PollRest = Callable[[StartingPosition, Shard], Awaitable[RecordPublisher | None]]
 
 __all__ = ["PublisherContext", "RecordPublisherFactory"]
 
@@ -30,12 +32,15 @@ class PublisherContext:
         control_plane: describes streams and registers consumers; it makes each call once.
         clock: the only source of time.
         events: where diagnostic events go.
+        poll_rest: returns what polls a shard that ListShards has shown as closed, ``None`` for any
+            other: for a publisher that does not find its end.
     """
 
     data_plane: DataPlane
     control_plane: ControlPlane
     clock: Clock
     events: EventSink
+    poll_rest: PollRest | None = None
 
 
 class RecordPublisherFactory(ABC):

@@ -24,7 +24,8 @@ class FanOutConfig:
     Attributes:
         subscribe_retry: how SubscribeToShard is repeated.
         subscribe_timeout_seconds: how long it may take to answer.
-        space_timeout_seconds: how long a subscription waits for room before it is closed.
+        space_timeout_seconds: how long a subscription waits for room, or for the end of one
+            delivery, before it is closed.
         recoverable_errors: after which a subscription is reopened as often as it takes, beside
             the built-in ones.
     """

@@ -25,6 +25,9 @@ __all__ = ["ChunkSource", "EventStreamSubscription"]
 # The service sends an event every few seconds, even when there is nothing to read; Flink gives up
 # after 35 s too (FanOutShardSubscription).
 _SILENCE_SECONDS = 35.0
+# An event may have 14 MiB, for which a slow line needs longer, every time anew: while so much of it
+# comes, the time does not count.
+_SLOWEST_BYTES_PER_SECOND = 32 * 1024
 
 
 class ChunkSource(Protocol):
@@ -56,6 +59,8 @@ class EventStreamSubscription(ShardSubscription):
         self._clock = clock
         self._request_id = request_id
         self._decoder = EventStreamDecoder(f"{OPERATION} of {where}")
+        # For the network, since the last whole event.
+        self._waited_seconds = 0.0
         self._is_over = False
         self._ended_by: ServiceError | None = None
 
@@ -65,7 +70,7 @@ class EventStreamSubscription(ShardSubscription):
             if head is not None and carries_records(head.headers):
                 # The payloads are base64 inside of it.
                 return head.payload_bytes * 3 // 4
-            frame = self._decoder.take()
+            frame = self._take()
             if frame is not None:
                 self._pass_over(frame)
             elif not await self._read():
@@ -74,9 +79,15 @@ class EventStreamSubscription(ShardSubscription):
     async def receive(self) -> SubscriptionEvent:
         if await self.wait_for_event() is None:
             raise RuntimeError("receive() was called although no event was announced")
-        while (frame := self._decoder.take()) is None:
+        while (frame := self._take()) is None:
             await self._read()
         return decode_event(frame.payload)
+
+    def _take(self) -> Frame | None:
+        frame = self._decoder.take()
+        if frame is not None:
+            self._waited_seconds = 0.0
+        return frame
 
     def _pass_over(self, frame: Frame) -> None:
         try:
@@ -90,6 +101,8 @@ class EventStreamSubscription(ShardSubscription):
         chunk = b"" if self._is_over else await self._read_in_time()
         if chunk:
             self._decoder.feed(chunk)
+            in_time = len(chunk) / _SLOWEST_BYTES_PER_SECOND
+            self._waited_seconds = max(0.0, self._waited_seconds - in_time)
             return True
         self._is_over = True
         if self._decoder.is_inside_frame:
@@ -99,15 +112,16 @@ class EventStreamSubscription(ShardSubscription):
     async def _read_in_time(self) -> bytes:
         if self._ended_by is not None:
             raise self._ended_by
+        began_at = self._clock.monotonic()
         try:
-            async with self._clock.timeout(_SILENCE_SECONDS):
+            async with self._clock.timeout(_SILENCE_SECONDS - self._waited_seconds):
                 return await self._source.read()
         except ConnectionFailedError as error:
             self._ended_by = error
             raise
         except TimeoutError as error:
             self._ended_by = self._failure(
-                f"nothing came for {_SILENCE_SECONDS:.0f} s, not even a heartbeat",
+                f"no whole event came within {_SILENCE_SECONDS:.0f} s, not even a heartbeat",
                 "SubscriptionSilent",
             )
             raise self._ended_by from error
@@ -115,6 +129,8 @@ class EventStreamSubscription(ShardSubscription):
             # Whether something had been read already, no HTTP client tells.
             self._ended_by = self._failure("a wait was cancelled", "SubscriptionCancelled")
             raise
+        finally:
+            self._waited_seconds += self._clock.monotonic() - began_at
 
     def _failure(self, problem: str, code: str) -> ConnectionFailedError:
         return ConnectionFailedError(

@@ -31,7 +31,8 @@ WAIT_TIMEOUT: Final = Option(
     default=30_000.0,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="How long a subscription may wait for space before it is closed.",
+    doc="How long a subscription may wait for space, or for the end of one delivery, before it is "
+    "closed.",
 )
 
 OPTIONS: Final = (MAX_PENDING_RECORDS, MAX_PENDING_BYTES, WAIT_TIMEOUT)

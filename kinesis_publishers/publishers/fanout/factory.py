@@ -32,6 +32,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._config = config
         self._registrar = registrar
         self._context = context
+        self._warned_at: dict[str, float] = {}
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
@@ -46,7 +47,12 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self, starting_position: StartingPosition, shard: Shard
     ) -> FanOutRecordPublisher:
         return FanOutRecordPublisher(
-            shard, starting_position, self._config, self._registrar, self._context
+            shard,
+            starting_position,
+            self._config,
+            self._registrar,
+            self._context,
+            self._warned_at,
         )
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
@@ -21,9 +21,10 @@ from kinesis_publishers.model import (
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
 from kinesis_publishers.publishers.lag_watch import LagWatch
 from kinesis_publishers.publishers.trimmed_positions import trimmed_error
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import Awaitable
     from datetime import datetime
 
     from kinesis_publishers.abc.data_plane import ShardSubscription
@@ -41,6 +42,8 @@ _OPERATION = "SubscribeToShard"
 # takes one call per second, successful or not (AWS API reference).
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
+# A shard that has ended says so at once: AWS is never silent about it for so long.
+_QUIET_SECONDS = 60.0
 
 
 class _RunOver(Exception):
@@ -60,7 +63,8 @@ class FanOutRecordPublisher(RecordPublisher):
         starting_position: where to begin; not LATEST.
         config: timeouts, retry policy and recoverable errors.
         registrar: provides the stream consumer.
-        context: clients, clock and event sink.
+        context: clients, clock and event sink, and what polls the rest of a shard without an end.
+        warned_at: when who was warned about; the publishers of a factory share it.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class FanOutRecordPublisher(RecordPublisher):
         config: FanOutConfig,
         registrar: StreamConsumerRegistrar,
         context: PublisherContext,
+        warned_at: dict[str, float] | None = None,
     ) -> None:
         if starting_position.type is PositionType.LATEST:
             raise ValueError("LATEST must be pinned to an instant before it is read from")
@@ -81,13 +86,16 @@ class FanOutRecordPublisher(RecordPublisher):
         self._consumer_arn = ""
         self._not_before = -math.inf
         self._refused_room: tuple[int, int] | None = None
-        self._has_room = self._has_subscribed = False
+        self._has_room = self._has_subscribed = self._is_closed = False
+        self._delivering_since = math.inf
+        self._poller: RecordPublisher | None = None
+        self._quiet_since = math.inf
         self._last_record_count = 1
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
         self._end_reason = ""
         self._lag_watch = LagWatch()
-        self._recovery = SubscriptionRecovery(shard, config, registrar, context)
+        self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
 
     @property
     def failure(self) -> Exception | None:
@@ -96,14 +104,23 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         await self._recover()
+        if (poller := await self._rest_publisher()) is not None:
+            return await poller.run(consumer)
         await self._wait_for_turn()
         # It may be registered right now, which takes long: not with room that others need.
         self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
         await self._regain_room(consumer)
         requested_at = self._context.clock.now()
         try:
-            async with self._subscription() as subscription:
-                return await self._read(subscription, consumer, requested_at)
+            async with AsyncExitStack() as subscribed, TaskScope() as scope:
+                subscription = await self._subscribe(subscribed)
+                scope.spawn(self._close_when_blocked(subscribed), name=f"close {self._shard}")
+                try:
+                    return await self._read(subscription, consumer, requested_at)
+                finally:
+                    # A connection that is being closed would be left half closed.
+                    if not self._is_closed:
+                        scope.cancel()
         except _RunOver:
             return RunResult.INCOMPLETE
 
@@ -133,32 +150,46 @@ class FanOutRecordPublisher(RecordPublisher):
         if self._refused_room is not None:
             await consumer.wait_for_space(*self._refused_room)
 
-    @asynccontextmanager
-    async def _subscription(self) -> AsyncIterator[ShardSubscription]:
+    async def _subscribe(self, subscribed: AsyncExitStack) -> ShardSubscription:
+        """Return a subscription that is open for as long as ``subscribed``."""
         context = self._context
-        async with AsyncExitStack() as stack:
-            subscription = await self._of_service(self._open(stack))
-            opened_at = context.clock.monotonic()
-            self._back_off(_EXCLUSIVE_SECONDS)
-            self._end_reason = "the reader stopped or failed"
-            context.events(
-                SubscriptionStarted(
-                    shard=self._shard.key,
-                    position=self._position,
-                    consumer_arn=self._consumer_arn,
-                    is_reopened=self._has_subscribed,
-                )
+        # While nobody is let in, as in an outage, nothing is known about the shard.
+        quiet_since, self._quiet_since = self._quiet_since, math.inf
+        subscription = await self._of_service(self._open(subscribed))
+        subscribed.callback(self._report_end, context.clock.monotonic())
+        self._back_off(_EXCLUSIVE_SECONDS)
+        self._end_reason = "the reader stopped or failed"
+        self._is_closed = False
+        self._quiet_since = min(quiet_since, context.clock.monotonic())
+        context.events(
+            SubscriptionStarted(
+                shard=self._shard.key,
+                position=self._position,
+                consumer_arn=self._consumer_arn,
+                is_reopened=self._has_subscribed,
             )
-            self._has_subscribed = True
-            try:
-                yield subscription
-            finally:
-                seconds = context.clock.monotonic() - opened_at
-                context.events(
-                    SubscriptionEnded(
-                        shard=self._shard.key, reason=self._end_reason, seconds=seconds
-                    )
-                )
+        )
+        self._has_subscribed = True
+        return subscription
+
+    def _report_end(self, opened_at: float) -> None:
+        seconds = self._context.clock.monotonic() - opened_at
+        self._recovery.note_end(seconds)
+        self._context.events(
+            SubscriptionEnded(shard=self._shard.key, reason=self._end_reason, seconds=seconds)
+        )
+
+    async def _close_when_blocked(self, subscribed: AsyncExitStack) -> None:
+        """Let no delivery hold the connection for too long; the delivery itself goes on."""
+        clock, seconds = self._context.clock, self._config.space_timeout_seconds
+        # One look for many deliveries: a timer for each would be dear.
+        while (left := self._delivering_since + seconds - clock.monotonic()) > 0:
+            await clock.sleep(max(0.1, min(left, seconds)))
+        self._is_closed = True
+        self._end_reason = f"the application has processed one delivery for more than {seconds:g} s"
+        # The delivery must not end with that; the next run decides.
+        with suppress(_RunOver):
+            await self._of_service(subscribed.aclose())
 
     async def _open(self, stack: AsyncExitStack) -> ShardSubscription:
         context, seconds = self._context, self._config.subscribe_timeout_seconds
@@ -194,12 +225,18 @@ class FanOutRecordPublisher(RecordPublisher):
             # with a lag of 0 everything that had arrived by then has been delivered.
             batch = RecordBatch.from_page(event.page, shard=self._shard, requested_at=requested_at)
             await self._deliver(batch, event, consumer)
-            if event.continuation_sequence_number is None:
-                await self._of_service(_check_end(self._shard, event))
+            problem = _contradiction(event)
+            if event.continuation_sequence_number is None and not problem:
                 self._end_reason = "the shard has ended"
                 return RunResult.COMPLETE
+            if await self._rest_publisher(problem) is not None:
+                return RunResult.INCOMPLETE
+            if problem:
+                await self._of_service(self._refuse(problem))
             # Whatever arrives is progress, a heartbeat as well.
             self._recovery.note_progress()
+            if self._is_closed:
+                return RunResult.INCOMPLETE
 
     async def _make_room(self, consumer: RecordBatchConsumer, payload_bytes: int) -> bool:
         """Wait for the room that the coming event needs, but not for so long as to hold it back."""
@@ -228,13 +265,21 @@ class FanOutRecordPublisher(RecordPublisher):
             self._last_record_count = len(batch)
             self._last_delivered = batch.last_sequence_number
         self._report(batch)
-        processed = await consumer(batch)
+        self._delivering_since = self._context.clock.monotonic()
+        try:
+            processed = await consumer(batch)
+        finally:
+            self._delivering_since = math.inf
+        if len(batch):
+            self._quiet_since = self._context.clock.monotonic()
         self._position = self._position_after(event, batch, processed)
 
     def _position_after(
         self, event: SubscriptionEvent, batch: RecordBatch, processed: SequenceNumber | None
     ) -> StartingPosition:
-        continuation, last = event.continuation_sequence_number, self._last_delivered
+        # One that comes with child shards is not trusted.
+        continuation = None if event.page.child_shards else event.continuation_sequence_number
+        last = self._last_delivered
         # An empty event does not leave behind what an earlier one brought.
         is_processed = last is None or (processed is not None and processed >= last)
         if continuation is not None and is_processed:
@@ -260,6 +305,29 @@ class FanOutRecordPublisher(RecordPublisher):
         if self._lag_watch.is_stuck:
             raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
+    async def _rest_publisher(self, problem: str = "") -> RecordPublisher | None:
+        """Return what polls the rest of a shard that is closed and whose end does not come."""
+        poll_rest = self._context.poll_rest
+        is_quiet = self._context.clock.monotonic() - self._quiet_since >= _QUIET_SECONDS
+        if self._poller is not None or poll_rest is None or not (problem or is_quiet):
+            return self._poller
+        self._poller = await poll_rest(self._position, self._shard)
+        if self._poller is None:
+            return None
+        self._end_reason = "the shard is closed and its end does not come: its rest is polled"
+        self._recovery.warn(
+            f"{self._shard}: ListShards shows the shard as closed, but {_OPERATION} does not end "
+            f"it: {problem or 'nothing comes'}. The rest is read with GetRecords, from "
+            f"{self._position} on. Check aws.endpoint: AWS does not answer like that.",
+            about=f"the rest of {self._shard}",
+        )
+        return self._poller
+
+    async def _refuse(self, problem: str) -> None:
+        text = f"{_OPERATION} of {self._shard}: {problem}."
+        self._recovery.warn(f"{text} The shard is subscribed to again.")
+        raise MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
+
     async def _of_service(self, call: Awaitable[_T]) -> _T:
         """Await what the service does; end the run if it failed: the next one decides."""
         try:
@@ -270,10 +338,12 @@ class FanOutRecordPublisher(RecordPublisher):
             raise _RunOver from error
 
 
-async def _check_end(shard: Shard, event: SubscriptionEvent) -> None:
-    if not event.page.child_shards:
-        raise MalformedResponseError(
-            f"{_OPERATION} of {shard}: an event has neither a continuation nor child shards.",
-            operation=_OPERATION,
-            code="MalformedResponse",
-        )
+def _contradiction(event: SubscriptionEvent) -> str:
+    """Say in words how an event contradicts itself about the end of its shard, if it does."""
+    number = event.continuation_sequence_number
+    children = ", ".join(child.shard_id for child in event.page.child_shards)
+    if number is None and not children:
+        return "an event has neither a continuation nor child shards"
+    if number is not None and children:
+        return f"an event has both the continuation {number} and the child shards {children}"
+    return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config.recoverable_errors import RecoverableErrors, causes
@@ -32,10 +34,20 @@ if TYPE_CHECKING:
 
 __all__ = ["SubscriptionRecovery", "is_repeated_endlessly"]
 
+_LOGGER = logging.getLogger(__name__)
+_WARNING_PERIOD_SECONDS = 60.0
+
 _THROTTLES = (ThroughputExceededError, LimitExceededError)
 # The connection broke, somebody else's subscription is too young to be taken over, or a rate is
 # used up: however often that happens, it says nothing about the next call.
 _REPEATED_ENDLESSLY = (ConnectionFailedError, ResourceInUseError, *_THROTTLES)
+# Within 5 s nobody can take a subscription over (AWS API reference); the measured time may be a
+# little less. Two readers that give way to each other hold a shard for less than a minute each.
+_TAKEN_OVER_SECONDS = (4.0, 60.0)
+_TAKEOVERS_TO_REPORT = 3
+# Neither reader knows which of them is meant to read: both go on, late, but without a storm of
+# calls.
+_TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 
 def is_repeated_endlessly(error: Exception, recoverable: RecoverableErrors) -> bool:
@@ -56,6 +68,7 @@ class SubscriptionRecovery:
         config: the retry policy and what the user calls recoverable.
         registrar: registers the stream consumer again if it is gone.
         context: client, clock and event sink.
+        warned_at: when who was warned about, for all shards that share it.
     """
 
     def __init__(
@@ -64,11 +77,14 @@ class SubscriptionRecovery:
         config: FanOutConfig,
         registrar: StreamConsumerRegistrar,
         context: PublisherContext,
+        warned_at: dict[str, float] | None = None,
     ) -> None:
         self._shard = shard
         self._recoverable = config.recoverable_errors
         self._registrar = registrar
         self._context = context
+        self._warned_at = {} if warned_at is None else warned_at
+        self._takeovers, self._may_be_taken_over = 0, False
         self._retries = RetryBudget(
             config.subscribe_retry, context.clock, events=context.events, shard=shard.key
         )
@@ -76,6 +92,20 @@ class SubscriptionRecovery:
     def note_progress(self) -> None:
         """Allow everything again: an event has arrived."""
         self._retries.reset()
+
+    def warn(self, message: str, *, about: str | None = None) -> None:
+        """Log ``message``, once a minute ``about`` whom it concerns: the shard unless given."""
+        now, about = self._context.clock.monotonic(), about or str(self._shard)
+        if now - self._warned_at.get(about, -math.inf) >= _WARNING_PERIOD_SECONDS:
+            self._warned_at[about] = now
+            _LOGGER.warning("%s", message)
+
+    def note_end(self, seconds: float) -> None:
+        """Take into account that a subscription has ended after ``seconds``."""
+        shortest, longest = _TAKEN_OVER_SECONDS
+        self._may_be_taken_over = shortest <= seconds < longest
+        if seconds >= longest:
+            self._takeovers = 0
 
     async def delay_after(
         self, error: Exception, position: StartingPosition, consumer_arn: str
@@ -98,7 +128,8 @@ class SubscriptionRecovery:
         if isinstance(deciding, _THROTTLES):
             self._context.events(Throttled(shard=self._shard.key, operation=deciding.operation))
         if is_repeated_endlessly(error, self._recoverable):
-            return self._retries.delay_after(deciding, is_endless=True)
+            delay = self._retries.delay_after(deciding, is_endless=True)
+            return max(delay, self._delay_after_takeover(deciding, consumer_arn))
         if isinstance(deciding, InvalidArgumentError):
             return self._delay_after_refusal(deciding, position)
         if isinstance(deciding, StreamNotFoundError):
@@ -107,6 +138,25 @@ class SubscriptionRecovery:
             # all the same, or whoever keeps deleting it would keep this going for ever.
             return self._retries.delay_after(_unexplained(deciding, finding))
         return self._retries.delay_after(deciding)
+
+    def _delay_after_takeover(self, error: Exception, consumer_arn: str) -> float:
+        """Return how long another reader of the same consumer is left the shard."""
+        # Only who has just subscribed makes the service refuse whom it has just cut off.
+        if not (isinstance(error, ResourceInUseError) and self._may_be_taken_over):
+            return 0.0
+        self._may_be_taken_over = False
+        self._takeovers += 1
+        if self._takeovers < _TAKEOVERS_TO_REPORT:
+            return 0.0
+        self.warn(
+            f"{self._shard}: another reader has taken the subscription over {self._takeovers} "
+            f"times in a row. It uses the same stream consumer, {consumer_arn}: both get every "
+            "record, but up to half a minute late. Give each application a name of its own in "
+            "kinesis.stream.efo.consumername, and run one fetcher for each.",
+            about=consumer_arn,
+        )
+        more = self._takeovers - _TAKEOVERS_TO_REPORT + 1
+        return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
     def _delay_after_refusal(
         self, error: InvalidArgumentError, position: StartingPosition

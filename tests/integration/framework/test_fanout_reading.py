@@ -73,6 +73,40 @@ async def test_what_is_there_and_what_comes_is_pushed_and_never_polled(
     assert server.consumers(STREAM) == {}
 
 
+async def test_a_connection_is_given_back_while_the_application_works_on_one_delivery(
+    server: LocalKinesis, options: dict[str, str]
+):
+    server.limits = Limits(event_max_records=10)
+    server.create_stream(STREAM, 2)
+    server.put_many(STREAM, numbered(0, 500, size=5000))
+    reader = FanOutReader(server, {**options, "kinesis.pending.waittimeoutmillis": "200"})
+    reader.block()
+    async with reader.reading() as task:
+        await until(lambda: len(server.calls("SubscribeToShard")) == 2, task)
+        await until(lambda: server.open_subscriptions(STREAM) == 0, task)
+        assert reader.count == 0
+        reader.unblock()
+        await until(lambda: reader.count == 20, task)
+
+
+async def test_shards_whose_end_contradicts_itself_are_read_to_the_end_all_the_same(
+    server: LocalKinesis, options: dict[str, str], caplog: pytest.LogCaptureFixture
+):
+    server.limits = Limits(event_max_records=10)
+    server.create_stream(STREAM, 2)
+    server.put_many(STREAM, numbered(0, 100))
+    server.reshard(STREAM, 4)
+    server.put_many(STREAM, numbered(100, 200))
+    server.add_fault(Fault("SubscribeToShard", "continues_with_children", times=None))
+    reader = FanOutReader(server, options)
+    await reader.read(200)
+    reader.assert_complete(200)
+    warned = [one for one in caplog.messages if "shows the shard as closed" in one]
+    assert {one.split(":")[0] for one in warned} == {
+        f"{STREAM}/shardId-00000000000{number}" for number in range(2)
+    }
+
+
 async def test_every_fault_is_healed_and_each_record_comes_once(
     server: LocalKinesis, options: dict[str, str]
 ):

@@ -117,3 +117,17 @@ async def test_a_listing_that_is_not_allowed_fails_at_once(manual_clock: ManualC
     with pytest.raises(AccessDeniedError):
         await ShardDiscovery(plane, CONFIG, manual_clock).list_shards(STREAM_ARN)
     assert manual_clock.sleeps == []
+
+
+async def test_which_shards_a_listing_has_shown_as_closed_is_known_without_asking_again(
+    manual_clock: ManualClock,
+):
+    stream = FakeStream([sample_shard(0), sample_shard(1)])
+    plane = FakeControlPlane(stream)
+    discovery = ShardDiscovery(plane, CONFIG, manual_clock)
+    await discovery.list_shards(STREAM_ARN)
+    assert not discovery.has_shown_closed(sample_shard(0))
+    stream.close(sample_shard(0).shard_id)
+    await discovery.list_shards(STREAM_ARN)
+    shown = [discovery.has_shown_closed(sample_shard(number)) for number in range(2)]
+    assert (shown, len(plane.list_calls)) == ([True, False], 2)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fanout_support import CONFIG, FanOut, KnownConsumer, fan_out_factory
 
-from kinesis_publishers import PublisherContext
+from kinesis_publishers import PublisherContext, RunResult
 from kinesis_publishers.errors import StreamNotFoundError
 from kinesis_publishers.events import SubscriptionEnded
 from kinesis_publishers.pending_pool import PendingPool
@@ -15,6 +17,7 @@ from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,
+    FakeDataPlane,
     RecordingConsumer,
     RecordingSink,
     ShardReader,
@@ -27,6 +30,12 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kinesis_publishers import RecordBatch, SequenceNumber
+    from kinesis_publishers.testing.fakes.subscriptions import FakeSubscription
 
 LAST = event_of(sample_records(1), continuation=None, child_shards=(SUCCESSOR,))
 
@@ -170,6 +179,135 @@ async def test_a_timeout_of_the_consumer_itself_is_not_taken_for_a_lack_of_room(
     with pytest.raises(TimeoutError) as caught:
         await FanOut.of(bounded_shard(1, 1)).run(Failing())
     assert caught.value is error
+
+
+class BlocksInside(RecordingConsumer):
+    """Does not return from a delivery before :meth:`go_on`, or raises what it is told to."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__(self._wait)
+        self._error = error
+        self._gate = asyncio.Event()
+        self.was_cancelled = False
+
+    def go_on(self) -> None:
+        self._gate.set()
+
+    async def _wait(self, batch: RecordBatch) -> SequenceNumber | None:
+        try:
+            await self._gate.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+        if self._error is not None:
+            raise self._error
+        return batch.last_sequence_number
+
+
+async def test_a_subscription_is_closed_while_the_application_processes_for_too_long():
+    fan_out, consumer = FanOut.of(bounded_shard(2, 2)), BlocksInside()
+    task = asyncio.create_task(fan_out.publisher.run(consumer))
+    await fan_out.clock.advance(29.9)
+    assert not fan_out.plane.subscriptions[0].is_closed
+    await fan_out.clock.advance(100.0)
+    assert fan_out.plane.subscriptions[0].is_closed
+    (ended,) = fan_out.events_of(SubscriptionEnded)
+    assert ended.reason == "the application has processed one delivery for more than 30 s"
+    assert ended.seconds == pytest.approx(30.0)
+    assert (task.done(), consumer.was_cancelled) == (False, False)
+    consumer.go_on()
+    assert await task is RunResult.INCOMPLETE
+    await fan_out.run_to_end(consumer)
+    assert [r.data for r in consumer.records] == [r.data for r in sample_records(2)]
+    assert [str(one) for one in fan_out.positions] == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER 991"]
+
+
+async def test_deliveries_that_take_long_only_together_leave_the_subscription_open():
+    fan_out = FanOut.of(bounded_shard(5, 5))
+
+    async def take_a_while(batch: RecordBatch) -> SequenceNumber | None:
+        await fan_out.clock.sleep(20.0)
+        return batch.last_sequence_number
+
+    assert await fan_out.run(RecordingConsumer(take_a_while)) is RunResult.COMPLETE
+    assert len(fan_out.plane.subscriptions) == 1
+
+
+async def test_the_last_event_ends_the_shard_however_long_it_is_processed():
+    fan_out, consumer = FanOut.of(events(LAST)), BlocksInside()
+    task = asyncio.create_task(fan_out.publisher.run(consumer))
+    await fan_out.clock.advance(100.0)
+    consumer.go_on()
+    assert await task is RunResult.COMPLETE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("of the application"),
+        ExceptionGroup("of it", [ValueError("one")]),
+        asyncio.CancelledError("of a task that it waited for"),
+    ],
+)
+async def test_what_the_application_raises_after_the_closing_comes_out_unchanged(
+    error: BaseException,
+):
+    fan_out, consumer = FanOut.of(bounded_shard(2, 2)), BlocksInside(error)
+    task = asyncio.create_task(fan_out.publisher.run(consumer))
+    await fan_out.clock.advance(100.0)
+    consumer.go_on()
+    with pytest.raises(type(error)) as caught:
+        await task
+    assert caught.value is error
+
+
+async def test_a_delivery_is_still_cancelled_from_outside_after_the_closing():
+    fan_out, consumer = FanOut.of(bounded_shard(2, 2)), BlocksInside()
+    task = asyncio.create_task(fan_out.publisher.run(consumer))
+    await fan_out.clock.advance(100.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert consumer.was_cancelled
+
+
+async def test_a_closing_that_fails_does_not_disturb_the_delivery():
+    error = ConnectionResetError("while closing")
+
+    class FailsToClose(FakeDataPlane):
+        @asynccontextmanager
+        async def subscribe_to_shard(self, *call: Any) -> AsyncIterator[FakeSubscription]:
+            async with super().subscribe_to_shard(*call) as subscription:
+                yield subscription
+            raise error
+
+    plane = FailsToClose(bounded_shard(2, 2).behaviour_of("shardId-000000000000"))
+    fan_out, consumer = FanOut.of(plane), BlocksInside()
+    task = asyncio.create_task(fan_out.publisher.run(consumer))
+    await fan_out.clock.advance(100.0)
+    consumer.go_on()
+    assert await task is RunResult.INCOMPLETE
+    assert not consumer.was_cancelled
+    assert fan_out.publisher.failure is error
+
+
+async def test_no_subscription_stays_open_while_the_application_is_blocked_in_every_shard():
+    clock, gate = ManualClock(), asyncio.Event()
+
+    async def blocked(_delivery: object) -> None:
+        await gate.wait()
+
+    plane, sink = bounded_shard(sample_records(20), 20), RecordingSink(blocked)
+    reader = ShardReader(factory=fan_out_factory(plane, clock), clock=clock, sink=sink)
+    consumers = [reader.consumer(shard=sample_shard(number)) for number in range(8)]
+    tasks = [asyncio.create_task(consumer.run()) for consumer in consumers]
+    await clock.advance(50.0)
+    assert [one.is_closed for one in plane.subscriptions] == [True] * 8
+    gate.set()
+    await finish(asyncio.gather(*tasks), clock)
+    for number in range(8):
+        ids = [r.sequence_number for r in sink.records_of(sample_shard(number).shard_id)]
+        assert ids == [r.sequence_number for r in sample_records(20)]
 
 
 async def test_memory_is_bounded_while_the_application_is_blocked():

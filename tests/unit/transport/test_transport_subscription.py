@@ -175,26 +175,52 @@ async def test_silence_of_35_seconds_ends_the_subscription():
     await clock.advance(34.9)
     assert not waiting.done()
     await clock.advance(0.1)
-    with pytest.raises(ConnectionFailedError, match="nothing came for 35 s") as raised:
+    with pytest.raises(ConnectionFailedError, match="no whole event came within 35 s") as raised:
         await waiting
     assert raised.value.code == "SubscriptionSilent"
     assert isinstance(raised.value.__cause__, TimeoutError)
 
 
-async def test_a_trickle_is_not_silence():
+async def take_one(subscription: EventStreamSubscription) -> str:
+    await subscription.wait_for_event()
+    return str((await subscription.receive()).continuation_sequence_number)
+
+
+@pytest.mark.parametrize("head", [5, 100], ids=["before its head is there", "after its head"])
+async def test_an_event_that_trickles_is_silence_after_35_seconds(head: int):
+    clock, body = ManualClock(), event(1)
+    source = silent_source(body[:head])
+    taking = asyncio.ensure_future(take_one(subscribe(source, clock)))
+    for at in range(2):
+        await clock.advance(15)
+        source.put(body[head + at : head + at + 1])
+    await clock.advance(4.9)
+    assert not taking.done()
+    await clock.advance(0.2)
+    with pytest.raises(ConnectionFailedError, match="no whole event came within 35 s") as raised:
+        await taking
+    assert raised.value.code == "SubscriptionSilent"
+
+
+async def test_every_whole_event_begins_the_time_anew():
     clock = ManualClock()
-    body = event(1)
-    source = silent_source(body[:50])
+    source = silent_source()
     subscription = subscribe(source, clock)
+    for number in range(3):
+        taking = asyncio.ensure_future(take_one(subscription))
+        for piece in (event(number)[:50], event(number)[50:]):
+            await clock.advance(17)
+            source.put(piece)
+        assert await taking == str(number)
 
-    async def take() -> str:
-        await subscription.wait_for_event()
-        return str((await subscription.receive()).continuation_sequence_number)
 
-    taking = asyncio.ensure_future(take())
-    for byte in body[50:]:
-        await clock.advance(34)
-        source.put(bytes([byte]))
+async def test_a_large_event_over_a_slow_line_is_not_silence():
+    clock, body = ManualClock(), event(1, "QUJD" * 1024 * 1024)
+    source = silent_source()
+    taking = asyncio.ensure_future(take_one(subscribe(source, clock)))
+    for start in range(0, len(body), 512 * 1024):
+        await clock.advance(15)
+        source.put(body[start : start + 512 * 1024])
     assert await taking == "1"
 
 
@@ -232,8 +258,8 @@ async def test_after_silence_the_subscription_stays_broken():
     subscription = subscribe(source, clock)
     waiting = asyncio.ensure_future(subscription.wait_for_event())
     await clock.advance(35)
-    with pytest.raises(ConnectionFailedError, match="nothing came"):
+    with pytest.raises(ConnectionFailedError, match="no whole event came"):
         await waiting
     source.is_ended = True
-    with pytest.raises(ConnectionFailedError, match="nothing came"):
+    with pytest.raises(ConnectionFailedError, match="no whole event came"):
         await subscription.wait_for_event()
