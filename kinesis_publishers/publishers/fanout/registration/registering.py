@@ -151,7 +151,9 @@ class ConsumerRegistration:
 
     async def _delay_after(self, failure: ServiceError) -> float:
         try:
-            return self._retries.delay_after(failure)
+            # A stream that has all the consumers that it may have is not mended by time.
+            is_patient = not isinstance(failure, LimitExceededError)
+            return self._retries.delay_after(failure, is_patient=is_patient)
         except RetriesExhaustedError as error:
             if not isinstance(failure, LimitExceededError):
                 raise
