@@ -212,7 +212,7 @@ class CredentialsError(ServiceError):
     """There are no usable credentials, or AWS did not accept them.
 
     What to do: check ``aws.credentials.provider`` and what it reads, the age of a session token,
-    and the clock of the machine.
+    and the clock of the machine. It is retryable where a provider is expected to have new ones.
     """
 
 

@@ -121,9 +121,7 @@ class RetryBudget:
     # What fails so that it is worth a report, whoever makes it.
     _failing: str | None = field(default=None, init=False)
 
-    def delay_after(
-        self, error: Exception, *, is_endless: bool = False, is_patient: bool = True
-    ) -> float:
+    def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
         """Return how long to wait, in seconds, before the call that failed is made again.
 
         Args:
@@ -131,8 +129,6 @@ class RetryBudget:
             is_endless: whether it is repeated as often as it takes, whatever it is, and uses up no
                 retry (a throttle is a request to slow down, not a failure); it is backed off all
                 the same.
-            is_patient: ``False`` for an error that time alone does not mend: only the number of
-                retries counts.
 
         Raises:
             Exception: ``error`` itself, if it is not retryable.
@@ -146,29 +142,26 @@ class RetryBudget:
         self._attempts += 1
         self._failures += not is_endless
         self._unexpected += not isinstance(error, _REQUESTS_TO_WAIT)
-        left = self._seconds_left(now - began_at, is_patient=is_patient)
-        is_used_up = self._is_unanswered or self._failures > self._policy.max_retries
-        if not is_endless and is_used_up and left <= 0:
+        start, policy = self._start_seconds, self._policy
+        is_used_up = start is not None or self._failures > policy.max_retries
+        seconds_left = began_at + (policy.outage_seconds if start is None else start) - now
+        if not is_endless and is_used_up and seconds_left <= 0:
             raise self._exhausted(error, now - began_at) from error
-        until = f"until {self._clock.now() + timedelta(seconds=left):%H:%M:%S}"
-        if is_endless or left <= 0:
-            until = f"{self._policy.max_retries} times at most"
-        self._report(error, delay, "as often as it takes" if is_endless else until)
+        limit = f"{policy.max_retries} times at most"
+        if is_endless:
+            limit = "as often as it takes"
+        elif seconds_left > 0:
+            limit = f"until {self._clock.now() + timedelta(seconds=seconds_left):%H:%M:%S}"
+        self._report(error, delay, limit)
         return delay
 
     @property
-    def _is_unanswered(self) -> bool:
-        """Whether nothing is known to be there; being asked to wait is an answer."""
-        has_limit = self._is_start and self._policy.start_seconds is not None
-        return has_limit and self._unexpected == self._attempts
+    def _start_seconds(self) -> float | None:
+        """The limit while nothing is known to be there; being asked to wait is an answer."""
+        is_unanswered = self._is_start and self._unexpected == self._attempts
+        return self._policy.start_seconds if is_unanswered else None
 
-    def _seconds_left(self, elapsed: float, *, is_patient: bool) -> float:
-        """Return for how long failures count for nothing yet, whatever their number."""
-        start, outage = self._policy.start_seconds, self._policy.outage_seconds
-        limit = start if start is not None and self._is_unanswered else outage
-        return limit - elapsed if is_patient else 0.0
-
-    def _report(self, error: Exception, delay: float, until: str) -> None:
+    def _report(self, error: Exception, delay: float, limit: str) -> None:
         now = self._clock.monotonic()
         elapsed = 0.0 if self._began_at is None else now - self._began_at
         if self._is_to_report(getattr(error, "operation", "") or "The call", now, elapsed):
@@ -179,7 +172,7 @@ class RetryBudget:
                 f"{since:%H:%M:%S}",
                 self._attempts,
                 delay,
-                until,
+                limit,
                 error,
             )
         self._events(
@@ -227,7 +220,7 @@ class RetryBudget:
     def _exhausted(self, error: Exception, elapsed: float) -> RetriesExhaustedError:
         operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
         advice = _ADVICE_AFTER_OUTAGE if self._policy.outage_seconds else _ADVICE
-        advice = self._advice or (_ADVICE_AT_START if self._is_unanswered else advice)
+        advice = self._advice or (advice if self._start_seconds is None else _ADVICE_AT_START)
         return RetriesExhaustedError(
             f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
             f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "

@@ -322,14 +322,6 @@ async def test_the_number_of_retries_counts_where_it_takes_longer_than_the_patie
     assert await finish(work, manual_clock) == "answer"
 
 
-def test_what_time_alone_does_not_mend_is_counted_only(manual_clock: ManualClock):
-    budget = RetryBudget(patient(), manual_clock)
-    for _ in range(POLICY.max_retries):
-        budget.delay_after(failure(LimitExceededError), is_patient=False)
-    with pytest.raises(RetriesExhaustedError):
-        budget.delay_after(failure(LimitExceededError), is_patient=False)
-
-
 async def test_a_service_that_has_never_answered_is_given_up_soon(
     manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
