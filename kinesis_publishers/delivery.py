@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.errors import (
+    InternalServiceError,
     ProcessingCancelledError,
     ServiceError,
     ShardNotFoundError,
@@ -26,6 +27,7 @@ from kinesis_publishers.events import (
     RecordsSkipped,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
 if TYPE_CHECKING:
@@ -48,11 +50,17 @@ __all__ = [
     "ShardStatus",
     "drop_processed",
     "has_left_retention",
+    "retries_when_missing",
     "user_records",
 ]
 
 CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
 HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
+
+# What is listed and yet not found is so for a moment, on a node that has not heard of it.
+_ASK_AGAIN = RetryPolicy(
+    max_retries=0, base_seconds=1.0, max_seconds=5.0, exponent=1.5, outage_seconds=300.0
+)
 
 
 @frozen(eq=False)
@@ -251,11 +259,35 @@ async def user_records(
     return batch if records is batch else drop_processed(records, processed, context.events)
 
 
-async def has_left_retention(shard: Shard, error: ServiceError, has_shard: HasShard | None) -> bool:
-    """Say whether ``error`` means that the stream is there without the shard."""
+def retries_when_missing(shard: Shard, clock: Clock, events: EventSink) -> RetryBudget:
+    """Return how often :func:`has_left_retention` may find that nothing is missing."""
+    return RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+
+async def has_left_retention(
+    shard: Shard,
+    error: ServiceError,
+    has_shard: HasShard | None,
+    retries: RetryBudget,
+    clock: Clock,
+) -> bool:
+    """Say whether the stream is there without the shard; if both are there, wait before.
+
+    Raises:
+        ServiceError: ``error``: the stream is gone, or nobody can be asked.
+        RetriesExhaustedError: both have been there for long, and yet were not found.
+    """
     if isinstance(error, ShardNotFoundError):
         return True
     try:
-        return has_shard is not None and not await has_shard(shard)
+        if has_shard is None:
+            raise error
+        if not await has_shard(shard):
+            return True
     except StreamNotFoundError:
-        return False
+        raise error from None
+    doubted = InternalServiceError(
+        f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
+    )
+    await clock.sleep(retries.delay_after(doubted))
+    return False

@@ -14,6 +14,7 @@ from kinesis_publishers.delivery import (
     ShardStatus,
     drop_processed,
     has_left_retention,
+    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
@@ -39,6 +40,8 @@ from kinesis_publishers.tasks import cancelled_from_outside_only
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from kinesis_publishers.retry import RetryBudget
 
 __all__ = ["ShardConsumer"]
 
@@ -77,6 +80,13 @@ class ShardConsumer(RecordBatchConsumer):
     _room: DeliveryRoom = field(
         init=False,
         default=Factory(lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True),
+    )
+    _missing: RetryBudget = field(
+        init=False,
+        default=Factory(
+            lambda self: retries_when_missing(self.shard, self.context.clock, self.context.events),
+            takes_self=True,
+        ),
     )
 
     @property
@@ -149,8 +159,10 @@ class ShardConsumer(RecordBatchConsumer):
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError) as error:
-            if error is self._delivery_error or not await self._has_left_retention(error):
+            if error is self._delivery_error:
                 raise
+            if not await self._has_left_retention(error):
+                return position if self.progress.position == before else self.progress.position
             self._give_up_shard(error)
         return None
 
@@ -216,6 +228,7 @@ class ShardConsumer(RecordBatchConsumer):
         return max(records, min(expanded, _GROWTH * self._delivered))
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
+        self._missing.reset()
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
         as_of = self._seen_until(fresh, batch)
         if len(fresh) and await self._deliver(fresh, as_of):
@@ -272,7 +285,10 @@ class ShardConsumer(RecordBatchConsumer):
         await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
 
     async def _has_left_retention(self, error: ServiceError) -> bool:
-        return await has_left_retention(self.shard, error, self.context.has_shard)
+        context = self.context
+        return await has_left_retention(
+            self.shard, error, context.has_shard, self._missing, context.clock
+        )
 
     def _give_up_shard(self, cause: ServiceError) -> None:
         self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)
