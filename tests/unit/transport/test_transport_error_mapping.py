@@ -238,7 +238,7 @@ def raised_by(error: Exception | None, client: Any = None, *, call: Any = None) 
             if error is not None:
                 raise error
             call()
-    except Exception as raised:
+    except (CredentialsError, ValueError, RuntimeError, KeyError) as raised:
         return raised
     raise AssertionError("nothing was raised")
 
