@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
@@ -279,13 +280,14 @@ async def has_left_retention(
     """
     if isinstance(error, ShardNotFoundError):
         return True
-    try:
-        if has_shard is None:
-            raise error
-        if not await has_shard(shard):
-            return True
-    except StreamNotFoundError:
-        raise error from None
+    is_listed: bool | None = None
+    if has_shard is not None:
+        with suppress(StreamNotFoundError):
+            is_listed = await has_shard(shard)
+    if is_listed is None:
+        raise error
+    if not is_listed:
+        return True
     doubted = InternalServiceError(
         f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
     )

@@ -206,7 +206,9 @@ def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunComma
     assert f"{lines[-1]}\n".endswith(_DENIAL)
 
 
-def test_whoever_waits_for_a_service_that_fails_is_told_so_and_when_it_is_over(run: RunCommand) -> None:
+def test_whoever_waits_for_a_service_that_fails_is_told_so_and_when_it_is_over(
+    run: RunCommand,
+) -> None:
     run.server.add_fault(Fault("DescribeStreamSummary", "error", code="InternalFailure", times=3))
     backoff = ("-P", "kinesis.stream.describe.backoff.max=1ms")
     with process(run, "shards", *backoff) as child:

@@ -14,6 +14,7 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, ShardEnded
+from kinesis_publishers.range_finding import KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,
@@ -195,3 +196,16 @@ async def test_a_fetcher_goes_on_when_a_discovery_does_not_find_its_stream_once(
         await world.clock.advance(15)
         assert len(fetcher.statuses) == 2
     assert world.control_plane.errors == []
+
+
+async def test_a_search_for_ranges_goes_on_when_the_stream_was_not_found_once():
+    world = World()
+    shard = FailingCalls(
+        StoredShard(records_of(0)), on_locate=(not_found(),), on_read=(not_found(),)
+    )
+    world.add(0, behaviour=shard)
+    finder = KinesisRangeFinder(world.parts())
+    await finder.prepare()
+    found = await finish(finder.find(ReadLimit()), world.clock)
+    (end,) = found.ends.values()
+    assert end.progress.processed == SequenceNumber(records_of(0)[-1].sequence_number)
