@@ -186,14 +186,16 @@ def _map_client_error(
 ) -> ServiceError:
     details = error.response.get("Error", {})
     metadata = error.response.get("ResponseMetadata", {})
-    status = int(metadata.get("HTTPStatusCode") or 0)
+    status, code = int(metadata.get("HTTPStatusCode") or 0), str(details.get("Code", ""))
+    # Of what is not from AWS, a page of a proxy for instance, botocore makes the status the code.
+    foreign = MalformedResponseError if code.isdecimal() else ServiceError
     return service_error(
-        str(details.get("Code", "")),
+        code,
         details.get("Message", ""),
         operation=operation,
         where=where,
         request_id=metadata.get("RequestId"),
-        fallback=InternalServiceError if status >= 500 else ServiceError,
+        fallback=InternalServiceError if status >= 500 else foreign,
         service=service,
     )
 

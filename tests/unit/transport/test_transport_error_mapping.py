@@ -22,6 +22,7 @@ from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
     LimitExceededError,
+    MalformedResponseError,
     ResourceInUseError,
     ServiceError,
     StreamNotFoundError,
@@ -130,6 +131,12 @@ def test_an_unknown_refusal_is_not_repeated(status: int):
     error = mapped(client_error("SomethingNewException", status=status))
     assert type(error) is ServiceError
     assert not error.retryable
+
+
+def test_a_refusal_of_somebody_else_is_repeated():
+    error = mapped(client_error("404", status=404, message="Not Found"))
+    assert isinstance(error, MalformedResponseError)
+    assert error.retryable
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
