@@ -284,10 +284,10 @@ async def has_left_retention(
     if has_shard is not None:
         with suppress(StreamNotFoundError):
             is_listed = await has_shard(shard)
-    if is_listed is None:
-        raise error
-    if not is_listed:
+    if is_listed is False:
         return True
+    if is_listed is None or not isinstance(error, StreamNotFoundError):
+        raise error
     doubted = InternalServiceError(
         f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
     )
