@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import botocore.exceptions as botocore_errors
+from aiobotocore.credentials import AioCredentials
+from botocore.credentials import Credentials
 from botocore.parsers import ResponseParserError
 
 from kinesis_publishers.errors import (
@@ -27,13 +30,19 @@ from kinesis_publishers.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["BOTOCORE_EXCEPTIONS", "complete_answer", "map_error", "service_error"]
+__all__ = [
+    "BOTOCORE_EXCEPTIONS",
+    "complete_answer",
+    "map_error",
+    "mapped_errors",
+    "service_error",
+    "text_in",
+]
 
 #: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
-#: through while a body is read: botocore wraps only those of sending. Of what is not from AWS its
-#: parsers raise errors that belong to neither of its trees.
+#: through while a body is read: botocore wraps only those of sending.
 BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
     botocore_errors.ClientError,
     botocore_errors.BotoCoreError,
@@ -43,7 +52,12 @@ BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
     UnicodeDecodeError,
 )
 
+# What walking through an answer raises that is JSON, but not AWS's; RuntimeError is that of
+# botocore's timestamps.
+_UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 _CREDENTIAL_ADVICE = "Check the credentials (aws.credentials.provider...) and the machine's clock."
+# Where something provides new ones, they are worth waiting for.
+_PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
 
 # code -> (error class, what to do about it)
 _BY_CODE: dict[str, tuple[type[ServiceError], str]] = {
@@ -172,14 +186,16 @@ def _map_client_error(
 ) -> ServiceError:
     details = error.response.get("Error", {})
     metadata = error.response.get("ResponseMetadata", {})
-    status = int(metadata.get("HTTPStatusCode") or 0)
+    status, code = int(metadata.get("HTTPStatusCode") or 0), str(details.get("Code", ""))
+    # Of what is not from AWS, a page of a proxy for instance, botocore makes the status the code.
+    foreign = MalformedResponseError if code.isdecimal() else ServiceError
     return service_error(
-        str(details.get("Code", "")),
+        code,
         details.get("Message", ""),
         operation=operation,
         where=where,
         request_id=metadata.get("RequestId"),
-        fallback=InternalServiceError if status >= 500 else ServiceError,
+        fallback=InternalServiceError if status >= 500 else foreign,
         service=service,
     )
 
@@ -214,19 +230,85 @@ def service_error(
 
 
 @contextmanager
-def complete_answer(operation: str, where: str) -> Iterator[None]:
-    """Report an answer without its members as malformed; put it around taking them out only.
+def mapped_errors(
+    operation: str,
+    where: str,
+    *,
+    service: str = "kinesis",
+    client: Any = None,
+    unless: Collection[str] = (),
+) -> Iterator[None]:
+    """Raise errors of our tree for those of a call; put it around the call only.
 
-    A body that is cut off comes back from botocore as an answer without its members.
-
-    Raises:
-        MalformedResponseError: a member is missing.
+    Args:
+        operation: the API operation, as ``GetRecords``.
+        where: what is asked, for the message.
+        service: who is asked, as IAM names it.
+        client: what makes the call, if it is there already.
+        unless: codes whose ``ClientError`` is left to the caller.
     """
     try:
         yield
-    except KeyError as error:
+    except Exception as error:  # Raised again, unless it is about the call.
+        known = error if isinstance(error, BOTOCORE_EXCEPTIONS) else _from_inside(error)
+        if known is None:
+            raise
+        ours = map_error(known, operation=operation, where=where, service=service)
+        if ours.code in unless:
+            raise
+        if ours.code in _PASSING_CREDENTIAL_CODES:
+            credentials = client and client._request_signer._credentials
+            # All others are renewed by what provides them.
+            ours.retryable = type(credentials) not in (Credentials, AioCredentials)
+        raise ours from error
+
+
+def _from_inside(error: Exception) -> Exception | None:
+    """Return what botocore should have raised for what broke inside of it; ``None`` for others.
+
+    By place: what the user's own provider of credentials raises there is of the same types.
+    """
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]
+    # What the parsers make of null breaks their caller.
+    is_parsing = "botocore.parsers" in modules or modules[-1] == "botocore.endpoint"
+    if is_parsing and isinstance(error, _UNREADABLE):
+        return ResponseParserError(repr(error))
+    if "botocore.credentials" in modules and type(error) is RuntimeError:
+        # Refreshed credentials that have expired already.
+        return botocore_errors.CredentialRetrievalError(provider="refresh", error_msg=str(error))
+    return None
+
+
+@contextmanager
+def complete_answer(operation: str, where: str) -> Iterator[None]:
+    """Report an answer without its members as malformed; put it around taking them out only.
+
+    A body that is cut off comes back from botocore as an answer without its members, and what is
+    not AWS's has others.
+
+    Raises:
+        MalformedResponseError: a member is missing, or of another type.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
         raise MalformedResponseError(
-            f"{operation} of {where}: the answer has no {error}; it was cut off.",
+            f"{operation} of {where}: the answer is not one of AWS, or was cut off ({error!r}). "
+            "Check the endpoint and the proxy.",
             operation=operation,
             code="MalformedResponse",
         ) from error
+
+
+def text_in(answer: Mapping[str, Any], name: str) -> str:
+    """Return the member ``name``; botocore's parsers take what is there for a text.
+
+    Raises:
+        LookupError: there is none.
+        TypeError: it is not a text, or empty.
+    """
+    text = answer[name]
+    if not (isinstance(text, str) and text):
+        raise TypeError(f"{name} is {text!r:.100}")
+    return text

@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.errors import (
+    InternalServiceError,
     ProcessingCancelledError,
     ServiceError,
     ShardNotFoundError,
@@ -27,6 +29,7 @@ from kinesis_publishers.events import (
     RecordsSkipped,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ __all__ = [
     "ShardStatus",
     "drop_processed",
     "has_left_retention",
+    "retries_when_missing",
     "user_records",
 ]
 
@@ -56,6 +60,11 @@ _LOGGER = logging.getLogger(__name__)
 
 CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
 HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
+
+# What is listed and yet not found is so for a moment, on a node that has not heard of it.
+_ASK_AGAIN = RetryPolicy(
+    max_retries=0, base_seconds=1.0, max_seconds=5.0, exponent=1.5, outage_seconds=300.0
+)
 
 
 @frozen(eq=False)
@@ -270,11 +279,36 @@ async def user_records(
     return batch if records is batch else drop_processed(records, processed, context.events)
 
 
-async def has_left_retention(shard: Shard, error: ServiceError, has_shard: HasShard | None) -> bool:
-    """Say whether ``error`` means that the stream is there without the shard."""
+def retries_when_missing(shard: Shard, clock: Clock, events: EventSink) -> RetryBudget:
+    """Return how often :func:`has_left_retention` may find that nothing is missing."""
+    return RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+
+async def has_left_retention(
+    shard: Shard,
+    error: ServiceError,
+    has_shard: HasShard | None,
+    retries: RetryBudget,
+    clock: Clock,
+) -> bool:
+    """Say whether the stream is there without the shard; if both are there, wait before.
+
+    Raises:
+        ServiceError: ``error``: the stream is gone, or nobody can be asked.
+        RetriesExhaustedError: both have been there for long, and yet were not found.
+    """
     if isinstance(error, ShardNotFoundError):
         return True
-    try:
-        return has_shard is not None and not await has_shard(shard)
-    except StreamNotFoundError:
-        return False
+    is_listed: bool | None = None
+    if has_shard is not None:
+        with suppress(StreamNotFoundError):
+            is_listed = await has_shard(shard)
+    if is_listed is False:
+        return True
+    if is_listed is None or not isinstance(error, StreamNotFoundError):
+        raise error
+    doubted = InternalServiceError(
+        f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
+    )
+    await clock.sleep(retries.delay_after(doubted))
+    return False

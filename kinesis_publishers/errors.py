@@ -172,7 +172,7 @@ class StreamNotFoundError(ServiceError):
     """The stream does not exist in this account and region.
 
     What to do: check name, region and account. A stream that was deleted while it was read ends the
-    reader with this error.
+    reader with this error, a few seconds later: one that is not found once may be there.
     """
 
 
@@ -213,7 +213,7 @@ class CredentialsError(ServiceError):
     """There are no usable credentials, or AWS did not accept them.
 
     What to do: check ``aws.credentials.provider`` and what it reads, the age of a session token,
-    and the clock of the machine.
+    and the clock of the machine. It is retryable where a provider is expected to have new ones.
     """
 
 
@@ -271,9 +271,10 @@ class MalformedResponseError(ServiceError):
 
 
 class RetriesExhaustedError(KinesisPublishersError):
-    """A retryable call failed as often as its retry policy allows; the last error is the cause.
+    """A retryable call failed for as long as its retry policy allows; the last error is the cause.
 
-    What to do: see the cause. The number of attempts is set by the ``maxretries`` of the call.
+    What to do: see the cause. ``kinesis.retry.outagemillis`` says how long an outage may last; a
+    ``maxretries`` that is set alone says how often its call is repeated.
 
     Attributes:
         attempts: how many calls were made.

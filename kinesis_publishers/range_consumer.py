@@ -10,6 +10,7 @@ from kinesis_publishers.delivery import (
     DeliveryRoom,
     drop_processed,
     has_left_retention,
+    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
@@ -65,6 +66,7 @@ class RangeConsumer(RecordBatchConsumer):
         self._begin = begin
         self._progress = ShardProgress(position=wanted.start)
         self._room = DeliveryRoom(self._shard.key, context)
+        self._missing = retries_when_missing(self._shard, context.clock, context.events)
         self._publisher: RecordPublisher | None = None
         self._run: asyncio.Timeout | None = None
         self._rest: RecordBatch | None = None
@@ -128,8 +130,11 @@ class RangeConsumer(RecordBatchConsumer):
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError) as error:
-            if error is self._delivery_error or not await self._has_left_retention(error):
+            if error is self._delivery_error:
                 raise
+            if not await self._has_left_retention(error):
+                self._publisher = None
+                return position if self._progress.position == before else self._progress.position
             self._give_up_shard(error)
         return None
 
@@ -172,6 +177,7 @@ class RangeConsumer(RecordBatchConsumer):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         await self._hold_if_done()
         batch = self._context.in_order(batch)
+        self._missing.reset()
         fresh = drop_processed(batch, self.processed, self._context.events)
         covered = len(fresh) if self._end is None else fresh.count_up_to(self._end)
         await self._deliver(fresh.slice(0, covered))
@@ -278,7 +284,10 @@ class RangeConsumer(RecordBatchConsumer):
         self._was_trimmed = True
 
     async def _has_left_retention(self, error: ServiceError) -> bool:
-        return await has_left_retention(self._shard, error, self._context.has_shard)
+        context = self._context
+        return await has_left_retention(
+            self._shard, error, context.has_shard, self._missing, context.clock
+        )
 
     def _give_up_shard(self, cause: ServiceError) -> None:
         self._context.data_loss.report_unread(self._shard.key, self._progress, cause=cause)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import backoff
 from attrs import define, field, frozen, validators
@@ -30,10 +32,16 @@ _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_FAILURES_TO_REPORT = 3
-# Hundreds of shards that repeat every second for hours must not drown everything else.
+# One failure that is mended at once is nothing to look into, unless it took as long as this.
+_FAILURES_TO_REPORT = 2
+_PROMPT_SECONDS = 2.0
 _REPORT_PERIOD_SECONDS = 60.0
 _ADVICE = "Raise its maxretries or backoff options if the service is expected to recover."
+_ADVICE_AFTER_OUTAGE = "Raise kinesis.retry.outagemillis if the service is expected to recover."
+_ADVICE_AT_START = (
+    "The service has not answered once: check aws.region, aws.endpoint, DNS and the proxy, or set "
+    "kinesis.retry.outagemillis to wait longer for it."
+)
 # Answers that say "later": nothing that anybody has to look into, unless they do not end.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
@@ -46,16 +54,22 @@ class RetryPolicy:
     the rule of Flink's connector, so that competing processes spread out.
 
     Attributes:
-        max_retries: repetitions after the first call; 0 makes exactly one call.
+        max_retries: repetitions after the first call; 0 makes exactly one call, unless failures may
+            go on for longer.
         base_seconds: the upper bound of the first delay.
         max_seconds: the upper bound of every delay.
         exponent: the factor by which the bound grows with each attempt.
+        outage_seconds: failures in a row that have not lasted so long are repeated, however many.
+        start_seconds: takes the place of both limits while the service has not answered once: what
+            is not there is noticed soon; ``None`` makes no difference.
     """
 
     max_retries: int = field(validator=validators.ge(0))
     base_seconds: float = field(validator=validators.ge(0.0))
     max_seconds: float = field(validator=validators.ge(0.0))
     exponent: float = field(validator=validators.ge(0.0))
+    outage_seconds: float = field(default=0.0, validator=validators.ge(0.0))
+    start_seconds: float | None = None
 
     def delay_bound_seconds(self, attempt: int) -> float:
         """Return the longest delay before repetition ``attempt`` (counted from 0), in seconds."""
@@ -68,6 +82,11 @@ class RetryPolicy:
     def delay_seconds(self, attempt: int) -> float:
         """Return a random delay before repetition ``attempt`` (counted from 0), in seconds."""
         return float(backoff.full_jitter(self.delay_bound_seconds(attempt)))
+
+
+# Hundreds of shards that fail at once say it once: when the failures of an operation were reported
+# last, and whether its recovery is still to be, per clock, which a fetcher and all in it share.
+_REPORTS: Final[WeakKeyDictionary[Clock, dict[str, tuple[float, bool]]]] = WeakKeyDictionary()
 
 
 @define(eq=False)
@@ -86,6 +105,7 @@ class RetryBudget:
         shard: which shard the operation is about, if it is about one.
         advice: what to do when all retries are used up; unless it is given, to raise the options of
             the properties.
+        is_start: whether the service has never answered before.
     """
 
     _policy: RetryPolicy
@@ -93,11 +113,13 @@ class RetryBudget:
     _began_at: float | None = field(default=None, kw_only=True)
     _events: EventSink = field(default=log_event, kw_only=True)
     _shard: ShardKey | None = field(default=None, kw_only=True)
-    _advice: str = field(default=_ADVICE, kw_only=True)
+    _advice: str | None = field(default=None, kw_only=True)
+    _is_start: bool = field(default=False, kw_only=True)
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
-    _reported_at: float = field(default=-math.inf, init=False)
+    # What fails so that it is worth a report, whoever makes it.
+    _failing: str | None = field(default=None, init=False)
 
     def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
         """Return how long to wait, in seconds, before the call that failed is made again.
@@ -114,22 +136,45 @@ class RetryBudget:
         """
         if not (is_endless or getattr(error, "retryable", False)):
             raise error
-        if self._began_at is None:
-            self._began_at = self._clock.monotonic()
+        now = self._clock.monotonic()
+        began_at = self._began_at = now if self._began_at is None else self._began_at
         delay = self._policy.delay_seconds(self._attempts)
         self._attempts += 1
-        if not is_endless:
-            self._failures += 1
-        if self._failures > self._policy.max_retries:
-            raise self._exhausted(error, self._began_at) from error
-        if not isinstance(error, _REQUESTS_TO_WAIT):
-            self._unexpected += 1
-        self._report(error, delay)
+        self._failures += not is_endless
+        self._unexpected += not isinstance(error, _REQUESTS_TO_WAIT)
+        start, policy = self._start_seconds, self._policy
+        is_used_up = start is not None or self._failures > policy.max_retries
+        seconds_left = began_at + (policy.outage_seconds if start is None else start) - now
+        if not is_endless and is_used_up and seconds_left <= 0:
+            raise self._exhausted(error, now - began_at) from error
+        limit = f"{policy.max_retries} times at most"
+        if is_endless:
+            limit = "as often as it takes"
+        elif seconds_left > 0:
+            limit = f"until {self._clock.now() + timedelta(seconds=seconds_left):%H:%M:%S}"
+        self._report(error, delay, limit)
         return delay
 
-    def _report(self, error: Exception, delay: float) -> None:
-        if self._is_to_report():
-            _LOGGER.warning("Retry %d in %.1f s: %s", self._attempts, delay, error)
+    @property
+    def _start_seconds(self) -> float | None:
+        """The limit while nothing is known to be there; being asked to wait is an answer."""
+        is_unanswered = self._is_start and self._unexpected == self._attempts
+        return self._policy.start_seconds if is_unanswered else None
+
+    def _report(self, error: Exception, delay: float, limit: str) -> None:
+        now = self._clock.monotonic()
+        elapsed = 0.0 if self._began_at is None else now - self._began_at
+        if self._is_to_report(getattr(error, "operation", "") or "The call", now, elapsed):
+            since = self._clock.now() - timedelta(seconds=elapsed)
+            _LOGGER.warning(
+                "%s has failed since %s UTC, retry %d in %.1f s, %s: %s",
+                self._failing,
+                f"{since:%H:%M:%S}",
+                self._attempts,
+                delay,
+                limit,
+                error,
+            )
         self._events(
             CallRetried(
                 operation=getattr(error, "operation", ""),
@@ -141,34 +186,45 @@ class RetryBudget:
             )
         )
 
-    def _is_to_report(self) -> bool:
+    def _is_to_report(self, operation: str, now: float, elapsed: float) -> bool:
         """Say whether a failure is worth a warning now.
 
-        A single one is not. Several in a row are what somebody who waits for an unreachable service
-        must be able to see, once a minute; being asked to wait is that after a minute.
+        A single quick one is not. Several in a row are what somebody who waits for an unreachable
+        service must be able to see, at once and then once a minute; being asked to wait is that
+        after a minute.
         """
-        now = self._clock.monotonic()
-        if now - self._reported_at < _REPORT_PERIOD_SECONDS:
+        is_soon = self._unexpected >= _FAILURES_TO_REPORT or (
+            self._unexpected > 0 and elapsed >= _PROMPT_SECONDS
+        )
+        if not is_soon and elapsed < _REPORT_PERIOD_SECONDS:
             return False
-        began_at = now if self._began_at is None else self._began_at
-        is_lasting = now - began_at >= _REPORT_PERIOD_SECONDS
-        if (self._attempts if is_lasting else self._unexpected) < _FAILURES_TO_REPORT:
+        self._failing = operation
+        reports = _REPORTS.setdefault(self._clock, {})
+        if now - reports.get(operation, (-math.inf, False))[0] < _REPORT_PERIOD_SECONDS:
             return False
-        self._reported_at = now
+        reports[operation] = now, True
         return True
 
     def reset(self) -> None:
         """Allow everything again: the operation has succeeded."""
-        self._began_at = None
+        if self._failing is not None:
+            reports = _REPORTS.get(self._clock, {})
+            said_at, is_open = reports.get(self._failing, (0.0, False))
+            if is_open:
+                reports[self._failing] = said_at, False
+                # As loud as the warning that it ends.
+                _LOGGER.warning("%s works again.", self._failing)
+        self._began_at = self._failing = None
         self._attempts = self._failures = self._unexpected = 0
 
-    def _exhausted(self, error: Exception, began_at: float) -> RetriesExhaustedError:
-        elapsed = self._clock.monotonic() - began_at
+    def _exhausted(self, error: Exception, elapsed: float) -> RetriesExhaustedError:
         operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
+        advice = _ADVICE_AFTER_OUTAGE if self._policy.outage_seconds else _ADVICE
+        advice = self._advice or (advice if self._start_seconds is None else _ADVICE_AT_START)
         return RetriesExhaustedError(
             f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
             f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "
-            f"{self._advice}",
+            f"{advice}",
             attempts=self._attempts,
             elapsed_seconds=elapsed,
         )
@@ -180,6 +236,7 @@ async def call_with_retries(
     policy: RetryPolicy,
     clock: Clock,
     events: EventSink = log_event,
+    is_start: bool = False,
 ) -> _T:
     """Make ``call`` until it succeeds, fails for good, or ``policy`` allows no more.
 
@@ -188,15 +245,21 @@ async def call_with_retries(
         policy: how often and after which delays.
         clock: what the delays are slept on.
         events: where each repetition is reported.
+        is_start: whether the service has never answered before.
 
     Raises:
         ServiceError: the error of a call that is not retryable, at once.
         RetriesExhaustedError: the policy allows no more repetitions.
     """
-    budget = RetryBudget(policy, clock, began_at=clock.monotonic(), events=events)
+    budget = RetryBudget(
+        policy, clock, began_at=clock.monotonic(), events=events, is_start=is_start
+    )
     while True:
         try:
-            return await call()
+            answer = await call()
         except ServiceError as error:
             delay = budget.delay_after(error)
+        else:
+            budget.reset()
+            return answer
         await clock.sleep(delay)

@@ -14,6 +14,7 @@ from kinesis_publishers.delivery import (
     ShardStatus,
     drop_processed,
     has_left_retention,
+    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.model import ChildShard
+    from kinesis_publishers.retry import RetryBudget
 
 __all__ = ["ShardConsumer"]
 
@@ -82,6 +84,13 @@ class ShardConsumer(RecordBatchConsumer):
     _room: DeliveryRoom = field(
         init=False,
         default=Factory(lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True),
+    )
+    _missing: RetryBudget = field(
+        init=False,
+        default=Factory(
+            lambda self: retries_when_missing(self.shard, self.context.clock, self.context.events),
+            takes_self=True,
+        ),
     )
 
     @property
@@ -154,8 +163,10 @@ class ShardConsumer(RecordBatchConsumer):
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError) as error:
-            if error is self._delivery_error or not await self._has_left_retention(error):
+            if error is self._delivery_error:
                 raise
+            if not await self._has_left_retention(error):
+                return position if self.progress.position == before else self.progress.position
             self._give_up_shard(error)
         return None
 
@@ -223,6 +234,7 @@ class ShardConsumer(RecordBatchConsumer):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         batch = self.context.in_order(batch)
         self.child_shards = batch.child_shards
+        self._missing.reset()
         fresh = drop_processed(batch, self.progress.processed, self.context.events)
         as_of = self._seen_until(fresh, batch)
         try:
@@ -286,7 +298,10 @@ class ShardConsumer(RecordBatchConsumer):
         await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
 
     async def _has_left_retention(self, error: ServiceError) -> bool:
-        return await has_left_retention(self.shard, error, self.context.has_shard)
+        context = self.context
+        return await has_left_retention(
+            self.shard, error, context.has_shard, self._missing, context.clock
+        )
 
     def _give_up_shard(self, cause: ServiceError) -> None:
         self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)

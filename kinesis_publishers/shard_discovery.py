@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
 from kinesis_publishers.events import EventSink, log_event
@@ -10,14 +10,22 @@ from kinesis_publishers.lineage import gone_shards
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.discovery import DiscoveryConfig
     from kinesis_publishers.model import Shard, ShardKey, StreamSummary
+    from kinesis_publishers.retry import RetryPolicy
 
 __all__ = ["ShardDiscovery"]
+
+_T = TypeVar("_T")
+
+# A stream that was there is missing when it is said so often, over a few seconds: one node of the
+# service may not know it for a moment.
+_ASK_AGAIN_SECONDS = (0.5, 1.0, 2.0)
 
 
 class ShardDiscovery:
@@ -43,6 +51,7 @@ class ShardDiscovery:
         self._clock = clock
         self._events = events
         self._closed: set[ShardKey] = set()
+        self._has_answered = False
 
     @property
     def interval_seconds(self) -> float:
@@ -77,9 +86,7 @@ class ShardDiscovery:
                 )
             return summary
 
-        return await call_with_retries(
-            attempt, policy=self._config.describe_retry, clock=self._clock, events=self._events
-        )
+        return await self._call(attempt, self._config.describe_retry)
 
     async def retention_seconds(self, stream: str) -> float:
         """Return for how long ``stream`` keeps its records, in seconds."""
@@ -97,11 +104,9 @@ class ShardDiscovery:
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:
         """List the shards of a stream: all of them, or those not closed before ``since``."""
-        shards = await call_with_retries(
+        shards = await self._call(
             lambda: self._control_plane.list_shards(stream_arn, since=since),
-            policy=self._config.list_shards_retry,
-            clock=self._clock,
-            events=self._events,
+            self._config.list_shards_retry,
         )
         self._closed.update(one.key for one in shards if one.ending_sequence_number is not None)
         return shards
@@ -109,3 +114,25 @@ class ShardDiscovery:
     def has_shown_closed(self, shard: Shard) -> bool:
         """Say whether a listing has shown ``shard`` as closed; asks nobody."""
         return shard.key in self._closed
+
+    async def _call(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
+        """Repeat a call as ``policy`` says, and for a moment if it does not find a stream."""
+        # At the start it is most likely a name that is wrong: that is said at once.
+        pauses = iter(_ASK_AGAIN_SECONDS if self._has_answered else ())
+        while True:
+            try:
+                answer = await call_with_retries(
+                    attempt,
+                    policy=policy,
+                    clock=self._clock,
+                    events=self._events,
+                    is_start=not self._has_answered,
+                )
+            except StreamNotFoundError:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+                await self._clock.sleep(pause)
+            else:
+                self._has_answered = True
+                return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
@@ -16,6 +17,7 @@ from kinesis_publishers.lineage import (
 )
 from kinesis_publishers.model import (
     ChildShard,
+    PositionType,
     Shard,
     ShardKey,
     ShardProgress,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.assembly import FetcherParts
 
 __all__ = ["ShardTable"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class ShardTable:
@@ -82,16 +86,20 @@ class ShardTable:
         self._check_resumed_streams()
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
-            self._report_prepared(identity.arn)
+            self._report_prepared(identity.arn, now)
 
-    def _report_prepared(self, stream_arn: str) -> None:
+    def _report_prepared(self, stream_arn: str, now: datetime) -> None:
+        shards = sum(key.stream_arn == stream_arn for key in self.progress)
+        is_resumed = stream_arn in self._resume
         self._parts.events(
-            StreamPrepared(
-                stream_arn=stream_arn,
-                shards=sum(key.stream_arn == stream_arn for key in self.progress),
-                is_resumed=stream_arn in self._resume,
-            )
+            StreamPrepared(stream_arn=stream_arn, shards=shards, is_resumed=is_resumed)
         )
+        start = "where they were left" if is_resumed else str(self._parts.initial_position)
+        if start == PositionType.LATEST.value:
+            start += f" ({now:%Y-%m-%d %H:%M:%S} UTC)"
+        name = self.identities[stream_arn].name
+        # While nothing comes, nothing else says that reading has begun.
+        _LOGGER.info("Reading %s: %d shards from %s.", name, shards, start)
 
     def _check_resumed_streams(self) -> None:
         left_out = sorted(self._resume.keys() - self.identities.keys())

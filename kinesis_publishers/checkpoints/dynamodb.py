@@ -75,19 +75,21 @@ class DynamoDbCheckpointStore(CheckpointStore):
         found: dict[ShardKey, StoredCheckpoint] = {}
         page: dict[str, Any] = {}
         while True:
-            answer = await self._query(page)
-            for item in answer.get("Items", ()):
+            items, last_key = await self._query(page)
+            for item in items:
                 stored = stored_of(item, where=self)
                 found[stored.checkpoint.shard] = stored
-            if not answer.get("LastEvaluatedKey"):
+            if not last_key:
                 return found
-            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            page = {"ExclusiveStartKey": last_key}
 
-    async def _query(self, page: Mapping[str, Any]) -> dict[str, Any]:
+    async def _query(self, page: Mapping[str, Any]) -> tuple[list[Any], Any]:
         try:
             return await self._client.call(
                 "query",
                 "Query",
+                # Without items it is no answer: that there are none would mean to begin anew.
+                lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
                 ConsistentRead=True,
                 KeyConditionExpression="application = :application",
                 ExpressionAttributeValues={":application": {"S": self._application}},
@@ -144,7 +146,7 @@ class DynamoDbCheckpointStore(CheckpointStore):
     ) -> Refusal | None:
         try:
             await self._client.call(
-                method, operation, **request, **condition_of(attempt), **_ALL_OLD
+                method, operation, dict, **request, **condition_of(attempt), **_ALL_OLD
             )
         except ClientError as error:
             if error_code(error) == NOT_FOUND:

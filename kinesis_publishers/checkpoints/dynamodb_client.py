@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from attrs import define, field
-from botocore.exceptions import ClientError
 
-from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.aws_errors import complete_answer, mapped_errors
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from botocore.exceptions import ClientError
+
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 
 __all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "NOT_FOUND", "TableClient", "error_code"]
+
+_T = TypeVar("_T")
 
 CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 NOT_FOUND: Final = "ResourceNotFoundException"
@@ -52,6 +57,7 @@ class TableClient:
     context: CheckpointStoreContext
     _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _client: Any = field(default=None, init=False)
+    _has_answered: bool = field(default=False, init=False)
 
     def __str__(self) -> str:
         return f"the DynamoDB table {self.config.table}"
@@ -61,7 +67,7 @@ class TableClient:
         session = get_session()
         build_session(session, self.aws)
         endpoint = self.config.endpoint_url
-        try:
+        with mapped_errors("CreateClient", str(self), service="dynamodb"):
             self._client = await self._stack.enter_async_context(
                 session.create_client(
                     "dynamodb",
@@ -79,22 +85,21 @@ class TableClient:
                     ),
                 )
             )
-        except BOTOCORE_EXCEPTIONS as error:
-            raise map_error(
-                error, operation="CreateClient", where=str(self), service="dynamodb"
-            ) from error
 
     async def close(self) -> None:
         """Close every connection."""
         self._client = None
         await self._stack.aclose()
 
-    async def call(self, method: str, operation: str, **request: Any) -> dict[str, Any]:
-        """Make a call, again and again while the service says later.
+    async def call(
+        self, method: str, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
+    ) -> _T:
+        """Make a call, again and again while the service says later; return what is read from it.
 
         Args:
             method: the name of the client's method.
             operation: the API operation, as ``PutItem``.
+            read: takes what is wanted out of the answer, for want of which it is not AWS's.
             request: its parameters, without the table's name.
 
         Raises:
@@ -103,22 +108,23 @@ class TableClient:
             RetriesExhaustedError: the policy allows no more attempts.
         """
 
-        async def attempt() -> dict[str, Any]:
+        async def attempt() -> _T:
             if self._client is None:
                 raise ClosedError(f"The store of checkpoints in {self} is not open.")
-            try:
-                answer: dict[str, Any] = await getattr(self._client, method)(
-                    TableName=self.config.table, **request
-                )
-            except BOTOCORE_EXCEPTIONS as error:
-                if isinstance(error, ClientError) and error_code(error) in _ANSWERS:
-                    raise
-                raise map_error(
-                    error, operation=operation, where=str(self), service="dynamodb"
-                ) from error
-            return answer
+            with mapped_errors(
+                operation, str(self), service="dynamodb", client=self._client, unless=_ANSWERS
+            ):
+                answer = await getattr(self._client, method)(TableName=self.config.table, **request)
+            with complete_answer(operation, str(self)):
+                return read(answer)
 
         context = self.context
-        return await call_with_retries(
-            attempt, policy=context.retry, clock=context.clock, events=context.events
+        answer = await call_with_retries(
+            attempt,
+            policy=context.retry,
+            clock=context.clock,
+            events=context.events,
+            is_start=not self._has_answered,
         )
+        self._has_answered = True
+        return answer

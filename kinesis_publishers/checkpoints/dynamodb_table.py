@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
+from kinesis_publishers.aws_errors import text_in
 from kinesis_publishers.checkpoints.dynamodb_client import NOT_FOUND, TableClient, error_code
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 
@@ -45,7 +46,9 @@ async def provide_table(client: TableClient) -> None:
 
 async def _is_active(client: TableClient) -> bool:
     try:
-        answer = await client.call("describe_table", "DescribeTable")
+        state = await client.call(
+            "describe_table", "DescribeTable", lambda one: _state(one["Table"])
+        )
     except ClientError as error:
         if error_code(error) != NOT_FOUND:
             raise
@@ -56,26 +59,31 @@ async def _is_active(client: TableClient) -> bool:
             "nor created."
         )
         raise
-    return _is_usable(client, answer["Table"])
+    return _is_usable(client, *state)
 
 
-def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
-    keys = {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
+def _state(table: dict[str, Any]) -> tuple[dict[str, str], str]:
+    keys = {text_in(key, "AttributeName"): text_in(key, "KeyType") for key in table["KeySchema"]}
+    return keys, text_in(table, "TableStatus")
+
+
+def _is_usable(client: TableClient, keys: dict[str, str], status: str) -> bool:
     if keys != _KEYS:
         raise CheckpointError(
             f"{client} is not one of checkpoints: its keys are {', '.join(sorted(keys))}, not "
             f"{PARTITION_KEY} and {SORT_KEY}. Set kinesis.checkpoint.dynamodb.table to another."
         )
     # An update does not keep anybody from reading and writing; while DELETING, wait and create.
-    return table["TableStatus"] in {"ACTIVE", "UPDATING"}
+    return status in {"ACTIVE", "UPDATING"}
 
 
 async def _create(client: TableClient) -> bool:
     """Create the table; return whether it is ready."""
     try:
-        answer = await client.call(
+        state = await client.call(
             "create_table",
             "CreateTable",
+            lambda answer: _state(answer["TableDescription"]),
             BillingMode="PAY_PER_REQUEST",
             KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in _KEYS.items()],
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _KEYS],
@@ -85,7 +93,7 @@ async def _create(client: TableClient) -> bool:
         if error_code(error) != "ResourceInUseException":
             raise
         return False
-    return _is_usable(client, answer["TableDescription"])
+    return _is_usable(client, *state)
 
 
 def missing_table(client: TableClient) -> KinesisPublishersError:

@@ -42,12 +42,13 @@ class FanOutConfig:
         Raises:
             InvalidOptionError: a recoverable error cannot be imported.
         """
-        named = properties.members(fanout.RECOVERABLE_ERRORS)
         return cls(
             subscribe_retry=properties.retry_policy(retries.SUBSCRIBE_TO_SHARD),
             subscribe_timeout_seconds=properties.seconds(fanout.SUBSCRIBE_TIMEOUT),
             space_timeout_seconds=properties.seconds(pending.WAIT_TIMEOUT),
-            recoverable_errors=RecoverableErrors.parse(name for name in named.values() if name),
+            recoverable_errors=RecoverableErrors.parse(
+                properties.members(fanout.RECOVERABLE_ERRORS).values()
+            ),
         )
 
 

@@ -83,7 +83,6 @@ def _unused_fan_out(properties: Properties) -> Iterator[IneffectiveKey]:
     options = [
         *_OF_FAN_OUT,
         *map(registration.CONSUMER_ARN.of, properties.members(registration.CONSUMER_ARN)),
-        *map(fanout.RECOVERABLE_ERRORS.of, properties.members(fanout.RECOVERABLE_ERRORS)),
     ]
     reason = f"{properties.written_key(publisher.RECORD_PUBLISHER)} is POLLING"
     for option in options:

@@ -6,7 +6,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from botocore.exceptions import CredentialRetrievalError
+
+from kinesis_publishers.errors import CredentialsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ class SourceCredentials:
     _loaded: Any = field(default=None, init=False, repr=False)
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """Return what signs the call to STS; raises botocore's error if there is nothing."""
+        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
         if self._loaded is None:
             self._loaded = _require(self._load(), self._hint)
         return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
@@ -71,7 +72,7 @@ class AioSourceCredentials:
     _loaded: Any = field(default=None, init=False, repr=False)
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """Return what signs the call to STS; raises botocore's error if there is nothing."""
+        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
         if self._loaded is None:
             self._loaded = _require(await _resolve(self._load()), self._hint)
         return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
@@ -83,5 +84,6 @@ async def _resolve(value: Any) -> Any:
 
 def _require(credentials: Any, hint: str) -> Any:
     if credentials is None:
-        raise CredentialRetrievalError(provider="assume-role", error_msg=hint)
+        # Not one of botocore's, which would be one that may pass.
+        raise CredentialsError(f"{hint}. Check aws.credentials.provider.role.provider.")
     return credentials

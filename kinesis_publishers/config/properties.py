@@ -13,6 +13,7 @@ from kinesis_publishers.config.catalogue import find_bare_option
 from kinesis_publishers.config.custom_options import assign_custom
 from kinesis_publishers.config.option import Option, OptionFamily, show_value
 from kinesis_publishers.config.options.custom import PREFIX
+from kinesis_publishers.config.options.retries import OUTAGE
 from kinesis_publishers.config.rules import find_problems
 from kinesis_publishers.config.spark_options import assign_spark_options
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Properties"]
 
 T = TypeVar("T")
+
+# A wrong endpoint or region does not heal, and is not there from the first call on.
+_START_SECONDS = 30.0
 
 
 @frozen(kw_only=True)
@@ -152,12 +156,17 @@ class Properties:
         return value / 1000 if option.unit == "ms" else value
 
     def retry_policy(self, options: RetryOptions) -> RetryPolicy:
-        """Return the policy that the four options say."""
+        """Return the policy that the four options say, and the one for all calls."""
+        has_outage = self.is_given(OUTAGE)
+        # Whoever sets the number alone, as Flink's users do, means the number.
+        is_counted = self.is_given(options.max_retries) and not has_outage
         return RetryPolicy(
             max_retries=self.get(options.max_retries),
             base_seconds=self.seconds(options.base),
             max_seconds=self.seconds(options.max),
             exponent=self.get(options.exponent),
+            outage_seconds=0.0 if is_counted else self.seconds(OUTAGE),
+            start_seconds=None if is_counted or has_outage else _START_SECONDS,
         )
 
     def members(self, family: OptionFamily[T]) -> dict[str, T]:

@@ -18,7 +18,7 @@ __all__ = ["RecoverableErrors", "causes"]
 
 @frozen(kw_only=True)
 class RecoverableErrors:
-    """Errors after which a subscription is reopened as often as it takes.
+    """Errors after which a call is made again as often as it takes, whatever they are.
 
     Attributes:
         codes: AWS error codes, as ``ThrottlingException``.
@@ -29,7 +29,7 @@ class RecoverableErrors:
     types: tuple[type[Exception], ...] = ()
 
     @classmethod
-    def parse(cls, names: Iterable[str]) -> RecoverableErrors:
+    def parse(cls, names: Iterable[str | None]) -> RecoverableErrors:
         """Return what ``names`` mean: a dotted name is an exception, any other one is a code.
 
         Raises:
@@ -37,7 +37,7 @@ class RecoverableErrors:
         """
         codes: set[str] = set()
         types: list[type[Exception]] = []
-        for name in names:
+        for name in filter(None, names):
             found = _load(name) if "." in name else _builtin(name)
             if found is None:
                 codes.add(name)

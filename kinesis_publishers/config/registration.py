@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kinesis_publishers.config.choices import DeregistrationPolicy, RegistrationStrategy
 from kinesis_publishers.config.fan_out_rules import consumer_arn
@@ -64,6 +64,9 @@ class RegistrationConfig:
             list_retry=properties.retry_policy(retries.LIST_CONSUMERS),
             register_retry=properties.retry_policy(retries.REGISTER_CONSUMER),
             register_timeout_seconds=properties.seconds(registration.REGISTER_TIMEOUT),
-            deregister_retry=properties.retry_policy(retries.DEREGISTER_CONSUMER),
+            # The end of a process waits for it, and a failure says how to do it by hand.
+            deregister_retry=evolve(
+                properties.retry_policy(retries.DEREGISTER_CONSUMER), outage_seconds=0.0
+            ),
             deregister_timeout_seconds=properties.seconds(registration.DEREGISTER_TIMEOUT),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import field, frozen
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
-from kinesis_publishers.delivery import has_left_retention
+from kinesis_publishers.delivery import has_left_retention, retries_when_missing
 from kinesis_publishers.errors import (
     PositionTrimmedError,
     ServiceError,
@@ -245,21 +245,23 @@ class KinesisRangeFinder:
         # Where the position is too old, what the service answers does not say what is missing.
         guard, now = self._parts.data_loss, self._parts.clock.now()
         await guard.check_retention(probe.shard, probe.progress, now)
-        try:
-            await self._look_or_begin_anew(probe, look)
-        except (StreamNotFoundError, ShardNotFoundError) as error:
-            await self._give_up(probe, error)
+        await self._look_or_begin_anew(probe, look)
         self._shards.progress[probe.shard.key] = probe.progress
 
     async def _look_or_begin_anew(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
+        shard, clock, has_shard = probe.shard, self._parts.clock, self._parts.discovery.has_shard
+        retries = retries_when_missing(shard, clock, self._parts.events)
         # Again in the same round: Trigger.Once has no other.
         while True:
             try:
                 return await look(probe)
             except PositionTrimmedError as error:
                 await self._begin_at_horizon(probe, error)
+            except (StreamNotFoundError, ShardNotFoundError) as error:
+                if await has_left_retention(shard, error, has_shard, retries, clock):
+                    return self._give_up(probe, error)
 
     async def _begin_at_horizon(self, probe: ShardProbe, error: PositionTrimmedError) -> None:
         now = self._parts.clock.now()
@@ -267,9 +269,7 @@ class KinesisRangeFinder:
         horizon = StartingPosition.trim_horizon()
         probe.begin_at_horizon(await self._parts.polling.create(horizon, probe.shard))
 
-    async def _give_up(self, probe: ShardProbe, error: ServiceError) -> None:
-        if not await has_left_retention(probe.shard, error, self._parts.discovery.has_shard):
-            raise error
+    def _give_up(self, probe: ShardProbe, error: ServiceError) -> None:
         self._parts.data_loss.report_unread(probe.shard.key, probe.progress, cause=error)
         probe.give_up()
 

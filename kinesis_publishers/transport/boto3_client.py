@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.session import get_session
 
-from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.aws_errors import mapped_errors
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.transport.stream_names import name_streams_if_asked
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Boto3Client"]
 
 _T = TypeVar("_T")
-_CONNECT_TIMEOUT_SECONDS = 10.0
+# The first call tells a wrong endpoint: whoever waits for it is to hear of it soon.
+_CONNECT_TIMEOUT_SECONDS = 3.0
 _READ_TIMEOUT_SECONDS = 30.0
 _THREADS = 4
 
@@ -75,7 +76,7 @@ class Boto3Client:
         Args:
             operation: the API operation, for messages.
             where: what is asked, for messages: a stream or a consumer.
-            call: makes the call.
+            call: makes the call, and takes what is wanted out of the answer.
 
         Raises:
             ServiceError: AWS refuses, or cannot be reached.
@@ -87,10 +88,11 @@ class Boto3Client:
         return await self._in_thread(operation, where, lambda: call(client))
 
     async def _in_thread(self, operation: str, where: str, call: Callable[[], _T]) -> _T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-        except BOTOCORE_EXCEPTIONS as error:
-            raise map_error(error, operation=operation, where=where) from error
+        def attempt() -> _T:
+            with mapped_errors(operation, where, client=self._client):
+                return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
 
     def _create_client(self) -> Any:
         session = get_session()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.aws_errors import complete_answer
+from kinesis_publishers.aws_errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
 from kinesis_publishers.transport.boto3_client import Boto3Client
@@ -116,15 +116,19 @@ class Boto3ControlPlane(ControlPlane):
         )
 
 
+def _optional(answer: dict[str, Any], name: str) -> str | None:
+    return text_in(answer, name) if answer.get(name) else None
+
+
 def _summary(answer: dict[str, Any]) -> StreamSummary:
     summary = answer["StreamDescriptionSummary"]
     return StreamSummary(
         identity=StreamIdentity(
-            name=summary["StreamName"],
-            arn=summary["StreamARN"],
+            name=text_in(summary, "StreamName"),
+            arn=text_in(summary, "StreamARN"),
             created_at=summary["StreamCreationTimestamp"],
         ),
-        status=summary["StreamStatus"],
+        status=text_in(summary, "StreamStatus"),
         retention_seconds=summary["RetentionPeriodHours"] * 3600.0,
     )
 
@@ -134,20 +138,20 @@ def _shard(stream_arn: str, description: dict[str, Any]) -> Shard:
     numbers = description["SequenceNumberRange"]
     return Shard(
         stream_arn=stream_arn,
-        shard_id=description["ShardId"],
-        parent_shard_id=description.get("ParentShardId"),
-        adjacent_parent_shard_id=description.get("AdjacentParentShardId"),
-        starting_hash_key=hash_range["StartingHashKey"],
-        ending_hash_key=hash_range["EndingHashKey"],
-        starting_sequence_number=numbers["StartingSequenceNumber"],
-        ending_sequence_number=numbers.get("EndingSequenceNumber"),
+        shard_id=text_in(description, "ShardId"),
+        parent_shard_id=_optional(description, "ParentShardId"),
+        adjacent_parent_shard_id=_optional(description, "AdjacentParentShardId"),
+        starting_hash_key=text_in(hash_range, "StartingHashKey"),
+        ending_hash_key=text_in(hash_range, "EndingHashKey"),
+        starting_sequence_number=text_in(numbers, "StartingSequenceNumber"),
+        ending_sequence_number=_optional(numbers, "EndingSequenceNumber"),
     )
 
 
 def _consumer(description: dict[str, Any]) -> StreamConsumer:
     return StreamConsumer(
-        name=description["ConsumerName"],
-        arn=description["ConsumerARN"],
-        status=description["ConsumerStatus"],
+        name=text_in(description, "ConsumerName"),
+        arn=text_in(description, "ConsumerARN"),
+        status=text_in(description, "ConsumerStatus"),
         created_at=description["ConsumerCreationTimestamp"],
     )

@@ -12,11 +12,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
 from kinesis_publishers.abc.data_plane import DataPlane
-from kinesis_publishers.aws_errors import (
-    BOTOCORE_EXCEPTIONS,
-    complete_answer,
-    map_error,
-)
+from kinesis_publishers.aws_errors import complete_answer, mapped_errors, text_in
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import SubscriptionHttpConfig
 from kinesis_publishers.config.sessions import build_session
@@ -83,10 +79,8 @@ class AioDataPlane(DataPlane):
     async def __aenter__(self) -> Self:
         session = get_session()
         build_session(session, self._config)
-        try:
+        with mapped_errors("CreateClient", "Kinesis"):
             self._client = await self._stack.enter_async_context(self._create_client(session))
-        except BOTOCORE_EXCEPTIONS as error:
-            raise map_error(error, operation="CreateClient", where="Kinesis") from error
         try:
             self._subscriber = await self._create_subscriber(session)
         except BaseException:
@@ -154,7 +148,7 @@ class AioDataPlane(DataPlane):
             request["Timestamp"] = position.timestamp
         answer = await self._call("get_shard_iterator", "GetShardIterator", shard, request)
         with complete_answer("GetShardIterator", str(shard)):
-            return str(answer["ShardIterator"])
+            return text_in(answer, "ShardIterator")
 
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
         answer = await self._call(
@@ -179,10 +173,8 @@ class AioDataPlane(DataPlane):
     ) -> dict[str, Any]:
         if self._client is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")
-        try:
+        with mapped_errors(operation, str(shard), client=self._client):
             answer: dict[str, Any] = await getattr(self._client, method)(**request)
-        except BOTOCORE_EXCEPTIONS as error:
-            raise map_error(error, operation=operation, where=str(shard)) from error
         return answer
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.awsrequest import AioAWSResponse
 
-from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.aws_errors import mapped_errors
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.transport.carriers import SignedCall, SubscriptionResponse
 from kinesis_publishers.transport.event_decoding import OPERATION
@@ -88,13 +88,12 @@ class ShardSubscriber:
         where = str(shard)
         token = _OPENING.set(_Opening(where, stack))
         try:
-            answer = await self._client.subscribe_to_shard(
-                ConsumerARN=consumer_arn,
-                ShardId=shard.shard_id,
-                StartingPosition=_starting_position(position),
-            )
-        except BOTOCORE_EXCEPTIONS as error:
-            raise map_error(error, operation=OPERATION, where=where) from error
+            with mapped_errors(OPERATION, where, client=self._client):
+                answer = await self._client.subscribe_to_shard(
+                    ConsumerARN=consumer_arn,
+                    ShardId=shard.shard_id,
+                    StartingPosition=_starting_position(position),
+                )
         finally:
             _OPENING.reset(token)
         response: SubscriptionResponse = answer[_RESPONSE]

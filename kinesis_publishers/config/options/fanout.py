@@ -60,9 +60,9 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
         ),
         default=None,
         guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
-        section=_SECTION,
-        doc="An error that reopens a subscription, beside the built-in ones: i counts from 0 "
-        "without gaps, and every one counts.",
+        section="Retries",
+        doc="An error after which reading a shard is tried again as often as it takes, beside the "
+        "built-in ones: i counts from 0 without gaps, and every one counts.",
     ),
     placeholder="[i]",
     name_pattern=re.compile(r"\[[0-9]{1,4}\]"),

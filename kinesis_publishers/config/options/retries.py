@@ -1,4 +1,4 @@
-"""The four options by which every call to AWS is repeated, declared by prefix.
+"""The options by which every call to AWS is repeated: four by prefix, and one for all of them.
 
 ``delay = random[0, 1) * min(max, base * expconst ** attempt)``.
 """
@@ -63,7 +63,8 @@ def declare_retries(
             default=max_retries,
             namespace=namespace,
             section=_SECTION,
-            doc=f"How often {operation} is repeated before it counts as failed.",
+            doc=f"How often {operation} is repeated before it counts as failed. If it is set and "
+            "kinesis.retry.outagemillis is not, it is the only limit.",
         ),
         base=duration("base", base, f"The bound of the first delay between {operation} calls."),
         max=duration("max", maximum, f"The longest delay between {operation} calls."),
@@ -78,6 +79,16 @@ def declare_retries(
     )
 
 
+OUTAGE: Final = Option(
+    key="retry.outagemillis",
+    parser=Duration(),
+    default=300_000.0,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="How long every call is repeated, even when its maxretries are used up: an outage that is "
+    "shorter ends nothing. If it is not set, a service that has never answered is given up after "
+    "30 seconds. 0 leaves the maxretries alone, as in Flink.",
+)
 DESCRIBE_STREAM: Final = declare_retries(
     "stream.describe", "DescribeStreamSummary", (50, 2000.0, 5000.0, 1.5)
 )
@@ -123,4 +134,4 @@ RETRIES: Final = (
     DEREGISTER_CONSUMER,
     SUBSCRIBE_TO_SHARD,
 )
-OPTIONS: Final = tuple(option for retries in RETRIES for option in retries.as_tuple())
+OPTIONS: Final = (OUTAGE, *(option for retries in RETRIES for option in retries.as_tuple()))

@@ -201,7 +201,8 @@ class PollingRecordPublisher(RecordPublisher):
             is_throttle = isinstance(error, (ThroughputExceededError, LimitExceededError))
             if is_throttle:
                 self._context.events(Throttled(shard=self._shard.key, operation=error.operation))
-            self._back_off(retries.delay_after(error, is_endless=is_throttle))
+            is_endless = is_throttle or self._config.recoverable_errors.contain(error)
+            self._back_off(retries.delay_after(error, is_endless=is_endless))
             return None
         retries.reset()
         # GetShardIterator and GetRecords answer with an iterator.

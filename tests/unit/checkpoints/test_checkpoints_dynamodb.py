@@ -177,3 +177,14 @@ async def test_all_pages_are_loaded(
         monkeypatch.setattr(store, "_query", lambda page: query({**page, "Limit": 1}))
         assert set(await store.load()) == set(keys)
     assert proxy.calls.count("Query") >= 3
+
+
+async def test_an_endpoint_that_never_answers_is_given_up_soon(
+    config: DynamoDbCheckpointConfig,
+) -> None:
+    context = store_context("billing")
+    retry = evolve(context.retry, outage_seconds=300.0, start_seconds=0.05)
+    nobody = evolve(config, endpoint_url="http://127.0.0.1:9")
+    store = DynamoDbCheckpointStore(evolve(context, retry=retry), AWS, nobody)
+    with pytest.raises(RetriesExhaustedError, match=r"127\.0\.0\.1:9.*check aws\.region"):
+        await store.__aenter__()

@@ -148,7 +148,6 @@ def test_streams_may_be_missing_in_a_part_of_a_configuration() -> None:
         ("kinesis.shard.idle.interval=1s", "this version does not read it"),
         ("flink.stream.efo.consumername=x", "kinesis.stream.recordpublisher is POLLING"),
         ("kinesis.shard.subscribetoshard.maxretries=1", "is POLLING"),
-        ("kinesis.shard.consumer.error.recoverable[0].exception=X", "is POLLING"),
         (
             "kinesis.stream.initpos=LATEST\nkinesis.stream.initpos.timestamp=1700000000",
             "kinesis.stream.initpos is LATEST",

@@ -206,14 +206,18 @@ def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunComma
     assert f"{lines[-1]}\n".endswith(_DENIAL)
 
 
-def test_whoever_waits_for_a_service_that_fails_is_told_in_a_line(run: RunCommand) -> None:
+def test_whoever_waits_for_a_service_that_fails_is_told_so_and_when_it_is_over(
+    run: RunCommand,
+) -> None:
     run.server.add_fault(Fault("DescribeStreamSummary", "error", code="InternalFailure", times=3))
     backoff = ("-P", "kinesis.stream.describe.backoff.max=1ms")
     with process(run, "shards", *backoff) as child:
         code, errors = ending(child)
     assert code == 0
     assert re.fullmatch(
-        r"Warning: Retry 3 in 0\.0 s: DescribeStreamSummary of orders: InternalFailure.*\n",
+        r"Warning: DescribeStreamSummary has failed since \S+ UTC, retry 2 in 0\.0 s, .*: "
+        r"DescribeStreamSummary of orders: InternalFailure.*\n"
+        r"Warning: DescribeStreamSummary works again\.\n",
         errors.decode(),
     )
 

@@ -65,6 +65,7 @@ _OURS = [
     ("stream.endpos.timestamp", None, "1459799926.480", "1459799926.480"),
     ("stream.endpos.timestamp.format", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "yyyyMMdd", "yyyyMMdd"),
     ("stream.endpos.shards", (), "{}", ()),
+    ("retry.outagemillis", 300_000, "1h", 3_600_000),
     ("pending.maxrecords", 200000, "1", 1),
     ("pending.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
     ("pending.waittimeoutmillis", 30000, "1m", 60_000),

@@ -12,13 +12,13 @@ import boto3
 import pytest
 from aiobotocore.session import AioSession
 from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError, ProfileNotFound
+from botocore.exceptions import ProfileNotFound
 from botocore.session import Session
 from moto.server import ThreadedMotoServer
 
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.config.sessions import build_session
-from kinesis_publishers.errors import MissingOptionError, PluginLoadError
+from kinesis_publishers.errors import CredentialsError, MissingOptionError, PluginLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +224,7 @@ def test_a_role_may_assume_a_role(kind: type, sts: str) -> None:
 @_KINDS
 def test_a_role_without_anybody_to_assume_it_is_an_error_that_says_so(kind: type, sts: str) -> None:
     values = {"": "ASSUME_ROLE", "role.arn": _ROLE_ARN, "role.stsEndpoint": sts}
-    with pytest.raises(BotoCoreError, match=f"no credentials to assume {_ROLE_ARN}"):
+    with pytest.raises(CredentialsError, match=f"no credentials to assume {_ROLE_ARN}"):
         _credentials(_build(kind, values))
 
 

@@ -159,12 +159,35 @@ def test_polling_is_read_in_seconds() -> None:
         max_records=10_000,
         interval_seconds=1.0,
         adaptive_reads=True,
-        get_records_retry=RetryPolicy(
-            max_retries=3, base_seconds=0.05, max_seconds=1.0, exponent=1.5
-        ),
-        get_iterator_retry=RetryPolicy(
-            max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5
-        ),
+        get_records_retry=_policy(max_retries=3, base_seconds=0.05, max_seconds=1.0),
+        get_iterator_retry=_policy(max_retries=3, base_seconds=0.3, max_seconds=1.0),
+    )
+
+
+def _policy(*, outage: float = 300.0, start: float | None = 30.0, **numbers: float) -> RetryPolicy:
+    return RetryPolicy(**numbers, exponent=1.5, outage_seconds=outage, start_seconds=start)
+
+
+_NUMBER = {"flink.shard.getrecords.maxretries": 7}
+
+
+@pytest.mark.parametrize(
+    ("given", "retries", "outage", "start"),
+    [
+        ({}, 3, 300.0, 30.0),
+        (_NUMBER, 7, 0.0, None),
+        ({"kinesis.retry.outagemillis": "1h"}, 3, 3600.0, None),
+        ({"kinesis.retry.outagemillis": 0}, 3, 0.0, None),
+        ({**_NUMBER, "kinesis.retry.outagemillis": 500}, 7, 0.5, None),
+    ],
+    ids=["default", "number", "outage", "flink", "both"],
+)
+def test_calls_are_repeated_by_time_unless_the_number_is_given(
+    given: dict[str, str | int], retries: int, outage: float, start: float | None
+) -> None:
+    config = PollingConfig.from_properties(Properties.parse(given, complete=False))
+    assert config.get_records_retry == _policy(
+        max_retries=retries, base_seconds=0.3, max_seconds=1.0, outage=outage, start=start
     )
 
 
@@ -175,10 +198,8 @@ def test_the_defaults_of_the_other_configs() -> None:
     )
     assert DiscoveryConfig.from_properties(properties) == DiscoveryConfig(
         interval_seconds=10.0,
-        list_shards_retry=RetryPolicy(
-            max_retries=10, base_seconds=1.0, max_seconds=5.0, exponent=1.5
-        ),
-        describe_retry=RetryPolicy(max_retries=50, base_seconds=2.0, max_seconds=5.0, exponent=1.5),
+        list_shards_retry=_policy(max_retries=10, base_seconds=1.0, max_seconds=5.0),
+        describe_retry=_policy(max_retries=50, base_seconds=2.0, max_seconds=5.0),
         parents_first=True,
     )
     assert SparkConfig.from_properties(properties) == SparkConfig(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 from consumer_support import RECORDS, reader_of, run_of
@@ -64,6 +65,29 @@ async def test_a_stream_is_reported_once_its_shards_are_known(is_resumed: bool) 
     arn = world.stream.arn
     prepared = StreamPrepared(stream_arn=arn, shards=2, is_resumed=is_resumed)
     assert world.events_of(StreamPrepared) == [prepared]
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (StartingPosition.latest(), "LATEST (2026-01-01 00:00:00 UTC)"),
+        (StartingPosition.trim_horizon(), "TRIM_HORIZON"),
+        (None, "where they were left"),
+    ],
+)
+async def test_it_says_once_what_is_read_and_from_where(
+    caplog: pytest.LogCaptureFixture, start: StartingPosition | None, said: str
+):
+    world = World(initial_position=start or StartingPosition.latest())
+    world.add(0)
+    world.add(1)
+    resume = None
+    if start is None:
+        left = ShardProgress(position=StartingPosition.trim_horizon())
+        resume = progress_of(world.stream, s0=left, s1=left)
+    with caplog.at_level(logging.INFO, "kinesis_publishers.shard_table"):
+        await world.fetcher(resume).prepare()
+    assert caplog.messages == [f"Reading orders: 2 shards from {said}."]
 
 
 async def test_a_listing_that_is_repeated_is_reported_with_its_error() -> None:

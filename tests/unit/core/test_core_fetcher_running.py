@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 
+import fetcher_support
 import pytest
 from fetcher_support import Blocks, World, failure, other_tasks, progress_of, records_of
 
 from kinesis_publishers import (
     Delivery,
+    Properties,
     SequenceNumber,
     ShardProgress,
     StartingPosition,
 )
+from kinesis_publishers.config import DiscoveryConfig, PollingConfig
 from kinesis_publishers.data_fetcher import _CallbackSink
 from kinesis_publishers.errors import (
     AccessDeniedError,
+    ConnectionFailedError,
     InternalServiceError,
     RetriesExhaustedError,
 )
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
+    Answer,
     FailingCalls,
     FakeStream,
     RecordingSink,
@@ -53,6 +58,40 @@ async def test_a_failure_of_the_listing_stops_every_shard():
     with pytest.raises(RetriesExhaustedError, match="ListShards failed 4 times"):
         await finish(world.fetcher().run(), world.clock)
     assert other_tasks() == set()
+
+
+class Outage(StoredShard):
+    """Fails for so long, and with it the listing of the stream."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        super().__init__(records_of(0))
+        self._world = world
+        self._until = world.clock.monotonic() + seconds
+
+    async def read(self, index: int, limit: int) -> Answer:
+        is_over = self._world.clock.monotonic() >= self._until
+        listing = failure(ConnectionFailedError, "ListShards")
+        self._world.control_plane.errors = [] if is_over else [listing] * 9
+        if not is_over:
+            raise failure(ConnectionFailedError)
+        return await super().read(index, limit)
+
+
+async def test_five_minutes_without_the_service_end_nothing_by_default(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    properties = Properties.parse({}, complete=False)
+    discovery = DiscoveryConfig.from_properties(properties)
+    monkeypatch.setattr(fetcher_support, "POLLING", PollingConfig.from_properties(properties))
+    monkeypatch.setattr(fetcher_support, "POLICY", discovery.list_shards_retry)
+    world = World()
+    world.add(0, behaviour=Outage(world, 295))
+    async with world.running():
+        await world.clock.advance(310)
+    assert world.sink.records == records_of(0)
+    said = [message for message in caplog.messages if message.startswith("GetRecords")]
+    assert len(said) == 6
+    assert said[-1] == "GetRecords works again."
 
 
 async def test_a_listing_that_fails_for_now_is_repeated():

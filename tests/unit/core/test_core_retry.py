@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -191,9 +192,12 @@ async def test_being_asked_to_wait_for_minutes_is_warned_of_once_a_minute(
     for _ in range(180):
         budget.delay_after(failure(kind), is_endless=True)
         await manual_clock.advance(1)
-    assert [record.getMessage().split(" in ")[0] for record in caplog.records] == [
-        "Retry 61",
-        "Retry 121",
+    assert [f"retry {number} in " in caplog.text for number in (60, 61, 62, 121, 122)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
     ]
 
 
@@ -256,13 +260,137 @@ def test_endless_errors_are_still_backed_off_up_to_the_maximum(manual_clock: Man
     assert 30 < sum(delays) < 70
 
 
-def test_failures_are_warned_of_from_the_third_one_on(
+def test_failures_are_warned_of_from_the_second_one_on(
     manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
     budget = RetryBudget(POLICY, manual_clock)
     with caplog.at_level(logging.DEBUG, "kinesis_publishers.retry"):
         budget.delay_after(failure(ThroughputExceededError), is_endless=True)
-        for _ in range(3):
-            budget.delay_after(failure())
+        budget.delay_after(failure())
+        assert caplog.records == []
+        budget.delay_after(failure())
+        budget.delay_after(failure())
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "Retry 4 in " in caplog.text
+    assert "retry 3 in " in caplog.text
+
+
+def patient(seconds: float = 300.0, **numbers: float) -> RetryPolicy:
+    """Return a policy that repeats what fails for so long."""
+    return evolve(POLICY, outage_seconds=seconds, **numbers)
+
+
+class Outage:
+    """Fails until an instant of the clock, and then answers."""
+
+    def __init__(self, clock: ManualClock, until: float, error: ServiceError | None = None) -> None:
+        self.clock = clock
+        self.until = until
+        self.error = error or failure()
+        self.calls = 0
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        if self.clock.monotonic() < self.until:
+            raise self.error
+        return "answer"
+
+
+async def test_an_outage_that_is_shorter_than_the_patience_is_ridden_through(
+    manual_clock: ManualClock,
+):
+    service = Outage(manual_clock, 299)
+    work = call_with_retries(service, policy=patient(), clock=manual_clock)
+    assert await finish(work, manual_clock) == "answer"
+    # Backed off to half a second on average: neither hammered nor asked too seldom.
+    assert 300 < service.calls < 1200
+
+
+async def test_an_outage_that_outlasts_the_patience_is_given_up(manual_clock: ManualClock):
+    work = call_with_retries(Outage(manual_clock, 9999), policy=patient(), clock=manual_clock)
+    with pytest.raises(
+        RetriesExhaustedError, match=r"Raise kinesis\.retry\.outagemillis"
+    ) as caught:
+        await finish(work, manual_clock)
+    assert 300 <= caught.value.elapsed_seconds <= 302
+
+
+async def test_the_number_of_retries_counts_where_it_takes_longer_than_the_patience(
+    manual_clock: ManualClock,
+):
+    service = Service(*(failure() for _ in range(10)))
+    work = call_with_retries(service, policy=patient(0.001, max_retries=10), clock=manual_clock)
+    assert await finish(work, manual_clock) == "answer"
+
+
+async def test_a_service_that_has_never_answered_is_given_up_soon(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    policy = patient(max_retries=1000, start_seconds=30.0)
+    work = call_with_retries(
+        Outage(manual_clock, 9999), policy=policy, clock=manual_clock, is_start=True
+    )
+    with pytest.raises(
+        RetriesExhaustedError, match=r"check aws\.region, aws\.endpoint, DNS"
+    ) as error:
+        await finish(work, manual_clock)
+    assert 30 <= error.value.elapsed_seconds <= 32
+    assert "until 00:00:30: it did not work" in caplog.text
+
+
+async def test_a_service_that_asks_to_wait_has_answered(manual_clock: ManualClock):
+    service = Outage(manual_clock, 200, failure(ResourceInUseError))
+    policy = patient(start_seconds=30.0)
+    work = call_with_retries(service, policy=policy, clock=manual_clock, is_start=True)
+    assert await finish(work, manual_clock) == "answer"
+
+
+async def test_an_outage_is_reported_at_once_then_each_minute_and_at_its_end(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    work = call_with_retries(Outage(manual_clock, 150), policy=patient(), clock=manual_clock)
+    await finish(work, manual_clock)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 4
+    assert all(
+        one.startswith("ListShards has failed since 00:00:00 UTC, retry ")
+        and one.endswith(" s, until 00:05:00: it did not work")
+        for one in said[:3]
+    )
+    assert said[3] == "ListShards works again."
+
+
+async def test_a_first_failure_that_took_long_is_reported_at_once(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    async def hangs() -> None:
+        await manual_clock.sleep(3)
+        raise failure()
+
+    policy = patient(0, max_retries=1)
+    with pytest.raises(RetriesExhaustedError):
+        await finish(call_with_retries(hangs, policy=policy, clock=manual_clock), manual_clock)
+    assert [record.getMessage()[:46] for record in caplog.records] == [
+        "ListShards has failed since 00:00:00 UTC, retr"
+    ]
+
+
+async def test_hundreds_that_fail_together_say_so_together(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budgets = [RetryBudget(patient(), manual_clock) for _ in range(300)]
+    for _ in range(5):
+        for budget in budgets:
+            budget.delay_after(failure())
+        await manual_clock.advance(1)
+    for budget in budgets:
+        budget.reset()
+    assert [record.getMessage().split(" ")[1] for record in caplog.records] == ["has", "works"]
+
+
+def test_a_failure_that_was_not_reported_ends_without_a_word(
+    manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    budget = RetryBudget(patient(), manual_clock)
+    budget.delay_after(failure())
+    budget.reset()
+    assert caplog.text == ""

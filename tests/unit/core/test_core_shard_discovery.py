@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers.config import DiscoveryConfig
 from kinesis_publishers.errors import (
@@ -131,3 +132,37 @@ async def test_which_shards_a_listing_has_shown_as_closed_is_known_without_askin
     await discovery.list_shards(STREAM_ARN)
     shown = [discovery.has_shown_closed(sample_shard(number)) for number in range(2)]
     assert (shown, len(plane.list_calls)) == ([True, False], 2)
+MISSING = StreamNotFoundError("not found", operation="ListShards")
+
+
+async def test_a_stream_that_was_there_is_missing_when_it_is_said_over_seconds(
+    manual_clock: ManualClock,
+):
+    plane = FakeControlPlane(FakeStream([sample_shard(0)]), errors=[None, MISSING, MISSING])
+    discovery = ShardDiscovery(plane, CONFIG, manual_clock)
+    await discovery.describe("orders")
+    assert await finish(discovery.list_shards(STREAM_ARN), manual_clock) == (sample_shard(0),)
+    plane.streams.clear()
+    with pytest.raises(StreamNotFoundError):
+        await finish(discovery.list_shards(STREAM_ARN), manual_clock)
+    assert manual_clock.sleeps == [0.5, 1.0, 0.5, 1.0, 2.0]
+
+
+async def test_a_stream_that_was_never_there_is_missing_at_once(manual_clock: ManualClock):
+    with pytest.raises(StreamNotFoundError):
+        await ShardDiscovery(FakeControlPlane(), CONFIG, manual_clock).describe("orders")
+    assert manual_clock.sleeps == []
+
+
+async def test_an_endpoint_that_never_answers_is_given_up_soon(manual_clock: ManualClock):
+    patient = evolve(POLICY, outage_seconds=300.0, start_seconds=30.0)
+    config = evolve(CONFIG, describe_retry=patient, list_shards_retry=patient)
+    plane = FakeControlPlane(FakeStream([sample_shard(0)]), errors=[FAILURE] * 9999)
+    discovery = ShardDiscovery(plane, config, manual_clock)
+    with pytest.raises(RetriesExhaustedError, match=r"check aws\.region, aws\.endpoint"):
+        await finish(discovery.describe("orders"), manual_clock)
+    assert manual_clock.monotonic() < 35
+    # Once it has answered, an outage may last.
+    plane.errors = [None] + [FAILURE] * 200
+    await discovery.describe("orders")
+    assert await finish(discovery.list_shards(STREAM_ARN), manual_clock)

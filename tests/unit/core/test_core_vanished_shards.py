@@ -8,8 +8,13 @@ from consumer_support import RECORDS, after, reader_of, run_of
 from fetcher_support import World, failure, progress_of, records_of
 
 from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
-from kinesis_publishers.errors import PositionTrimmedError, StreamNotFoundError
+from kinesis_publishers.errors import (
+    PositionTrimmedError,
+    RetriesExhaustedError,
+    StreamNotFoundError,
+)
 from kinesis_publishers.events import DataLossTolerated, ShardEnded
+from kinesis_publishers.range_finding import KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,
@@ -68,12 +73,28 @@ async def test_a_shard_that_is_not_listed_any_more_has_ended_if_loss_is_tolerate
     assert len(losses(reader)) == 1
 
 
-@pytest.mark.parametrize("listed", [True, not_found("ListShards")], ids=["listed", "no stream"])
-async def test_a_stream_that_is_gone_is_the_error_that_it_was(listed: bool | Exception):
+async def test_what_is_not_found_for_a_moment_is_read_on_after_the_last_record():
+    factory = ScriptedPublisherFactory([run_of((0, 4), error=not_found())], [run_of((3, 10))])
+    reader = ShardReader(factory=factory)
+    consumer = consumer_of(reader, listed=True)
+    await finish(consumer.run(), reader.clock)
+    assert reader.sink.records == RECORDS
+    assert consumer.progress.is_ended
+
+
+async def test_what_is_listed_and_never_found_is_given_up_in_the_end():
+    runs = [[run_of(error=not_found())] for _ in range(500)]
+    reader = ShardReader(factory=ScriptedPublisherFactory(*runs))
+    with pytest.raises(RetriesExhaustedError, match=r"But stream and shard are listed\.") as caught:
+        await finish(consumer_of(reader, listed=True).run(), reader.clock)
+    assert 300 <= caught.value.elapsed_seconds < 310
+
+
+async def test_a_stream_that_is_gone_is_the_error_that_it_was():
     error = not_found()
     reader = reader_of(run_of(error=error), fails_on_data_loss=False)
     with pytest.raises(StreamNotFoundError) as caught:
-        await consumer_of(reader, listed=listed).run()
+        await consumer_of(reader, listed=not_found("ListShards")).run()
     assert caught.value is error
     assert losses(reader) == []
 
@@ -155,3 +176,37 @@ async def test_a_fetcher_whose_stream_is_deleted_says_so():
     with pytest.raises(StreamNotFoundError, match="GetRecords failed"):
         await finish(world.fetcher().run(), world.clock)
     assert world.events_of(DataLossTolerated) == []
+
+
+@pytest.mark.parametrize("where", ["on_locate", "on_read"])
+async def test_a_fetcher_goes_on_when_its_stream_was_not_found_once(where: str):
+    world = World()
+    world.add(0, behaviour=FailingCalls(StoredShard(records_of(0)), **{where: (not_found(),)}))
+    async with world.running():
+        await world.clock.advance(5)
+    assert world.sink.records == records_of(0)
+
+
+async def test_a_fetcher_goes_on_when_a_discovery_does_not_find_its_stream_once():
+    world = World()
+    world.add(0)
+    async with world.running() as fetcher:
+        await world.clock.advance(1)
+        world.control_plane.errors = [not_found("ListShards")] * 2
+        world.add(1)
+        await world.clock.advance(15)
+        assert len(fetcher.statuses) == 2
+    assert world.control_plane.errors == []
+
+
+async def test_a_search_for_ranges_goes_on_when_the_stream_was_not_found_once():
+    world = World()
+    shard = FailingCalls(
+        StoredShard(records_of(0)), on_locate=(not_found(),), on_read=(not_found(),)
+    )
+    world.add(0, behaviour=shard)
+    finder = KinesisRangeFinder(world.parts())
+    await finder.prepare()
+    found = await finish(finder.find(ReadLimit()), world.clock)
+    (end,) = found.ends.values()
+    assert end.progress.processed == SequenceNumber(records_of(0)[-1].sequence_number)

@@ -231,3 +231,12 @@ async def test_ranges_of_a_stream_that_is_gone_are_an_error_all_the_same():
     world.control_plane.streams.clear()
     with pytest.raises(StreamNotFoundError, match="GetRecords failed"):
         await read(world, range_of(0, 0, 2))
+
+
+async def test_ranges_of_a_stream_that_is_not_found_for_a_moment_are_read():
+    world = World()
+    gone = failure(StreamNotFoundError)
+    shard = FailingCalls(StoredShard(records_of(0)), on_locate=(gone,), on_read=(gone,))
+    world.add(0, behaviour=shard)
+    await finish(read(world, range_of(0, 0, 2)), world.clock)
+    assert world.sink.records == records_of(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from attrs import evolve
 from fanout_support import CONSUMER_ARN, POLICY, FanOut, KnownConsumer
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
@@ -106,6 +107,12 @@ async def test_other_retryable_errors_count(reading, error: ServiceError):
         await reading(*[error] * 10)
     assert caught.value.__cause__ is error
     assert caught.value.attempts == POLICY.max_retries + 1
+
+
+async def test_other_retryable_errors_are_repeated_while_an_outage_may_last(reading):
+    error, patient = InternalServiceError("failed"), evolve(POLICY, outage_seconds=300.0)
+    _, consumer = await reading(*[error] * 50, subscribe_retry=patient)
+    assert len(consumer.records) == 1
 
 
 async def test_the_count_begins_anew_with_every_event():

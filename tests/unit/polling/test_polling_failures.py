@@ -8,6 +8,7 @@ import pytest
 from polling_support import POLICY, Polling
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.config.recoverable_errors import RecoverableErrors
 from kinesis_publishers.errors import (
     AccessDeniedError,
     EncryptionKeyError,
@@ -262,3 +263,26 @@ async def test_an_instant_that_clocks_do_not_explain_is_refused(seconds: int):
     with pytest.raises(InvalidArgumentError):
         await polling.publisher.run(RecordingConsumer())
     assert polling.clock.sleeps == []
+
+
+NAMED = RecoverableErrors.parse(["AccessDeniedError", "ConnectionResetError"])
+
+
+def caused_by_reset(operation: str) -> ServiceError:
+    error = failure(InvalidArgumentError, operation)
+    error.__cause__ = ConnectionResetError("reset")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error", [lambda name: failure(AccessDeniedError, name), caused_by_reset], ids=["code", "cause"]
+)
+async def test_what_the_user_calls_recoverable_never_fails(error):
+    shard = FailingCalls(
+        StoredShard(RECORDS, is_closed=True),
+        on_locate=(error("GetShardIterator"),) * 20,
+        on_read=(error("GetRecords"),) * 20,
+    )
+    polling, consumer = Polling.of(shard, recoverable_errors=NAMED), RecordingConsumer()
+    await polling.run_within(consumer, seconds=600)
+    assert consumer.records == RECORDS

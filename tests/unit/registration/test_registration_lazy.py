@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from attrs import evolve
 from registration_support import CONFIG, Application
 
 from kinesis_publishers.errors import (
@@ -181,7 +182,9 @@ async def test_the_limit_of_consumers_is_an_error_that_names_them() -> None:
     plane = consumer_not_found()
     for number in range(20):
         plane.streams[0].consumers.add(STREAM_ARN, f"other-{number}")
-    application = Application.of(plane)
+    # However long outages are ridden through: waiting makes no room.
+    patient = evolve(CONFIG.register_retry, outage_seconds=300.0)
+    application = Application.of(plane, register_retry=patient)
     with pytest.raises(LimitExceededError) as raised:
         await application.arn()
     message = str(raised.value)
@@ -219,6 +222,15 @@ async def test_a_call_that_fails_on_the_side_of_the_service_is_repeated() -> Non
     application = Application.of(plane)
     assert [await application.arn()] == application.arns
     assert application.calls.count("register") == 3
+
+
+async def test_an_outage_while_registering_is_ridden_through() -> None:
+    application = Application.of(
+        consumer_not_found(), register_retry=evolve(CONFIG.register_retry, outage_seconds=300.0)
+    )
+    application.plane.consumer_errors[RegisterConsumerCall] = [InternalServiceError("5xx")] * 50
+    assert [await application.arn()] == application.arns
+    assert application.calls.count("register") == 51
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
 import aiohttp
 import botocore.exceptions as botocore_errors
 import pytest
+from aiobotocore.credentials import AioCredentials
+from botocore.credentials import Credentials, RefreshableCredentials
 
-from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
+from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error, mapped_errors
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
@@ -16,6 +22,7 @@ from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
     LimitExceededError,
+    MalformedResponseError,
     ResourceInUseError,
     ServiceError,
     StreamNotFoundError,
@@ -126,6 +133,12 @@ def test_an_unknown_refusal_is_not_repeated(status: int):
     assert not error.retryable
 
 
+def test_a_refusal_of_somebody_else_is_repeated():
+    error = mapped(client_error("404", status=404, message="Not Found"))
+    assert isinstance(error, MalformedResponseError)
+    assert error.retryable
+
+
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_an_unknown_failure_of_the_service_is_repeated(status: int):
     error = mapped(client_error("SomethingNewException", status=status))
@@ -208,3 +221,72 @@ def test_a_call_that_cannot_be_made_is_not_repeated(error: Exception):
     ours = mapped(error)
     assert isinstance(ours, InvalidArgumentError)
     assert not ours.retryable
+
+
+def expired_credentials(*_: object) -> dict[str, str]:
+    """Return what a provider fetches whose credentials have expired when they come."""
+    return {
+        "access_key": "key",
+        "secret_key": "secret",
+        "token": "token",
+        "expiry_time": "2020-01-01T00:00:00Z",
+    }
+
+
+RENEWED = RefreshableCredentials(
+    "key", "secret", "token", datetime.now(UTC) + timedelta(hours=1), expired_credentials, "role"
+)
+
+
+def raised_by(error: Exception | None, client: Any = None, *, call: Any = None) -> Exception:
+    """Return what becomes of an error, or of what a call raises."""
+    try:
+        with mapped_errors("GetRecords", "orders", client=client):
+            if error is not None:
+                raise error
+            call()
+    except (CredentialsError, ValueError, RuntimeError, KeyError) as raised:
+        return raised
+    raise AssertionError("nothing was raised")
+
+
+def client_with(credentials: object) -> Any:
+    """Return as much of a client of botocore as knows its credentials."""
+    return SimpleNamespace(_request_signer=SimpleNamespace(_credentials=credentials))
+
+
+@pytest.mark.parametrize("code", ["ExpiredTokenException", "ExpiredToken"])
+def test_a_token_that_has_expired_is_waited_for_where_something_renews_it(code: str):
+    error = raised_by(client_error(code), client_with(RENEWED))
+    assert isinstance(error, CredentialsError)
+    assert error.retryable
+
+
+@pytest.mark.parametrize("kind", [Credentials, AioCredentials])
+def test_a_token_that_nothing_renews_fails_at_once(kind: type):
+    credentials = kind("key", "secret", "token")
+    error = raised_by(client_error("ExpiredTokenException"), client_with(credentials))
+    assert isinstance(error, CredentialsError)
+    assert not error.retryable
+    assert "get a new one" in str(error)
+
+
+def test_credentials_that_could_not_be_fetched_for_now_are_waited_for():
+    failure = botocore_errors.CredentialRetrievalError(provider="sts", error_msg="timed out")
+    error = raised_by(failure, client_with(RENEWED))
+    assert isinstance(error, CredentialsError)
+    assert error.retryable
+
+
+def test_credentials_that_come_expired_are_waited_for():
+    old = datetime.now(UTC) - timedelta(hours=1)
+    credentials = RefreshableCredentials("k", "s", "t", old, expired_credentials, "role")
+    error = raised_by(None, client_with(credentials), call=credentials.get_frozen_credentials)
+    assert isinstance(error, CredentialsError)
+    assert error.retryable
+    assert "still expired" in str(error)
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), RuntimeError("mine"), KeyError("VAULT")])
+def test_what_is_not_about_the_call_is_left_alone(error: Exception):
+    assert raised_by(error) is error

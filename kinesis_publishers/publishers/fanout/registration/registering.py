@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from kinesis_publishers.config.choices import DeregistrationPolicy
 from kinesis_publishers.config.options import registration as options
 from kinesis_publishers.errors import (
@@ -63,7 +65,12 @@ class ConsumerRegistration:
         self._config = config
         self._context = context
         self._lease = lease
-        self._retries = RetryBudget(config.register_retry, context.clock, events=context.events)
+        retry = config.register_retry
+        self._retries = RetryBudget(retry, context.clock, events=context.events)
+        # A stream that has all the consumers that it may have is not mended by time.
+        self._limited = RetryBudget(
+            evolve(retry, outage_seconds=0.0), context.clock, events=context.events
+        )
         self._status = ""
         self._status_since = 0.0
         self._polls = 0
@@ -151,7 +158,8 @@ class ConsumerRegistration:
 
     async def _delay_after(self, failure: ServiceError) -> float:
         try:
-            return self._retries.delay_after(failure)
+            is_limit = isinstance(failure, LimitExceededError)
+            return (self._limited if is_limit else self._retries).delay_after(failure)
         except RetriesExhaustedError as error:
             if not isinstance(failure, LimitExceededError):
                 raise
