@@ -180,7 +180,7 @@ async def open_parts(
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss,
                     events=sink,
-                    retention_seconds=discovery.retention_seconds,
+                    describe=discovery.describe_now,
                 ),
                 clock=clock,
                 events=sink,

@@ -17,6 +17,7 @@ from kinesis_publishers.delivery import (
     user_records,
 )
 from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
     PositionTrimmedError,
     PublisherCancelledError,
     ServiceError,
@@ -148,7 +149,7 @@ class ShardConsumer(RecordBatchConsumer):
             await self._report_trimmed(error)
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
-        except (StreamNotFoundError, ShardNotFoundError) as error:
+        except (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError) as error:
             if error is self._delivery_error or not await self._has_left_retention(error):
                 raise
             self._give_up_shard(error)
@@ -265,13 +266,20 @@ class ShardConsumer(RecordBatchConsumer):
             asked = position.sequence_number.whole
             guard.check_first(self.shard.key, asked, batch.first_sequence_number)
         else:
-            await guard.check_retention(self.shard, self.progress, batch.requested_at)
+            await guard.check_gap(
+                self.shard,
+                self.progress,
+                batch.first_sequence_number,
+                arrived=batch.slice(0, 1).last_arrival,
+                now=batch.requested_at,
+            )
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
         now = self.context.clock.now()
         await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
 
     async def _has_left_retention(self, error: ServiceError) -> bool:
+        await self.context.data_loss.check_identity(self.shard.stream_arn, cause=error)
         return await has_left_retention(self.shard, error, self.context.has_shard)
 
     def _give_up_shard(self, cause: ServiceError) -> None:

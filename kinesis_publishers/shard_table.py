@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_publishers.data_loss import recreated_message
 from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
 from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
 from kinesis_publishers.lineage import (
@@ -63,6 +64,11 @@ class ShardTable:
         self.listed: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
 
+    def renewed(self) -> ShardTable:
+        """Return one that is not prepared, and goes on where this one is."""
+        resume = self._resume | self.by_stream(self.progress)
+        return ShardTable(self._parts, resume, leaves_others=self._leaves_others)
+
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
 
@@ -75,8 +81,7 @@ class ShardTable:
         for selector in self._parts.streams:
             summary = await self._parts.discovery.describe(selector)
             self.identities[summary.identity.arn] = summary.identity
-            # Else every shard would ask for it when its age is checked for the first time.
-            self._parts.data_loss.note_retention(summary.identity.arn, summary.retention_seconds)
+            self._parts.data_loss.note_identity(summary.identity)
         self._check_resumed_streams()
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
@@ -119,9 +124,7 @@ class ShardTable:
         if resume.identity.created_at != identity.created_at:
             self._parts.data_loss.report(
                 ShardKey(identity.arn, "*"),
-                f"the stream was created on {identity.created_at.isoformat()}, but the stored "
-                f"positions belong to one that was created on "
-                f"{resume.identity.created_at.isoformat()}: it was deleted and created again.",
+                recreated_message(resume.identity.created_at, identity.created_at),
                 kind=StreamRecreatedError,
             )
             known = {}
@@ -158,10 +161,24 @@ class ShardTable:
         """
         for arn in self.identities:
             listed = await self._parts.discovery.list_shards(arn)
+            if self._has_other_shards(arn, listed):
+                await self._parts.data_loss.check_identity(arn)
             present = {shard.key for shard in listed}
             gone = [key for key in self.listed if key.stream_arn == arn and key not in present]
             self._forget([key for key in gone if key not in in_use], given_up)
             self._add_listed(listed, initial=None)
+
+    def _has_other_shards(self, stream_arn: str, listed: Iterable[Shard]) -> bool:
+        """Say whether shards have vanished unread, or begin elsewhere than they did.
+
+        A stream that was deleted and created again has shards of the same ids.
+        """
+        begins = {shard.key: shard.starting_sequence_number for shard in listed}
+        return any(
+            shard.starting_sequence_number != begins.get(key)
+            for key, shard in self.listed.items()
+            if key.stream_arn == stream_arn and (key in begins or not self.progress[key].is_ended)
+        )
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
         shards = tuple(listed)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
     from datetime import datetime
 
-    from kinesis_publishers import Clock, Properties, ShardKey, ShardProgress, StreamProgress
+    from kinesis_publishers import Clock, Properties, ShardKey, StreamProgress
 
 __all__ = ["FoundBatch", "RangeSession"]
 
@@ -113,14 +113,6 @@ class RangeSession(PlanningSession):
             end=Offset(streams=known.streams, shards=shards),
             payload_bytes={key: one.payload_bytes or 0 for key, one in found.ends.items()},
         )
-
-    def check_retention(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Report ranges that begin at ``progress`` and whose first records may be gone.
-
-        Raises:
-            PositionTrimmedError: they may, and loss is not tolerated.
-        """
-        self._ask(self._open.value.check_retention(progress))
 
     def lag(self) -> Lag:
         """Return how far the source is behind."""
