@@ -13,6 +13,7 @@ from botocore.session import get_session
 from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
+from kinesis_publishers.transport.stream_names import name_streams_if_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,7 @@ class Boto3Client:
         # Building a client reads files and parses the service model: not on the event loop.
         try:
             self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
+            name_streams_if_asked(self._client.meta.events)
         except BaseException:
             # Cancelled, or without credentials: __aexit__ does not run then.
             self._executor.shutdown(wait=False, cancel_futures=True)

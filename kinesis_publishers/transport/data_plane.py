@@ -24,6 +24,7 @@ from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
 from kinesis_publishers.transport.carriers import Endpoint, check_carrier, create_carrier
 from kinesis_publishers.transport.decoding import decode_get_records
+from kinesis_publishers.transport.stream_names import name_streams_if_asked
 from kinesis_publishers.transport.subscribing import ShardSubscriber
 
 if TYPE_CHECKING:
@@ -91,9 +92,10 @@ class AioDataPlane(DataPlane):
         except BaseException:
             await self._stack.aclose()
             raise
+        hooks = self._client.meta.events
+        name_streams_if_asked(hooks)
         # botocore offers this hook to customise parsing. The body is taken away before its own
         # parser sees it, and comes back as an extra key of the answer.
-        hooks = self._client.meta.events
         hooks.register("before-parse.kinesis.GetRecords", _divert_body)
         for operation in ("GetShardIterator", "SubscribeToShard"):
             hooks.register(f"before-parameter-build.kinesis.{operation}", _note_timestamp)

@@ -12,7 +12,7 @@ from kinesis_publishers.testing.local_kinesis.errors import (
     resource_not_found,
 )
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds
-from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode
+from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode, StreamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,8 @@ class Account:
     _consumer_seconds: dict[str, CreationSeconds] = field(factory=dict)
 
     def now_ms(self) -> int:
-        return round(self.clock.now().timestamp() * 1000)
+        seconds = self.clock.now().timestamp() + self.behaviour.clock_skew_seconds
+        return round(seconds * 1000)
 
     def arn_of(self, name: str) -> str:
         return f"arn:aws:kinesis:{self.behaviour.region}:{self.behaviour.account_id}:stream/{name}"
@@ -144,15 +145,15 @@ class Account:
             raise self.not_found(name)
         return stream
 
-    def find_active(self, name: str) -> Stream:
-        """Return a stream that may be changed.
+    def find_active(self, name: str, *allowed: StreamStatus) -> Stream:
+        """Return a stream that may be changed, or is in another state that is allowed.
 
         Raises:
             ApiError: ResourceInUseException while it is CREATING, UPDATING or DELETING.
         """
         stream = self.find(name)
         status = stream.status(self.now_ms())
-        if status != "ACTIVE":
+        if status not in ("ACTIVE", *allowed):
             raise resource_in_use(
                 f"Stream {name} under account {self.behaviour.account_id} not ACTIVE, instead in "
                 f"state {status}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Literal
 
 from attrs import field, frozen
@@ -18,7 +19,27 @@ class ConnectionBroken(Exception):
 
 
 @frozen
-class Answer:
+class _Headed:
+    """What every answer has.
+
+    Attributes:
+        now_ms: the time of the service, for the Date header.
+    """
+
+    now_ms: int = field(default=0, kw_only=True)
+    content_type: str = field(default="application/x-amz-json-1.1", kw_only=True)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {
+            "Content-Type": self.content_type,
+            "Date": formatdate(self.now_ms / 1000, usegmt=True),
+            "x-amzn-RequestId": str(uuid.uuid4()),
+        }
+
+
+@frozen
+class Answer(_Headed):
     """What goes back to the client.
 
     Attributes:
@@ -30,15 +51,10 @@ class Answer:
     body: bytes
     error_code: str = ""
     delivery: Literal["whole", "truncate", "reset"] = "whole"
-    content_type: str = "application/x-amz-json-1.1"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Content-Type": self.content_type, "x-amzn-RequestId": str(uuid.uuid4())}
 
 
 @frozen
-class StreamingAnswer:
+class StreamingAnswer(_Headed):
     """The accepted answer to SubscribeToShard: status 200 and a body without a known end.
 
     Attributes:
@@ -51,7 +67,3 @@ class StreamingAnswer:
     body: AsyncGenerator[bytes, None]
     status: int = field(default=200, init=False)
     content_type: str = field(default="application/vnd.amazon.eventstream", init=False)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Content-Type": self.content_type, "x-amzn-RequestId": str(uuid.uuid4())}

@@ -137,7 +137,10 @@ class EventFeed:
     def _last_event(self, page: Page) -> Event:
         subscription = self._subscription
         children = child_shards_of(subscription.stream, subscription.shard)
-        event = self._event(page.fragments, None, 0, children)
+        fault = subscription.fault
+        continues = fault is not None and fault.kind == "continues_with_children"
+        number = subscription.shard.last_number if continues else None
+        event = self._event(page.fragments, number, 0, children)
         subscription.end()
         return event
 
@@ -168,9 +171,9 @@ class EventFeed:
         behind_ms: int,
         child_shards: list[dict[str, object]] | None = None,
     ) -> Event:
-        event = Event(
-            event_frame(fragments, continuation, behind_ms, child_shards), self._due_fault()
-        )
+        fault = self._due_fault()
+        arranged = fragments if fault is None else fault.arrange(fragments)
+        event = Event(event_frame(arranged, continuation, behind_ms, child_shards), fault)
         self._subscription.event_count += 1
         self._subscription.last_event_at = self._state.monotonic()
         return event

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from attrs import asdict, define, field, frozen, validators
+from attrs import Factory, asdict, define, field, frozen, validators
 
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.testing.local_kinesis.errors import (
     ApiError,
     internal_failure,
@@ -15,14 +16,9 @@ from kinesis_publishers.testing.local_kinesis.errors import (
 
 __all__ = ["Fault", "FaultKind", "FaultPlan", "Scope"]
 
-FaultKind = Literal[
-    "throttle",
-    "internal_failure",
-    "error",
-    "reset",
-    "truncate",
-    "delay",
-    "empty",
+_RecordKind = Literal["repeated", "reversed"]
+_PageKind = Literal["empty", "no_next_iterator", _RecordKind]
+_EventKind = Literal[
     "reset_mid_event",
     "truncated_frame",
     "bad_crc",
@@ -30,15 +26,27 @@ FaultKind = Literal[
     "exception",
     "trickle",
     "end",
+    "continues_with_children",
+]
+FaultKind = Literal[
+    "throttle",
+    "internal_failure",
+    "error",
+    "body",
+    "reset",
+    "truncate",
+    "delay",
+    _PageKind,
+    _EventKind,
 ]
 
 _DATA_OPERATIONS = frozenset(
     {"GetRecords", "GetShardIterator", "PutRecord", "PutRecords", "SubscribeToShard"}
 )
 _WRITES = frozenset({"PutRecord", "PutRecords"})
-_EVENT_KINDS = frozenset(
-    {"reset_mid_event", "truncated_frame", "bad_crc", "silence", "exception", "trickle", "end"}
-)
+_EVENT_KINDS = frozenset(get_args(_EventKind))
+_RECORD_KINDS = frozenset(get_args(_RecordKind))
+_PAGE_KINDS = frozenset(get_args(_PageKind))
 
 
 @frozen
@@ -58,21 +66,29 @@ class Fault:
         operation: the name of the operation, or ``*`` for any.
         kind: ``throttle`` (ProvisionedThroughputExceededException; LimitExceededException from
             the control plane), ``internal_failure`` (HTTP 500), ``error`` (``code``, ``message``,
-            ``status``), ``reset`` (of the connection, nothing was done), ``truncate`` (done, but
-            the answer ends before its Content-Length), ``delay`` (only that) or ``empty``
-            (GetRecords answers no records although there are some). Within the body of an accepted
-            SubscribeToShard: ``reset_mid_event`` (half a frame, then a reset), ``truncated_frame``
-            (half a frame, then the end of the body), ``bad_crc`` (a frame whose checksum is
-            wrong), ``trickle`` (a frame in 20 pieces, ``delay_seconds`` between them), and instead
-            of an event ``end`` (of the body), ``exception`` (a frame with ``code`` and
-            ``message``, then the end) or ``silence`` (nothing more, not even events without
-            records, until the subscription ends).
+            ``status``), ``body`` (nothing was done, the answer is ``message`` as it stands),
+            ``reset`` (of the connection, nothing was done), ``truncate`` (done, but the answer ends
+            before its Content-Length) or ``delay`` (only that). For GetRecords: ``empty`` (no
+            records although there are some), ``no_next_iterator`` (neither an iterator nor child
+            shards although the shard goes on), ``repeated`` (each record twice) or ``reversed``
+            (the last record first); the latter two hit an event of SubscribeToShard, too. Within
+            the body of an accepted SubscribeToShard: ``reset_mid_event`` (half a frame, then a
+            reset), ``truncated_frame`` (half a frame, then the end of the body), ``bad_crc`` (a
+            frame whose checksum is wrong), ``trickle`` (a frame in 20 pieces, ``delay_seconds``
+            between them), and instead of an event ``end`` (of the body), ``exception`` (a frame
+            with ``code`` and ``message``, then the end) or ``silence`` (nothing more, not even
+            events without records, until the subscription ends). ``continues_with_children`` hits
+            the last event of a closed shard: it has ChildShards and a continuation as well.
         stream: only calls for this stream.
         shard_id: only calls for this shard. For PutRecords: only the entries that go to it fail.
-        times: how many calls it hits; None for all.
+        times: how many calls it hits; None for all. 1 unless given, or None with
+            ``lasting_seconds``.
         every: it hits each n-th of the calls that match.
-        delay_seconds: the answer is held back so long; not with ``empty``, nor for one shard of a
-            write.
+        lasting_seconds: for how long it hits calls, by the server's clock and from when it was
+            planned: a ``reset`` of ``*`` makes an outage.
+        delay_seconds: the answer is held back so long; not with what hits a page, nor for one
+            shard of a write.
+        status: of ``error`` (400 unless given) and ``body`` (200).
         after_events: how many events a subscription delivers before the fault hits it; 0 unless
             given. With ``reset``: the call is accepted and the connection breaks after so many.
     """
@@ -81,12 +97,19 @@ class Fault:
     kind: FaultKind = field(validator=validators.in_(get_args(FaultKind)))
     stream: str | None = field(default=None, kw_only=True)
     shard_id: str | None = field(default=None, kw_only=True)
-    times: int | None = field(default=1, kw_only=True)
+    lasting_seconds: float | None = field(default=None, kw_only=True)
+    times: int | None = field(
+        default=Factory(lambda self: 1 if self.lasting_seconds is None else None, takes_self=True),
+        kw_only=True,
+    )
     every: int = field(default=1, kw_only=True, validator=validators.ge(1))
     delay_seconds: float = field(default=0.0, kw_only=True)
     code: str = field(default="", kw_only=True)
     message: str = field(default="", kw_only=True)
-    status: int = field(default=400, kw_only=True)
+    status: int = field(
+        default=Factory(lambda self: 200 if self.kind == "body" else 400, takes_self=True),
+        kw_only=True,
+    )
     after_events: int | None = field(
         default=None, kw_only=True, validator=validators.optional(validators.ge(0))
     )
@@ -100,8 +123,8 @@ class Fault:
             self.delay_seconds or self.kind in ("delay", "reset", "truncate")
         ):
             raise ValueError(
-                "a fault of kind 'empty', or of one shard of a write, cannot delay or break an "
-                "answer: it is part of one that succeeds"
+                f"a fault of kind {self.kind!r}, or of one shard of a write, cannot delay or break "
+                "an answer: it is part of one that succeeds"
             )
         if self.kind == "truncate" and self.operation == "SubscribeToShard":
             raise ValueError(
@@ -112,7 +135,11 @@ class Fault:
     @property
     def is_in_events(self) -> bool:
         """Whether it hits the events of a subscription rather than the call that opens it."""
-        return self.kind in _EVENT_KINDS or self.after_events is not None
+        return (
+            self.kind in _EVENT_KINDS
+            or self.after_events is not None
+            or (self.kind in _RECORD_KINDS and self.operation == "SubscribeToShard")
+        )
 
     @property
     def events_before(self) -> int:
@@ -125,12 +152,15 @@ class Fault:
             and self.stream in (None, scope.stream)
             and self.shard_id in (None, scope.shard_id)
             and not (self.kind == "truncate" and scope.operation == "SubscribeToShard")
+            and (
+                self.kind not in _PAGE_KINDS or self.is_in_events or scope.operation == "GetRecords"
+            )
         )
 
     def is_inside(self, operation: str) -> bool:
         """Tell whether the operation itself applies the fault, rather than being replaced by it."""
         return (
-            self.kind == "empty"
+            self.kind in _PAGE_KINDS
             or self.is_in_events
             or (operation in _WRITES and self.shard_id is not None)
         )
@@ -147,8 +177,14 @@ class Fault:
             return throughput_exceeded(self.message or "Rate exceeded for shard.")
         return limit_exceeded(self.message or "Rate exceeded.")
 
+    def arrange(self, fragments: list[bytes]) -> list[bytes]:
+        """Return the records of a page or an event as the fault leaves them."""
+        if self.kind == "repeated":
+            return [fragment for fragment in fragments for _ in range(2)]
+        return fragments[::-1] if self.kind == "reversed" else fragments
+
     def _check_event_fault(self) -> None:
-        if self.kind != "reset" and self.kind not in _EVENT_KINDS:
+        if self.kind != "reset" and self.kind not in _EVENT_KINDS | _RECORD_KINDS:
             raise ValueError(f"after_events does not go with kind {self.kind!r}")
         if self.operation != "SubscribeToShard":
             raise ValueError(
@@ -165,12 +201,15 @@ class Fault:
 @define
 class _ActiveFault:
     fault: Fault
+    added_at: float
     matched_count: int = 0
     hit_count: int = 0
 
-    @property
-    def is_spent(self) -> bool:
-        return self.fault.times is not None and self.hit_count >= self.fault.times
+    def is_spent(self, now: float) -> bool:
+        times, seconds = self.fault.times, self.fault.lasting_seconds
+        return (times is not None and self.hit_count >= times) or (
+            seconds is not None and now >= self.added_at + seconds
+        )
 
     def hits(self) -> bool:
         self.matched_count += 1
@@ -184,10 +223,11 @@ class _ActiveFault:
 class FaultPlan:
     """The faults that are still to happen, in the order in which they were added."""
 
+    _clock: Clock = field(factory=SystemClock)
     _active: list[_ActiveFault] = field(factory=list)
 
     def add(self, fault: Fault) -> None:
-        self._active.append(_ActiveFault(fault))
+        self._active.append(_ActiveFault(fault, self._clock.monotonic()))
 
     def clear(self) -> None:
         self._active.clear()
@@ -215,10 +255,11 @@ class FaultPlan:
         ]
 
     def _matching(self, scope: Scope, *, inside: bool) -> list[_ActiveFault]:
+        now = self._clock.monotonic()
         return [
             active
             for active in self._active
-            if not active.is_spent
+            if not active.is_spent(now)
             and active.fault.is_inside(scope.operation) is inside
             and active.fault.matches(scope)
         ]

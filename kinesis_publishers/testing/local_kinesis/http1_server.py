@@ -56,8 +56,10 @@ class Http1Server:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
         body = await request.content.read()
-        target = request.headers.get("X-Amz-Target", "")
-        answer = await self._dispatcher.answer(request.method, request.path, target, body)
+        target, content_type = request.headers.get("X-Amz-Target", ""), request.content_type
+        answer = await self._dispatcher.answer(
+            request.method, request.path, target, body, content_type
+        )
         if isinstance(answer, StreamingAnswer):
             return await _stream(request, answer)
         if answer.delivery == "reset":

@@ -167,6 +167,7 @@ class Http2Connection(asyncio.Protocol):
                 call.headers.get(":path", ""),
                 call.headers.get("x-amz-target", ""),
                 bytes(call.body),
+                call.headers.get("content-type", ""),
             )
             call.sending = asyncio.current_task()
             await self._send(stream_id, answer)

@@ -1,4 +1,8 @@
-"""The front: one port, where clients speak HTTP/1.1 or, over TLS, what they agree on by ALPN."""
+"""The front: one port, where clients speak HTTP/1.1 or HTTP/2.
+
+Over TLS they agree on it by ALPN. A client that does not, or has no TLS, says it by how it begins:
+the SDK for Java speaks HTTP/2 without asking.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from attrs import frozen
 from kinesis_publishers.testing.local_kinesis.http1_server import Http1Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
@@ -21,6 +25,7 @@ __all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
 HttpVersion = Literal["2", "1.1"]
 
 _HTTP_1, _HTTP_2 = "http/1.1", "h2"
+_HTTP_2_BEGINNING = b"PRI "
 _ALPN_NAMES: dict[HttpVersion, str] = {"1.1": _HTTP_1, "2": _HTTP_2}
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.
 _SETTLE_TURNS = 5
@@ -35,12 +40,10 @@ class TlsOptions:
     Attributes:
         certificate: what it shows.
         http_versions: the protocols it offers, the best one first.
-        max_streams: how many calls an HTTP/2 connection may have open at once.
     """
 
     certificate: ServerCertificate
     http_versions: Sequence[HttpVersion] = ("2", "1.1")
-    max_streams: int = 128
 
 
 class HttpFront:
@@ -49,25 +52,34 @@ class HttpFront:
     Args:
         dispatcher: answers each request.
         tls: makes it serve https; without it, http.
+        max_streams: how many calls an HTTP/2 connection may have open at once.
     """
 
-    def __init__(self, dispatcher: Dispatcher, tls: TlsOptions | None = None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, tls: TlsOptions | None = None, *, max_streams: int = 128
+    ) -> None:
         self._tls = tls
         self._http1 = Http1Server(dispatcher)
-        self._http2 = _http2_server(dispatcher, tls)
+        self._http2: Http2Server | None = None
+        if tls is None or "2" in tls.http_versions:
+            # Only a server that offers HTTP/2 needs h2.
+            from kinesis_publishers.testing.local_kinesis.http2_server import Http2Server
+
+            self._http2 = Http2Server(dispatcher, max_streams=max_streams)
         self._listener: asyncio.Server | None = None
+        #: The connections whose clients have not said yet what they speak.
+        self.undecided: set[asyncio.Transport] = set()
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port; 0 takes any free one."""
         loop = asyncio.get_running_loop()
-        if self._tls is None:
-            self._listener = await loop.create_server(self._http1.new_connection, host, port)
-        else:
+        context = None
+        if self._tls is not None:
             protocols = [_ALPN_NAMES[version] for version in self._tls.http_versions]
             context = self._tls.certificate.server_context(protocols)
-            self._listener = await loop.create_server(
-                lambda: _Negotiation(self._connection_for), host, port, ssl=context
-            )
+        self._listener = await loop.create_server(
+            lambda: _Negotiation(self), host, port, ssl=context
+        )
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -80,46 +92,66 @@ class HttpFront:
             asyncio.get_running_loop().remove_reader(listening)
         await _settle()
         self._listener.close()
+        for transport in self.undecided:
+            transport.abort()
         if self._http2 is not None:
             await self._http2.close()
         await self._http1.close()
         await _settle()
 
-    def _connection_for(self, protocol: str | None) -> asyncio.Protocol | None:
-        """Return what serves a connection whose client agreed to ``protocol``, if anything does."""
-        if self._listener is None or not self._listener.is_serving() or self._tls is None:
-            return None
-        if protocol == _HTTP_2 and self._http2 is not None:
-            return self._http2.new_connection()
-        # A client that does not negotiate speaks HTTP/1.1.
-        return self._http1.new_connection() if "1.1" in self._tls.http_versions else None
+    @property
+    def is_open(self) -> bool:
+        return self._listener is not None and self._listener.is_serving()
+
+    def connection_for(self, protocol: str) -> asyncio.Protocol | None:
+        """Return what serves a connection whose client speaks ``protocol``, if anything does."""
+        if protocol == _HTTP_2:
+            return None if self._http2 is None else self._http2.new_connection()
+        is_offered = self._tls is None or "1.1" in self._tls.http_versions
+        return self._http1.new_connection() if is_offered else None
 
 
 class _Negotiation(asyncio.Protocol):
-    """Waits for the handshake and hands over to the protocol that was agreed on in it."""
+    """Waits for the handshake, or for the first bytes, and hands over to what the client speaks."""
 
-    def __init__(self, connection_for: Callable[[str | None], asyncio.Protocol | None]) -> None:
-        self._connection_for = connection_for
+    _transport: asyncio.Transport
+
+    def __init__(self, front: HttpFront) -> None:
+        self._front = front
+        self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
-        connection = self._connection_for(agreed)
+        self._transport = transport
+        encryption = transport.get_extra_info("ssl_object")
+        agreed = None if encryption is None else encryption.selected_alpn_protocol()
+        if not self._front.is_open:
+            transport.abort()
+        elif agreed is not None:
+            self._hand_over(agreed)
+        else:
+            self._front.undecided.add(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) >= len(_HTTP_2_BEGINNING):
+            is_http_2 = self._received.startswith(_HTTP_2_BEGINNING)
+            self._hand_over(_HTTP_2 if is_http_2 else _HTTP_1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._front.undecided.discard(self._transport)
+
+    def _hand_over(self, protocol: str) -> None:
+        transport, connection = self._transport, self._front.connection_for(protocol)
+        self._front.undecided.discard(transport)
         if connection is None:
             transport.abort()
             return
         transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
         transport.set_protocol(connection)
         connection.connection_made(transport)
-
-
-def _http2_server(dispatcher: Dispatcher, tls: TlsOptions | None) -> Http2Server | None:
-    if tls is None or "2" not in tls.http_versions:
-        return None
-    # Only a server that offers HTTP/2 needs h2.
-    from kinesis_publishers.testing.local_kinesis.http2_server import Http2Server
-
-    return Http2Server(dispatcher, max_streams=tls.max_streams)
+        if self._received:
+            connection.data_received(self._received)
 
 
 async def _settle() -> None:

@@ -134,6 +134,8 @@ class Behaviour:
             records.
         takeover: how a subscription ends when another one takes its place: "close" ends the body,
             "exception" sends a ResourceInUseException first. AWS does either.
+        clock_skew_seconds: how far the wall clock of the service is ahead of the clock it was
+            given; negative: behind.
     """
 
     creating_seconds: float = 0.0
@@ -145,5 +147,6 @@ class Behaviour:
     consumer_deleting_seconds: float = 0.0
     heartbeat_seconds: float = 5.0
     takeover: Takeover = "close"
+    clock_skew_seconds: float = 0.0
     region: str = "us-east-1"
     account_id: str = "123456789012"

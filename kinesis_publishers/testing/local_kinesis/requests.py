@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from attrs import frozen
 
+from kinesis_publishers.testing.local_kinesis.cbor import CBOR, json_of_cbor
 from kinesis_publishers.testing.local_kinesis.errors import (
     ApiError,
     invalid_argument,
@@ -26,23 +27,24 @@ _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
 
 @frozen
 class Request:
-    """The JSON object that a client sent."""
+    """The object that a client sent."""
 
     fields: Mapping[str, object]
 
     @classmethod
-    def parse(cls, body: bytes) -> Request:
-        """Read a request body.
+    def parse(cls, body: bytes, content_type: str = "") -> Request:
+        """Read a request body, which is JSON unless the content type says CBOR.
 
         Raises:
-            ApiError: SerializationException unless it is a JSON object.
+            ApiError: SerializationException unless it is an object.
         """
         try:
-            fields = orjson.loads(body or b"{}")
-        except orjson.JSONDecodeError as error:
-            raise serialization(f"The request is not JSON: {error}") from error
+            text = json_of_cbor(body) if body and content_type == CBOR else body
+            fields = orjson.loads(text or b"{}")
+        except ValueError as error:
+            raise serialization(f"The request cannot be read: {error}") from error
         if not isinstance(fields, dict):
-            raise serialization("The request is not a JSON object.")
+            raise serialization("The request is not an object.")
         return cls(fields)
 
     def has(self, name: str) -> bool:

@@ -82,7 +82,8 @@ class LocalKinesis:
         self._port = port
         self._tls: TlsOptions | None = None
         if tls:
-            self._tls = TlsOptions(ServerCertificate(host), http_versions, max_streams)
+            self._tls = TlsOptions(ServerCertificate(host), http_versions)
+        self._max_streams = max_streams
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
         self._resources = AsyncExitStack()
@@ -307,7 +308,8 @@ class LocalKinesis:
             if self._tls is not None:
                 written = self._tls.certificate.ca_bundle(self._ca_file)
                 self._ca_bundle = opened.enter_context(written)
-            front = HttpFront(Dispatcher(self._service, Admin(self._service)), self._tls)
+            dispatcher = Dispatcher(self._service, Admin(self._service))
+            front = HttpFront(dispatcher, self._tls, max_streams=self._max_streams)
             self._port = await front.open(self._host, self._port)
             opened.push_async_callback(front.close)
             self._resources = opened.pop_all()

@@ -49,12 +49,14 @@ class KinesisService:
         self.calls = CallLog()
         self.lock = RLock()
 
-    async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
-        """Answer one call; ``target`` is the X-Amz-Target header."""
+    async def handle(
+        self, target: str, body: bytes, content_type: str = ""
+    ) -> Answer | StreamingAnswer:
+        """Answer one call, in JSON; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
         at_seconds = self.state.monotonic()
         try:
-            request = Request.parse(body)
+            request = Request.parse(body, content_type)
         except ApiError as error:
             return _error_answer(error)
         with self.lock:
@@ -85,6 +87,8 @@ class KinesisService:
         if fault is not None and fault.kind == "reset":
             return Answer(200, b"", delivery="reset")
         try:
+            if fault is not None and fault.kind == "body":
+                return Answer(fault.status, fault.message.encode())
             error = fault.to_error(operation) if fault is not None else None
             if error is not None:
                 raise error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import Factory, define, field
 
-from kinesis_publishers.testing.local_kinesis.errors import limit_exceeded
+from kinesis_publishers.testing.local_kinesis.errors import expired_next_token, limit_exceeded
 from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
 from kinesis_publishers.testing.local_kinesis.rates import Rates
 from kinesis_publishers.testing.local_kinesis.requests import Request, stream_name_of
@@ -27,7 +27,7 @@ class ServiceState:
     account: Account
     limits: Limits
     rates: Rates = field(factory=Rates)
-    faults: FaultPlan = field(factory=FaultPlan)
+    faults: FaultPlan = Factory(lambda self: FaultPlan(self.account.clock), takes_self=True)
     subscriptions: Subscriptions = field(factory=Subscriptions)
 
     @property
@@ -52,6 +52,12 @@ class ServiceState:
 
     def active_stream_in(self, request: Request) -> Stream:
         return self.account.find_active(self.name_in(request))
+
+    def check_token(self, created_ms: int, lifetime_seconds: float | None) -> None:
+        """Refuse a token of a list that is too old."""
+        age_ms = self.now_ms() - created_ms
+        if lifetime_seconds is not None and age_ms > lifetime_seconds * 1000:
+            raise expired_next_token("The NextToken has expired.")
 
     def take_control_call(self, operation: str, per_second: int | None, *scope: str) -> None:
         """Count a call of the control plane; ``scope`` is what the rate holds for.

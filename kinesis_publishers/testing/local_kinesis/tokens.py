@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
 import pybase64
@@ -49,7 +49,25 @@ class ShardIterator:
 
 
 @frozen
-class ListToken:
+class _ListToken:
+    def encode(self) -> str:
+        return _encode(list(astuple(self)))
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Read a token.
+
+        Raises:
+            ApiError: InvalidArgumentException if it is none.
+        """
+        try:
+            return cls(*_decode(text))
+        except (TypeError, ValueError) as error:
+            raise invalid_argument("Invalid NextToken.") from error
+
+
+@frozen
+class ListToken(_ListToken):
     """Where the next page of ListShards begins and what it is filtered by."""
 
     stream_name: str
@@ -58,47 +76,15 @@ class ListToken:
     shard_filter: dict[str, object] | None
     created_ms: int
 
-    def encode(self) -> str:
-        return _encode(list(astuple(self)))
-
-    @classmethod
-    def decode(cls, text: str) -> ListToken:
-        """Read a token.
-
-        Raises:
-            ApiError: InvalidArgumentException if it is none.
-        """
-        try:
-            name, created, after, shard_filter, born = _decode(text)
-            return cls(name, created, after, shard_filter, born)
-        except ValueError as error:
-            raise invalid_argument("Invalid NextToken.") from error
-
 
 @frozen
-class ConsumerListToken:
+class ConsumerListToken(_ListToken):
     """Where the next page of ListStreamConsumers begins."""
 
     stream_arn: str
     stream_created_ms: int
     after_name: str
     created_ms: int
-
-    def encode(self) -> str:
-        return _encode(list(astuple(self)))
-
-    @classmethod
-    def decode(cls, text: str) -> ConsumerListToken:
-        """Read a token.
-
-        Raises:
-            ApiError: InvalidArgumentException if it is none.
-        """
-        try:
-            arn, created, after, born = _decode(text)
-            return cls(arn, created, after, born)
-        except ValueError as error:
-            raise invalid_argument("Invalid NextToken.") from error
 
 
 def _encode(parts: list[object]) -> str:

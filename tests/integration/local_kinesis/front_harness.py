@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 DEADLINE_SECONDS = 60
 #: The ways to reach a front, and the HTTP version that is spoken there.
-WAYS: dict[str, HttpVersion] = {"http": "1.1", "https-1.1": "1.1", "https-2": "2"}
+WAYS: dict[str, HttpVersion] = {
+    "http": "1.1",
+    "http-2": "2",
+    "https-1.1": "1.1",
+    "https-2": "2",
+}
 
 
 async def eventually(is_true: Callable[[], bool]) -> None:
@@ -74,7 +79,7 @@ class Script:
         self.requests: list[tuple[str, str, str, bytes]] = []
 
     async def answer(
-        self, method: str, path: str, target: str, body: bytes
+        self, method: str, path: str, target: str, body: bytes, content_type: str
     ) -> Answer | StreamingAnswer:
         self.requests.append((method, path, target, body))
         if path in self.bodies:
@@ -134,16 +139,17 @@ class Stream:
 @asynccontextmanager
 async def running(way: str, *, max_streams: int = 128) -> AsyncIterator[Running]:
     script = Script()
-    is_secure = way != "http"
+    is_secure = way.startswith("https")
     certificate = ServerCertificate(HOST)
-    tls = TlsOptions(certificate, (WAYS[way],), max_streams)
-    front = HttpFront(script, tls if is_secure else None)
+    tls = TlsOptions(certificate, (WAYS[way],)) if is_secure else None
+    front = HttpFront(script, tls, max_streams=max_streams)
     with certificate.ca_bundle() as ca_bundle:
         port = await front.open(HOST, 0)
         try:
             async with httpx.AsyncClient(
                 base_url=f"{'https' if is_secure else 'http'}://{HOST}:{port}",
-                http2=way == "https-2",
+                http1=WAYS[way] == "1.1",
+                http2=WAYS[way] == "2",
                 verify=_trust(ca_bundle),
                 timeout=DEADLINE_SECONDS,
             ) as client:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import aiohttp
 import orjson
 import pytest
 
-from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
+from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+SHARD = "shardId-000000000000"
 THROTTLED = "ProvisionedThroughputExceededException"
 
 
@@ -40,7 +44,7 @@ class Client:
             _, answer = await self.call(
                 "GetShardIterator",
                 StreamName="orders",
-                ShardId="shardId-000000000000",
+                ShardId=SHARD,
                 ShardIteratorType="TRIM_HORIZON",
             )
             self._iterator = str(answer["ShardIterator"])
@@ -105,6 +109,74 @@ async def test_an_empty_body_can_be_truncated_too(client: Client) -> None:
     client.server.add_fault(Fault("DeleteStream", "truncate"))
     with pytest.raises(aiohttp.ClientPayloadError):
         await client.call("DeleteStream", StreamName="orders")
+
+
+@pytest.mark.parametrize("body", ["null", "[]", "{}", '"x"', ""])
+@pytest.mark.parametrize("operation", ["GetRecords", "ListShards", "SubscribeToShard", "PutRecord"])
+async def test_an_answer_may_be_json_but_not_aws_s(
+    client: Client, operation: str, body: str
+) -> None:
+    client.server.add_fault(Fault(operation, "body", message=body))
+    expected = {} if not body else orjson.loads(body)
+    assert await client.call(operation, StreamName="orders") == (200, expected)
+    assert await client.outcome() == "10"
+
+
+async def test_a_body_of_another_status_is_scripted_too(client: Client) -> None:
+    client.server.add_fault(Fault("ListShards", "body", message="[1]", status=503))
+    assert await client.call("ListShards", StreamName="orders") == (503, [1])
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS))
+async def test_every_operation_may_refuse_the_credentials(client: Client, operation: str) -> None:
+    client.server.add_fault(Fault("*", "error", code="ExpiredTokenException", times=None))
+    status, answer = await client.call(operation, StreamName="orders")
+    assert (status, answer["__type"]) == (400, "ExpiredTokenException")
+
+
+async def test_an_outage_breaks_every_connection_until_its_time_is_over(client: Client) -> None:
+    clock = client.server.clock
+    assert isinstance(clock, ManualClock)
+    client.server.add_fault(Fault("*", "reset", lasting_seconds=300))
+    for _ in range(2):
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await client.call("ListShards", StreamName="orders")
+        await clock.advance(299)
+    assert await client.outcome() == "10"
+
+
+@pytest.mark.parametrize("skew", [-20, 0, 3600])
+async def test_every_answer_is_dated_by_the_clock_of_the_server(skew: float) -> None:
+    clock = ManualClock()
+    behaviour = Behaviour(clock_skew_seconds=skew)
+    async with (
+        LocalKinesis(Limits.off(), clock, behaviour) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        server.create_stream("orders")
+        server.put_many("orders", [("k", b"x")])
+        expected = clock.now() + timedelta(seconds=skew)
+        arn = server.register_consumer("orders", "c")
+        position = {"Type": "AT_TIMESTAMP", "Timestamp": expected.timestamp() + 1}
+        subscription = {"ConsumerARN": arn, "ShardId": SHARD, "StartingPosition": position}
+        dates, statuses = [], []
+        for operation, fields in [
+            ("ListShards", {"StreamName": "orders"}),
+            ("Unheard", {}),
+            ("SubscribeToShard", subscription),
+            ("SubscribeToShard", subscription | {"StartingPosition": {"Type": "LATEST"}}),
+        ]:
+            async with session.post(
+                server.endpoint_url,
+                data=orjson.dumps(fields),
+                headers={"X-Amz-Target": f"Kinesis_20131202.{operation}"},
+            ) as response:
+                statuses.append(response.status)
+                dates.append(parsedate_to_datetime(response.headers["Date"]))
+        # A timestamp in the future of the server is refused.
+        assert statuses == [200, 400, 400, 200]
+        assert dates == [expected] * 4
+        assert server.records("orders")[SHARD][0].arrival_time == expected
 
 
 async def test_a_delay_holds_the_answer_back_by_the_clock(client: Client) -> None:

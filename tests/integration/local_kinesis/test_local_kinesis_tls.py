@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import orjson
 import pytest
 from botocore.eventstream import EventStreamBuffer
 from front_harness import DEADLINE_SECONDS, WAYS, eventually
+from hyperframe.frame import Frame, SettingsFrame
 
 from kinesis_publishers import Properties
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
@@ -139,6 +141,42 @@ def test_a_client_that_negotiates_nothing_speaks_http_1(secure: LocalKinesis) ->
     assert (response.status_code, response.http_version) == (200, "HTTP/1.1")
 
 
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_client_may_speak_http_2_without_asking(is_secure: bool) -> None:
+    """The SDK for Java does so, with TLS and without."""
+    with LocalKinesis.in_thread(tls=is_secure) as server, ExitStack() as opened:
+        port = httpx.URL(server.endpoint_url).port
+        connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        if is_secure:
+            context = _context_without_alpn(server)
+            connection = opened.enter_context(
+                context.wrap_socket(connection, server_hostname="127.0.0.1")
+            )
+        for piece in (b"P", b"RI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SettingsFrame(0).serialize()):
+            connection.sendall(piece)
+        frame, _ = Frame.parse_frame_header(memoryview(connection.recv(9)))
+        assert isinstance(frame, SettingsFrame)
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_client_that_says_nothing_is_disconnected_when_the_server_closes(
+    is_secure: bool,
+) -> None:
+    with ExitStack() as opened:
+        with LocalKinesis.in_thread(tls=is_secure) as server:
+            port = httpx.URL(server.endpoint_url).port
+            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            if is_secure:
+                connection = opened.enter_context(
+                    _context_without_alpn(server).wrap_socket(
+                        connection, server_hostname="127.0.0.1"
+                    )
+                )
+            connection.settimeout(DEADLINE_SECONDS)
+        with suppress(OSError):
+            assert connection.recv(1) == b""
+
+
 def test_a_server_of_http_2_alone_refuses_other_clients() -> None:
     with (
         LocalKinesis.in_thread(tls=True, http_versions=("2",)) as server,
@@ -150,7 +188,7 @@ def test_a_server_of_http_2_alone_refuses_other_clients() -> None:
 
 @pytest.mark.parametrize("way", list(WAYS))
 async def test_events_of_a_subscription_arrive_as_records_are_put(way: str) -> None:
-    is_secure = way != "http"
+    is_secure = way.startswith("https")
     async with LocalKinesis(Limits.off(), tls=is_secure, http_versions=(WAYS[way],)) as server:
         server.create_stream("orders")
         request = {
@@ -160,7 +198,9 @@ async def test_events_of_a_subscription_arrive_as_records_are_put(way: str) -> N
         }
         verify = ssl.create_default_context(cafile=server.ca_bundle) if is_secure else True
         async with (
-            httpx.AsyncClient(http2=way == "https-2", verify=verify) as client,
+            httpx.AsyncClient(
+                http1=WAYS[way] == "1.1", http2=WAYS[way] == "2", verify=verify
+            ) as client,
             client.stream(
                 "POST",
                 server.endpoint_url,

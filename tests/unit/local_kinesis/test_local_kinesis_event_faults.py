@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from subscribing_harness import SHARD, STREAM
+from subscribing_harness import HALF, SHARD, STREAM
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
 from kinesis_publishers.testing.local_kinesis.errors import ApiError
@@ -72,6 +72,39 @@ async def test_a_bad_checksum_spoils_one_event_and_the_body_goes_on(faulty: Any)
         True,
     ]
     assert reader.ending is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("repeated", ["a", "b", "b", "c", "c"]), ("reversed", ["a", "c", "b"])],
+)
+async def test_an_event_may_repeat_or_reverse_its_records(
+    make_fan_out: Any, kind: str, expected: list[str]
+) -> None:
+    fan_out = make_fan_out()
+    plan(fan_out, kind, after_events=1)
+    reader = await fan_out.subscribe()
+    fan_out.put("a")
+    await fan_out.clock.settle()
+    last = fan_out.put("b", "c")[-1]
+    await fan_out.clock.settle()
+    assert (reader.texts, reader.continuation) == (expected, last)
+
+
+async def test_the_end_of_a_shard_may_carry_a_continuation_again_and_again(faulty: Any) -> None:
+    (last,) = faulty.put("d")
+    await faulty.call(
+        "SplitShard", StreamName=STREAM, ShardToSplit=SHARD(0), NewStartingHashKey=HALF
+    )
+    plan(faulty, "continues_with_children", times=None)
+    reader = await faulty.subscribe()
+    assert reader.texts == ["a", "b", "c", "d"]
+    for _ in range(2):
+        children = [child["ShardId"] for child in reader.events[-1]["ChildShards"]]
+        assert (reader.continuation, children) == (last, [SHARD(1), SHARD(2)])
+        assert reader.ending == "clean"
+        reader = await faulty.after(reader.continuation)
+    assert reader.texts == []
 
 
 async def test_without_after_events_a_fault_hits_the_first_one(faulty: Any) -> None:

@@ -233,6 +233,23 @@ async def test_what_is_trimmed_before_it_was_read_is_not_delivered(fan_out: Any)
     await body.aclose()
 
 
+async def test_a_retention_that_is_shortened_trims_what_a_subscription_has_not_read(
+    fan_out: Any,
+) -> None:
+    stream = fan_out.account.find(STREAM)
+    stream.retention_hours = 48
+    fan_out.put("old")
+    await fan_out.clock.advance(30 * 3600)
+    fan_out.put("new")
+    body = await fan_out.open_body()
+    await fan_out.call("DecreaseStreamRetentionPeriod", StreamName=STREAM, RetentionPeriodHours=24)
+    await anext(body)
+    event = await anext(body)
+    assert b'"bmV3"' in event
+    assert b'"b2xk"' not in event
+    await body.aclose()
+
+
 async def test_a_shard_that_leaves_the_retention_ends_with_an_exception(fan_out: Any) -> None:
     fan_out.put("a")
     body = await fan_out.open_body()

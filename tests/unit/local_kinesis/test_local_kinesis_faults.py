@@ -8,6 +8,7 @@ import pytest
 
 from kinesis_publishers.testing.local_kinesis.calls import Call, CallLog, busiest_second
 from kinesis_publishers.testing.local_kinesis.faults import Fault, FaultPlan, Scope
+from kinesis_publishers.testing.manual_clock import ManualClock
 
 READ = Scope("GetRecords", "orders", "shardId-000000000000")
 
@@ -26,6 +27,34 @@ def test_a_fault_may_hit_every_third_call_for_ever() -> None:
     plan = FaultPlan()
     plan.add(Fault("GetRecords", "reset", times=None, every=3))
     assert kinds(plan, READ, 7) == [[], [], ["reset"], [], [], ["reset"], []]
+
+
+async def test_an_outage_hits_every_call_for_a_span_of_the_clock() -> None:
+    clock = ManualClock()
+    plan = FaultPlan(clock)
+    await clock.advance(10)
+    plan.add(Fault("*", "reset", lasting_seconds=300))
+    assert kinds(plan, READ, 3) == [["reset"]] * 3
+    await clock.advance(299.5)
+    assert kinds(plan, Scope("ListShards"), 1) == [["reset"]]
+    await clock.advance(0.5)
+    assert kinds(plan, READ, 1) == [[]]
+
+
+async def test_a_fault_that_lasts_may_be_limited_in_number() -> None:
+    plan = FaultPlan(ManualClock())
+    plan.add(Fault("*", "reset", lasting_seconds=300, times=1))
+    assert kinds(plan, READ, 2) == [["reset"], []]
+
+
+@pytest.mark.parametrize("kind", ["empty", "no_next_iterator", "repeated", "reversed"])
+def test_a_fault_of_pages_hits_no_other_operation(kind: Any) -> None:
+    plan = FaultPlan()
+    plan.add(Fault("*", kind))
+    others = ("ListShards", "PutRecord", "SubscribeToShard")
+    assert [plan.take_inside(Scope(operation)) for operation in others] == [None] * 3
+    assert kinds(plan, READ, 1) == [[]]
+    assert plan.take_inside(READ) is not None
 
 
 @pytest.mark.parametrize(
@@ -78,6 +107,7 @@ def test_a_meaningless_fault_is_refused(kind: str) -> None:
     "fault",
     [
         {"operation": "GetRecords", "kind": "empty", "delay_seconds": 1.0},
+        {"operation": "GetRecords", "kind": "no_next_iterator", "delay_seconds": 1.0},
         {"operation": "PutRecord", "kind": "reset", "shard_id": "shardId-000000000000"},
         {"operation": "PutRecords", "kind": "delay", "shard_id": "shardId-000000000000"},
     ],

@@ -161,6 +161,28 @@ def test_an_answer_may_be_empty_with_data_ahead(filled: Any) -> None:
     assert filled.texts(answer["NextShardIterator"]) == ["a", "b", "c"]
 
 
+def test_an_open_shard_may_answer_no_next_iterator(filled: Any) -> None:
+    filled.state.faults.add(Fault("GetRecords", "no_next_iterator"))
+    answer = filled.read(Limit=2)
+    assert (len(answer["Records"]), answer["NextShardIterator"]) == (2, None)
+    assert "ChildShards" not in answer
+    assert filled.read()["NextShardIterator"] is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("repeated", ["a", "a", "b", "b"]), ("reversed", ["b", "a"])],
+)
+def test_a_page_may_repeat_or_reverse_its_records(
+    filled: Any, kind: Any, expected: list[str]
+) -> None:
+    filled.state.faults.add(Fault("GetRecords", kind))
+    answer = filled.read(Limit=2)
+    numbers = [record["SequenceNumber"] for record in answer["Records"]]
+    assert numbers == [filled.numbers[text] for text in expected]
+    assert filled.texts(answer["NextShardIterator"]) == ["c"]
+
+
 def test_an_answer_ends_at_10_mib_but_holds_one_record(make_kinesis: Any) -> None:
     kinesis = make_kinesis(Limits(get_records_max_bytes=10, get_records_calls_per_second=None))
     kinesis.create()

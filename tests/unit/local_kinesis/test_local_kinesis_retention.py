@@ -33,6 +33,23 @@ async def test_a_longer_retention_keeps_them(kinesis: Any) -> None:
     assert kinesis.texts() == []
 
 
+async def test_a_retention_that_is_shortened_overtakes_an_iterator_at_once(
+    make_kinesis: Any,
+) -> None:
+    kinesis = make_kinesis(behaviour=Behaviour(updating_seconds=10))
+    kinesis.create()
+    kinesis("IncreaseStreamRetentionPeriod", RetentionPeriodHours=48)
+    await kinesis.clock.advance(10)
+    iterator = kinesis.iterator()
+    kinesis.put("a")
+    await kinesis.clock.advance(30 * HOUR)
+    kinesis.put("b")
+    kinesis("DecreaseStreamRetentionPeriod", RetentionPeriodHours=24)
+    assert kinesis.texts(iterator) == ["a", "b"]
+    await kinesis.clock.advance(10)
+    assert kinesis.texts(iterator) == ["b"]
+
+
 async def test_an_iterator_that_is_overtaken_by_the_horizon_goes_on_there(kinesis: Any) -> None:
     iterator = kinesis.iterator()
     for text in ("a", "b"):

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.testing.local_kinesis.consumers import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.errors import (
-    expired_next_token,
     invalid_argument,
     limit_exceeded,
-    resource_in_use,
     resource_not_found,
 )
 from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
@@ -110,14 +108,7 @@ def find_consumer(state: ServiceState, arn: str) -> tuple[Stream, Consumer]:
 
 def _named_stream(state: ServiceState, request: Request) -> Stream:
     request.required_text("StreamARN")
-    stream = state.stream_in(request)
-    status = stream.status(state.now_ms())
-    if status in ("CREATING", "DELETING"):
-        raise resource_in_use(
-            f"Stream {stream.name} under account {stream.account_id} not ACTIVE, instead in state "
-            f"{status}"
-        )
-    return stream
+    return state.account.find_active(state.name_in(request), "UPDATING")
 
 
 def _check_room(state: ServiceState, stream: Stream) -> None:
@@ -177,9 +168,7 @@ def _page_start(state: ServiceState, stream: Stream, request: Request) -> str:
     token = ConsumerListToken.decode(text)
     if (token.stream_arn, token.stream_created_ms) != (stream.arn, stream.created_ms):
         raise invalid_argument("The NextToken belongs to another stream.")
-    lifetime = state.limits.list_consumers_token_lifetime_seconds
-    if lifetime is not None and state.now_ms() - token.created_ms > lifetime * 1000:
-        raise expired_next_token("The NextToken has expired.")
+    state.check_token(token.created_ms, state.limits.list_consumers_token_lifetime_seconds)
     return token.after_name
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.testing.local_kinesis.errors import (
-    expired_next_token,
     invalid_argument,
-    resource_in_use,
 )
 from kinesis_publishers.testing.local_kinesis.operations.shapes import shard_shape
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing
@@ -74,9 +72,7 @@ def _start_of(state: ServiceState, request: Request) -> ListToken:
         if request.has(name):
             raise invalid_argument(f"NextToken and {name} cannot be provided together.")
     token = ListToken.decode(text)
-    lifetime = state.limits.list_shards_token_lifetime_seconds
-    if lifetime is not None and state.now_ms() - token.created_ms > lifetime * 1000:
-        raise expired_next_token("The NextToken has expired.")
+    state.check_token(token.created_ms, state.limits.list_shards_token_lifetime_seconds)
     return token
 
 
@@ -84,13 +80,7 @@ def _listable_stream(state: ServiceState, start: ListToken) -> Stream:
     stream = state.account.find(start.stream_name)
     if stream.created_ms != start.stream_created_ms:
         raise state.account.not_found(start.stream_name)
-    status = stream.status(state.now_ms())
-    if status in ("CREATING", "DELETING"):
-        raise resource_in_use(
-            f"Stream {stream.name} under account {stream.account_id} not ACTIVE, instead in state "
-            f"{status}"
-        )
-    return stream
+    return state.account.find_active(start.stream_name, "UPDATING")
 
 
 def _filtered(stream: Stream, shard_filter: Request | None, now_ms: int) -> list[Shard]:

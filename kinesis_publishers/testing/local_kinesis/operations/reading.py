@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import orjson
+from attrs import evolve
 
 from kinesis_publishers.testing.local_kinesis.errors import (
     expired_iterator,
@@ -59,12 +60,17 @@ def get_records(state: ServiceState, request: Request) -> Members:
         next_iterator = _iterator(state, stream, shard, iterator.number, "stuck")
         return _answer(page, next_iterator, stream.retention_ms)
     scope = Scope("GetRecords", stream.name, shard.shard_id)
-    most = 0 if state.faults.take_inside(scope) is not None else limit
+    fault = state.faults.take_inside(scope)
+    most = 0 if fault is not None and fault.kind == "empty" else limit
     page = shard.page(iterator.number, most, state.limits.get_records_max_bytes)
+    if fault is not None:
+        page = evolve(page, fragments=fault.arrange(page.fragments))
     _charge_bytes(state, stream, shard, page)
     is_late = state.account.behaviour.late_shard_end and bool(page.fragments)
     if shard.has_ended_at(page.next_number) and not is_late:
         return _last_answer(page, stream, shard)
+    if fault is not None and fault.kind == "no_next_iterator":
+        return _answer(page, None, millis_behind(page, state.now_ms()))
     next_iterator = _iterator(state, stream, shard, page.next_number, "live")
     return _answer(page, next_iterator, millis_behind(page, state.now_ms()))
 
@@ -132,11 +138,11 @@ def _iterator(
     )
 
 
-def _answer(page: Page, next_iterator: ShardIterator, lag_ms: int) -> bytes:
+def _answer(page: Page, next_iterator: ShardIterator | None, lag_ms: int) -> bytes:
     # Records are JSON since they were put: a page is copied, not serialised.
-    return b'{"MillisBehindLatest":%d,"NextShardIterator":"%s","Records":[%s]}' % (
+    return b'{"MillisBehindLatest":%d,"NextShardIterator":%s,"Records":[%s]}' % (
         lag_ms,
-        next_iterator.encode().encode(),
+        orjson.dumps(next_iterator and next_iterator.encode()),
         b",".join(page.fragments),
     )
 

@@ -123,27 +123,11 @@ def list_streams(state: ServiceState, request: Request) -> Members:
 
 
 def increase_retention(state: ServiceState, request: Request) -> Members:
-    stream, hours = _retention_change(state, request)
-    if hours < stream.retention_hours:
-        raise invalid_argument(
-            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"shorter than existing retention period ({stream.retention_hours} hours). Use "
-            "DecreaseRetentionPeriod API."
-        )
-    _change_retention(state, stream, hours)
-    return None
+    return _change_retention(state, request, "shorter", "Decrease")
 
 
 def decrease_retention(state: ServiceState, request: Request) -> Members:
-    stream, hours = _retention_change(state, request)
-    if hours > stream.retention_hours:
-        raise invalid_argument(
-            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"longer than existing retention period ({stream.retention_hours} hours). Use "
-            "IncreaseRetentionPeriod API."
-        )
-    _change_retention(state, stream, hours)
-    return None
+    return _change_retention(state, request, "longer", "Increase")
 
 
 def _mode_in(request: Request) -> StreamMode:
@@ -166,7 +150,7 @@ def _description(state: ServiceState, stream: Stream) -> dict[str, object]:
     }
 
 
-def _retention_change(state: ServiceState, request: Request) -> tuple[Stream, int]:
+def _change_retention(state: ServiceState, request: Request, refused: str, other: str) -> Members:
     hours = request.required_integer("RetentionPeriodHours", 1, 1 << 31)
     shortest, longest = _RETENTION_HOURS
     if not shortest <= hours <= longest:
@@ -174,14 +158,20 @@ def _retention_change(state: ServiceState, request: Request) -> tuple[Stream, in
             f"The retention period must be between {shortest} and {longest} hours. Requested "
             f"retention period ({hours} hours)."
         )
-    return state.active_stream_in(request), hours
+    stream = state.active_stream_in(request)
+    existing = stream.retention_hours
+    if hours < existing if refused == "shorter" else hours > existing:
+        raise invalid_argument(
+            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
+            f"{refused} than existing retention period ({existing} hours). Use "
+            f"{other}RetentionPeriod API."
+        )
 
-
-def _change_retention(state: ServiceState, stream: Stream, hours: int) -> None:
     def apply(_: int) -> None:
         stream.retention_hours = hours
 
     state.account.change(stream, apply)
+    return None
 
 
 OPERATIONS: dict[str, Operation] = {

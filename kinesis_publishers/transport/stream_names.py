@@ -1,0 +1,38 @@
+"""Streams by their names, for emulators that know no StreamARN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+__all__ = ["name_streams_if_asked"]
+
+
+def name_streams_if_asked(hooks: Any) -> None:
+    """Let a client send names instead of ARNs once a call was refused for want of a StreamName.
+
+    AWS itself never asks for one: an ARN says the account, too, which a name does not.
+
+    Args:
+        hooks: those of a client of botocore, or of aiobotocore.
+    """
+
+    def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
+        error = {} if response is None else response[1].get("Error", {})
+        if "streamname" not in str(error.get("Message")).lower():
+            return None
+        before = request_dict["body"]
+        _put_name(request_dict, operation)
+        hooks.register("before-call.kinesis", _put_name, unique_id=__name__)
+        # botocore sends it again after so many seconds, or not at all.
+        return None if request_dict["body"] == before else 0
+
+    hooks.register("needs-retry.kinesis", repeat)
+
+
+def _put_name(params: dict[str, Any], model: Any, **_: Any) -> None:
+    request = orjson.loads(params["body"])
+    if "StreamARN" in request and "StreamName" in model.input_shape.members:
+        request["StreamName"] = request.pop("StreamARN").rpartition("/")[2]
+        params["body"] = orjson.dumps(request)
