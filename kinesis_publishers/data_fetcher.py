@@ -133,7 +133,7 @@ class KinesisDataFetcher:
             )
         async with (
             open_parts(properties, events=events, clock=clock) as parts,
-            open_checkpointer(properties, clock=clock, events=parts.events) as checkpointer,
+            open_checkpointer(properties, clock=parts.clock, events=parts.events) as checkpointer,
         ):
             if checkpointer is not None:
                 resume = await checkpointer.load()

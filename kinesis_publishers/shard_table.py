@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.data_loss import recreated_message
@@ -77,12 +78,15 @@ class ShardTable:
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
-        now = self._parts.clock.now()
+        clock = self._parts.clock
+        began_at = clock.monotonic()
         for selector in self._parts.streams:
             summary = await self._parts.discovery.describe(selector)
             self.identities[summary.identity.arn] = summary.identity
             self._parts.data_loss.note_identity(summary.identity)
         self._check_resumed_streams()
+        # When this began, by the service's clock: its first answers have told the time.
+        now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
             self._report_prepared(identity.arn)

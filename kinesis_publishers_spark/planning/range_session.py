@@ -45,7 +45,8 @@ class RangeSession(PlanningSession):
         properties: the configuration.
         resume: how far the streams have been read; empty for a new query.
         clock: the source of time.
-        catch_up_to: find what arrived before this instant, and end there (Trigger.AvailableNow).
+        catch_up_to: find what arrived before this instant (by this machine's clock), and end there
+            (Trigger.AvailableNow).
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class RangeSession(PlanningSession):
 
     async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
         until = self._catch_up_to
+        if until is not None:
+            until += self._clock.skew
         found = await self._open.value.find(limit, until=until)
         while until is not None and not found and not self._open.value.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)

@@ -14,7 +14,6 @@ from kinesis_publishers import (
     DeliverySink,
     KinesisDataFetcher,
     Properties,
-    StartingPosition,
 )
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import DataLossTolerated
@@ -124,7 +123,7 @@ async def test_a_retention_that_is_shortened_under_a_reader_behind_is_an_error(
         await world.block_for_days()
         world.keep_for(24)
         world.sink.gate.set()
-        with pytest.raises(PositionTrimmedError, match="removed unread|not available"):
+        with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
             await world.within_time(task)
 
 

@@ -174,7 +174,7 @@ async def test_a_retention_that_is_shortened_under_a_query_that_is_behind_is_an_
         await days.clock.advance(24 * HOUR)
     days.put(30)
     keep_for(days, 24)
-    with pytest.raises(PositionTrimmedError, match="removed unread|not available"):
+    with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
         await days.look_until_found(2)
 
 
