@@ -77,21 +77,11 @@ class SystemClock(Clock):
 
 @frozen
 class _Bounds:
-    """By how much the service's clock is ahead of this machine's: between ``low`` and ``high``."""
+    """By how much the service's clock is ahead of this machine's, at least and at most."""
 
     low: timedelta
     high: timedelta
     since: float
-
-    @property
-    def skew(self) -> timedelta:
-        # A record put after a pinned LATEST must not be missed: rather too early than too late.
-        return _NONE if self.low <= _NONE <= self.high else self.low
-
-    def narrowed(self, other: _Bounds) -> _Bounds | None:
-        """Return what both allow, ``None`` if they contradict each other."""
-        low, high = max(self.low, other.low), min(self.high, other.high)
-        return _Bounds(low, high, self.since) if low <= high else None
 
 
 class ServiceClock(Clock):
@@ -107,7 +97,7 @@ class ServiceClock(Clock):
         self.machine = machine
         # Replaced as a whole: answers come in several threads.
         self._bounds: _Bounds | None = None
-        self._contradiction: _Bounds | None = None
+        self._contradictions = 0
         self._reported = _NONE
 
     @classmethod
@@ -117,7 +107,11 @@ class ServiceClock(Clock):
 
     @property
     def skew(self) -> timedelta:
-        return _NONE if self._bounds is None else self._bounds.skew
+        bounds = self._bounds
+        if bounds is None or bounds.low <= _NONE <= bounds.high:
+            return _NONE
+        # A record put after a pinned LATEST must not be missed: rather too early than too late.
+        return bounds.low
 
     def now(self) -> datetime:
         return self.machine.now() + self.skew
@@ -142,26 +136,24 @@ class ServiceClock(Clock):
             told = parsedate_to_datetime(date or "").replace(tzinfo=UTC)
         except (TypeError, ValueError):
             return
-        now = self.monotonic()
-        fresh = _Bounds(told - self.machine.now(), told + _SECOND - sent_at, now)
-        known = self._bounds
-        if known is None or now - known.since > _MEMORY_SECONDS:
+        fresh = _Bounds(told - self.machine.now(), told + _SECOND - sent_at, self.monotonic())
+        known = self._bounds or fresh
+        if fresh.since - known.since > _MEMORY_SECONDS:
             known = fresh
-        elif (narrowed := known.narrowed(fresh)) is not None:
-            known = narrowed
-        elif self._contradiction is None or self._contradiction.narrowed(fresh) is None:
+        low, high = max(known.low, fresh.low), min(known.high, fresh.high)
+        if low > high:
             # One answer may come from a cache; two are a clock that was put right.
-            self._contradiction = fresh
-            return
-        else:
-            known = fresh
-        self._bounds, self._contradiction = known, None
-        self._report(known)
+            self._contradictions += 1
+            if self._contradictions < 2:
+                return
+            known, low, high = fresh, fresh.low, fresh.high
+        self._bounds, self._contradictions = _Bounds(low, high, known.since), 0
+        self._report(min(abs(low), abs(high)))
 
-    def _report(self, bounds: _Bounds) -> None:
-        skew = bounds.skew
-        is_large = min(abs(bounds.low), abs(bounds.high)) > _SECOND
-        if skew and is_large and abs(skew - self._reported) > max(_SECOND, abs(self._reported) / 2):
+    def _report(self, least: timedelta) -> None:
+        skew = self.skew
+        change = abs(skew - self._reported)
+        if skew and least > _SECOND and change > max(_SECOND, abs(self._reported) / 2):
             self._reported = skew
             _LOGGER.warning(
                 "This machine's clock is %.0f s %s the service's. Positions are sent by the "

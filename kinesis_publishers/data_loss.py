@@ -53,18 +53,6 @@ def recreated_message(known: datetime, found: datetime) -> str:
     )
 
 
-def _is_in_doubt(progress: ShardProgress, now: datetime) -> bool:
-    """Say whether unread records may have been removed, if the stream keeps them briefly enough.
-
-    Everything up to ``progress.as_of`` has been read. Records that came later are still there as
-    long as that instant lies within the retention: a shard that is merely idle, however long, has
-    lost nothing as long as somebody looked.
-    """
-    if progress.is_ended or progress.as_of is None:
-        return False
-    return progress.as_of < now - _SHORTEST_RETENTION
-
-
 class DataLossGuard:
     """Finds data loss and raises or reports it, as ``kinesis.failondataloss`` says.
 
@@ -119,74 +107,48 @@ class DataLossGuard:
             raise StreamRecreatedError(f"{found.name}: {message} {_REMEDY}") from cause
         return timedelta(seconds=summary.retention_seconds)
 
-    async def check_retention(self, shard: Shard, progress: ShardProgress, now: datetime) -> None:
-        """Report a loss if ``progress`` is so old that unread records may be gone by ``now``.
-
-        Raises:
-            PositionTrimmedError: they may, and loss is not tolerated.
-        """
-        if _is_in_doubt(progress, now) and self._tolerated.get(shard.key) != progress.as_of:
-            retention = await self._retention(shard.stream_arn)
-            assert progress.as_of is not None, "it is in doubt"
-            if now - retention - progress.as_of > _SLACK:
-                self._report_removed(shard.key, progress, now - retention, retention)
-
-    async def check_gap(
+    async def check_retention(
         self,
         shard: Shard,
         progress: ShardProgress,
-        first: SequenceNumber,
-        *,
-        arrived: datetime | None,
         now: datetime,
+        *,
+        first: SequenceNumber | None = None,
+        arrived: datetime | None = None,
     ) -> None:
-        """Report a loss if records may be gone between ``progress`` and ``first``, which follows.
+        """Report a loss if records that came after ``progress`` may have been removed by ``now``.
 
-        The retention is asked for after the records have come: while it was longer nothing was
-        lost, and once they are handed on the position does not show any more what is missing.
-
-        Args:
-            shard: where they are missing.
-            progress: how far it had been read.
-            first: the first record that came.
-            arrived: when that one arrived.
-            now: when it was asked for.
+        Everything up to ``progress.as_of`` has been read. What came later is still there as long as
+        that instant lies within the retention: a shard that is merely idle, however long, has lost
+        nothing. The retention is asked for after ``first`` has come, the record that follows, and
+        ``arrived`` then: once it is handed on, the position does not show what is missing before.
 
         Raises:
             PositionTrimmedError: they may, and loss is not tolerated.
         """
-        as_of = progress.as_of
-        if not _is_in_doubt(progress, now) or as_of is None or arrived is None:
+        as_of, key = progress.as_of, shard.key
+        if as_of is None or progress.is_ended or as_of >= now - _SHORTEST_RETENTION:
             return
-        if arrived - as_of <= _CLOSE or self._tolerated.get(shard.key) == as_of:
+        is_close = arrived is not None and arrived - as_of <= _CLOSE
+        if is_close or self._tolerated.get(key) == as_of:
             return
         retention = await self._retention(shard.stream_arn)
-        removed_until = min(now - retention, arrived)
-        self._unseen[shard.key] += max(removed_until - as_of, timedelta())
-        if self._unseen[shard.key] > _SLACK:
-            self._report_removed(shard.key, progress, removed_until, retention, first)
-
-    def _report_removed(
-        self,
-        shard: ShardKey,
-        progress: ShardProgress,
-        until: datetime,
-        retention: timedelta,
-        first: SequenceNumber | None = None,
-    ) -> None:
-        assert progress.as_of is not None, "it is in doubt"
+        until = now - retention if arrived is None else min(now - retention, arrived)
+        unseen = max(until - as_of, timedelta())
+        if arrived is not None:
+            self._unseen[key] = unseen = self._unseen[key] + unseen
+        if unseen <= _SLACK:
+            return
         self.report(
-            shard,
-            f"everything up to {progress.as_of.isoformat()} has been read ({progress.position}), "
-            f"but the stream keeps records for {retention / timedelta(hours=1):g} hours only: "
-            f"records that came after that, until {until.isoformat()}, may have been removed "
-            "unread.",
+            key,
+            f"everything up to {as_of.isoformat()} has been read ({progress.position}), but the "
+            f"stream keeps records for {retention / timedelta(hours=1):g} hours only: records that "
+            f"came after that, until {until.isoformat()}, may have been removed unread.",
             after=progress,
             until=until,
             first=first,
         )
-        self._tolerated[shard] = progress.as_of
-        self._unseen[shard] = timedelta()
+        self._tolerated[key], self._unseen[key] = as_of, timedelta()
 
     async def report_trimmed(
         self, shard: Shard, progress: ShardProgress, now: datetime, *, cause: Exception
@@ -194,9 +156,6 @@ class DataLossGuard:
         """Report that the service does not have the place any more where reading goes on.
 
         It is no loss where nothing that came after it can have been removed.
-
-        Raises:
-            StreamRecreatedError: the place is one in a stream that was deleted and created again.
         """
         retention = await self._retention(shard.stream_arn, cause=cause)
         if progress.as_of is not None:

@@ -216,12 +216,9 @@ class RangeConsumer(RecordBatchConsumer):
                 "skipped.",
             )
         else:
-            await self._context.data_loss.check_gap(
-                self._shard,
-                self._progress,
-                first,
-                arrived=batch.slice(0, 1).last_arrival,
-                now=batch.requested_at,
+            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
+            await self._context.data_loss.check_retention(
+                self._shard, self._progress, now, first=first, arrived=arrived
             )
         self._was_trimmed = False
 

@@ -266,12 +266,9 @@ class ShardConsumer(RecordBatchConsumer):
             asked = position.sequence_number.whole
             guard.check_first(self.shard.key, asked, batch.first_sequence_number)
         else:
-            await guard.check_gap(
-                self.shard,
-                self.progress,
-                batch.first_sequence_number,
-                arrived=batch.slice(0, 1).last_arrival,
-                now=batch.requested_at,
+            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
+            await guard.check_retention(
+                self.shard, self.progress, now, first=batch.first_sequence_number, arrived=arrived
             )
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:

@@ -165,24 +165,16 @@ class ShardTable:
         """
         for arn in self.identities:
             listed = await self._parts.discovery.list_shards(arn)
-            if self._has_other_shards(arn, listed):
+            present = {shard.key: shard.starting_sequence_number for shard in listed}
+            known = {k: one for k, one in self.listed.items() if k.stream_arn == arn}
+            gone = [key for key in known if key not in present]
+            # A stream that was created again has shards of the same ids, which begin elsewhere.
+            if gone or any(
+                present[key] != one.starting_sequence_number for key, one in known.items()
+            ):
                 await self._parts.data_loss.check_identity(arn)
-            present = {shard.key for shard in listed}
-            gone = [key for key in self.listed if key.stream_arn == arn and key not in present]
             self._forget([key for key in gone if key not in in_use], given_up)
             self._add_listed(listed, initial=None)
-
-    def _has_other_shards(self, stream_arn: str, listed: Iterable[Shard]) -> bool:
-        """Say whether shards have vanished unread, or begin elsewhere than they did.
-
-        A stream that was deleted and created again has shards of the same ids.
-        """
-        begins = {shard.key: shard.starting_sequence_number for shard in listed}
-        return any(
-            shard.starting_sequence_number != begins.get(key)
-            for key, shard in self.listed.items()
-            if key.stream_arn == stream_arn and (key in begins or not self.progress[key].is_ended)
-        )
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
         shards = tuple(listed)

@@ -312,7 +312,7 @@ class KinesisRangeFinder:
             guard.check_first(shard.key, asked, first)
         else:
             now = self._parts.clock.now()
-            await guard.check_gap(shard, before, first, arrived=end.first_arrival, now=now)
+            await guard.check_retention(shard, before, now, first=first, arrived=end.first_arrival)
 
 
 def _look_interval(shards: int) -> float:

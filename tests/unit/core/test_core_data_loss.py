@@ -58,7 +58,8 @@ class Guarded:
     async def check_gap(self, age: timedelta, following: timedelta) -> None:
         """Let a record follow that came so long after what was read so long ago."""
         arrived = NOW - age + following
-        await self.guard.check_gap(SHARD, progress(NOW - age), FIRST, arrived=arrived, now=NOW)
+        before = progress(NOW - age)
+        await self.guard.check_retention(SHARD, before, NOW, first=FIRST, arrived=arrived)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ class Guarded:
 async def test_progress_that_cannot_have_lost_anything_costs_no_call(safe: ShardProgress):
     guarded = Guarded()
     await guarded.guard.check_retention(SHARD, safe, NOW)
-    await guarded.guard.check_gap(SHARD, safe, FIRST, arrived=NOW, now=NOW)
+    await guarded.guard.check_retention(SHARD, safe, NOW, first=FIRST, arrived=NOW)
     assert guarded.questions == []
 
 
