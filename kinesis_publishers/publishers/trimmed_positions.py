@@ -23,8 +23,8 @@ CLOCK_SKEW_RETRY_SECONDS = 1.0
 def may_be_ahead_of_service(position: StartingPosition, now: datetime) -> bool:
     """Say whether a refused position may only seem to lie in the future of the service.
 
-    The service's clock is known to a second only. If LATEST was pinned by a clock that is ahead, the
-    service refuses the instant until its own clock has come to it.
+    Its clock is known to a second only. An instant that is ahead of it is refused until its own
+    clock has come there.
     """
     return position.timestamp is not None and abs(now - position.timestamp) < _CLOCK_SKEW
 
