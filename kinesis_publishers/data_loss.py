@@ -177,8 +177,8 @@ class DataLossGuard:
         """Report that a shard has left the retention before its end was read."""
         self.report(
             shard,
-            f"the shard was not read to its end (only to {progress.position}) and has left the "
-            "retention: the stream does not list it any more.",
+            f"the shard was not read to its end (only to {progress.position}) and is not listed "
+            "any more: it has left the retention.",
             cause=cause,
             after=progress,
         )

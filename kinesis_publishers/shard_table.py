@@ -192,7 +192,7 @@ class ShardTable:
     def _check_missing(self, stream_arn: str) -> None:
         of_stream = {k: p for k, p in self.progress.items() if k.stream_arn == stream_arn}
         for key in missing_shards(self.listed.values(), of_stream):
-            self._report_missing(key, of_stream[key])
+            self._parts.data_loss.report_unread(key, of_stream[key])
             self.progress[key] = of_stream[key].ended()
 
     def _forget(self, gone: Iterable[ShardKey], given_up: Collection[ShardKey]) -> None:
@@ -200,14 +200,7 @@ class ShardTable:
             del self.listed[key]
             progress = self.progress.pop(key, None)
             if progress is not None and not (progress.is_ended or key in given_up):
-                self._report_missing(key, progress)
-
-    def _report_missing(self, key: ShardKey, progress: ShardProgress) -> None:
-        self._parts.data_loss.report(
-            key,
-            f"the shard was not read to its end (only to {progress.position}) and is not listed "
-            "any more.",
-        )
+                self._parts.data_loss.report_unread(key, progress)
 
     def startable(self) -> list[Shard]:
         """Return the shards that may be read now, in a fixed order within each stream."""
