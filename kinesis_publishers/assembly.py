@@ -25,7 +25,7 @@ from kinesis_publishers.checkpoints import (
     MemoryCheckpointStore,
     SqliteCheckpointStore,
 )
-from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
     CheckpointConfig,
@@ -111,7 +111,7 @@ class FetcherParts:
         pool: the budget of all shards together.
         aggregates: takes aggregates apart.
         data_loss: what follows when records are gone.
-        clock: the only source of time.
+        clock: the only source of time, corrected by the service's.
         events: where diagnostic events go.
     """
 
@@ -142,7 +142,7 @@ async def open_parts(
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
     """
-    clock = clock or SystemClock()
+    clock = ServiceClock.around(clock)
     if idle := properties.unimplemented_keys():
         _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
     streams = StreamsConfig.from_properties(properties)
@@ -154,7 +154,7 @@ async def open_parts(
     async with (
         # The first to be opened and the last to be closed: closing the others is reported too.
         open_event_sink(properties, _REPORTERS, clock, further=events) as sink,
-        Boto3ControlPlane(aws) as control_plane,
+        Boto3ControlPlane(aws, clock) as control_plane,
         AioDataPlane(aws, http=http, clock=clock) as data_plane,
     ):
         discovery = ShardDiscovery(
@@ -193,7 +193,7 @@ async def open_parts(
                 data_loss=DataLossGuard(
                     fail=source.fail_on_data_loss,
                     events=sink,
-                    retention_seconds=discovery.retention_seconds,
+                    describe=discovery.describe_now,
                 ),
                 clock=clock,
                 events=sink,

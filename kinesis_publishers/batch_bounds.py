@@ -65,12 +65,14 @@ class BatchBounds:
         until: before which position they end.
         shard_starts: the same as ``start`` for single shards, by shard id; ``None`` reads nothing.
         shard_untils: the same as ``until`` for single shards; ``None`` is the end of the shard.
+        loaded_at: the instant that LATEST means, by this machine's clock.
     """
 
     start: StartingPosition
     until: StartingPosition
     shard_starts: Mapping[str, StartingPosition | None] = field(factory=dict)
     shard_untils: Mapping[str, StartingPosition | None] = field(factory=dict)
+    loaded_at: datetime | None = field(default=None, eq=False)
 
     @classmethod
     def from_properties(cls, properties: Properties, *, loaded_at: datetime) -> Self:
@@ -94,7 +96,14 @@ class BatchBounds:
                 one.shard_id: _if_any(_earlier, _position(one, loaded_at), loaded_at)
                 for one in ends.shards
             },
+            loaded_at=loaded_at,
         )
+
+    def corrected(self, properties: Properties, skew: timedelta) -> Self:
+        """Return the bounds that ``properties`` mean by a clock that differs so much."""
+        if self.loaded_at is None or not skew:
+            return self
+        return self.from_properties(properties, loaded_at=self.loaded_at + skew)
 
     @property
     def named_shards(self) -> frozenset[str]:

@@ -68,8 +68,11 @@ async def plan_batch(
         pages = PolledPages(
             parts.polling.create, interval_seconds=polling.interval_seconds, clock=parts.clock
         )
+        arns = [(await parts.discovery.describe(name)).identity.arn for name in names]
+        # LATEST was taken from this machine's clock, before the service had told the time.
+        bounds = bounds.corrected(properties, parts.clock.skew)
         plan = _BatchPlan(parts.discovery, TipSearch(pages, parts.clock), parts.data_loss)
-        return await plan.ranges(names, bounds.narrowed(narrowing), narrowing)
+        return await plan.ranges(arns, bounds.narrowed(narrowing), narrowing)
 
 
 @frozen
@@ -104,8 +107,7 @@ class _BatchPlan:
 
     async def _list_shards(self, streams: Sequence[str], bounds: BatchBounds) -> list[Shard]:
         shards: list[Shard] = []
-        for stream in streams:
-            arn = (await self._discovery.describe(stream)).identity.arn
+        for arn in streams:
             listed = await self._discovery.list_shards(arn, since=bounds.listed_since)
             shards += sorted(listed, key=lambda shard: shard.shard_id)
         return shards

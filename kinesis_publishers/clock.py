@@ -1,4 +1,4 @@
-"""Owns time: the wall clock, the monotonic clock, sleeping and timeouts.
+"""Owns time: the wall clock and the service's, the monotonic clock, sleeping and timeouts.
 
 Nothing else in the package calls ``datetime.now``, ``time.monotonic``, ``asyncio.timeout`` or
 ``asyncio.sleep`` with a delay, so that a test decides what time it is.
@@ -7,15 +7,27 @@ Nothing else in the package calls ``datetime.now``, ``time.monotonic``, ``asynci
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Self
+
+from attrs import frozen
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "ServiceClock", "SystemClock"]
+
+_LOGGER = logging.getLogger(__name__)
+
+_NONE = timedelta()
+# A Date header has whole seconds.
+_SECOND = timedelta(seconds=1)
+# Clocks drift, and are put right while a process runs.
+_MEMORY_SECONDS = 600.0
 
 
 class Clock(ABC):
@@ -24,6 +36,11 @@ class Clock(ABC):
     @abstractmethod
     def now(self) -> datetime:
         """Return the wall-clock time as an aware UTC ``datetime``."""
+
+    @property
+    def skew(self) -> timedelta:
+        """What :meth:`now` adds to this machine's clock, at this moment."""
+        return _NONE
 
     @abstractmethod
     def monotonic(self) -> float:
@@ -56,3 +73,92 @@ class SystemClock(Clock):
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
         return asyncio.timeout(seconds)
+
+
+@frozen
+class _Bounds:
+    """By how much the service's clock is ahead of this machine's, at least and at most."""
+
+    low: timedelta
+    high: timedelta
+    since: float
+
+
+class ServiceClock(Clock):
+    """A clock that the service's answers correct: instants are sent to it, and come from it.
+
+    This machine's clock is trusted as long as no answer contradicts it.
+
+    Args:
+        machine: the clock to correct.
+    """
+
+    def __init__(self, machine: Clock) -> None:
+        self.machine = machine
+        # Replaced as a whole: answers come in several threads.
+        self._bounds: _Bounds | None = None
+        self._contradictions = 0
+        self._reported = _NONE
+
+    @classmethod
+    def around(cls, clock: Clock | None) -> Self:
+        """Return ``clock`` itself if it is one already; else one around it, or this machine's."""
+        return clock if isinstance(clock, cls) else cls(clock or SystemClock())
+
+    @property
+    def skew(self) -> timedelta:
+        bounds = self._bounds
+        if bounds is None or bounds.low <= _NONE <= bounds.high:
+            return _NONE
+        # A record put after a pinned LATEST must not be missed: rather too early than too late.
+        return bounds.low
+
+    def now(self) -> datetime:
+        return self.machine.now() + self.skew
+
+    def monotonic(self) -> float:
+        return self.machine.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.machine.sleep(seconds)
+
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
+        return self.machine.timeout(seconds)
+
+    def observe(self, date: str | None, *, sent_at: datetime) -> None:
+        """Learn from an answer that has just come; a header that is no date says nothing.
+
+        Args:
+            date: its ``Date`` header.
+            sent_at: when the request was sent, by this machine's clock.
+        """
+        try:
+            told = parsedate_to_datetime(date or "").replace(tzinfo=UTC)
+        except (TypeError, ValueError):
+            return
+        fresh = _Bounds(told - self.machine.now(), told + _SECOND - sent_at, self.monotonic())
+        known = self._bounds or fresh
+        if fresh.since - known.since > _MEMORY_SECONDS:
+            known = fresh
+        low, high = max(known.low, fresh.low), min(known.high, fresh.high)
+        if low > high:
+            # One answer may come from a cache; two are a clock that was put right.
+            self._contradictions += 1
+            if self._contradictions < 2:
+                return
+            known, low, high = fresh, fresh.low, fresh.high
+        self._bounds, self._contradictions = _Bounds(low, high, known.since), 0
+        self._report(min(abs(low), abs(high)))
+
+    def _report(self, least: timedelta) -> None:
+        skew = self.skew
+        change = abs(skew - self._reported)
+        if skew and least > _SECOND and change > max(_SECOND, abs(self._reported) / 2):
+            self._reported = skew
+            _LOGGER.warning(
+                "This machine's clock is %.0f s %s the service's. Positions are sent by the "
+                "service's clock, so that no record is missed; let NTP correct this machine: a "
+                "difference of minutes makes AWS refuse the signatures.",
+                abs(skew.total_seconds()),
+                "behind" if skew > _NONE else "ahead of",
+            )

@@ -11,7 +11,7 @@ from kinesis_publishers.assembly import FetcherParts, open_checkpointer, open_pa
 from kinesis_publishers.config import CheckpointConfig, Properties
 from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.errors import ConfigError
+from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
 from kinesis_publishers.lineage import blocked_shards
 from kinesis_publishers.model import (
@@ -145,7 +145,7 @@ class KinesisDataFetcher:
             )
         async with (
             open_parts(properties, events=events, clock=clock) as parts,
-            open_checkpointer(properties, clock=clock, events=parts.events) as checkpointer,
+            open_checkpointer(properties, clock=parts.clock, events=parts.events) as checkpointer,
         ):
             if checkpointer is not None:
                 resume = await checkpointer.load()
@@ -257,8 +257,24 @@ class KinesisDataFetcher:
         # The last checkpoints are written when every shard has stopped: around the scope.
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
         with self._reported_run():
-            async with writing, TaskScope() as scope:
+            async with writing:
+                while await self._is_to_begin_anew():
+                    self._shards = self._shards.renewed()
+                    self._is_prepared = False
+
+    async def _is_to_begin_anew(self) -> bool:
+        """Read; return ``True`` if a stream was created again, and what it held may be missed."""
+        try:
+            async with TaskScope() as scope:
                 self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+        except StreamRecreatedError:
+            if self._parts.data_loss.fails:
+                raise
+            if self._checkpointer is not None:
+                # What waits belongs to the stream that is gone.
+                await self._checkpointer.flush()
+            return not self._is_stopping
+        return False
 
     @contextmanager
     def _reported_run(self) -> Iterator[None]:

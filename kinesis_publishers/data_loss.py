@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.errors import DataLossError, PositionTrimmedError
+from kinesis_publishers.errors import (
+    DataLossError,
+    PositionTrimmedError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
 from kinesis_publishers.events import DataLossTolerated, EventSink
+from kinesis_publishers.model import ShardProgress, StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kinesis_publishers.model import SequenceNumber, Shard, ShardKey, ShardProgress
+    from kinesis_publishers.model import (
+        SequenceNumber,
+        Shard,
+        ShardKey,
+        StreamIdentity,
+        StreamSummary,
+    )
 
-__all__ = ["DataLossGuard", "is_beyond_retention"]
+__all__ = ["DataLossGuard", "recreated_message"]
 
-# The service's clock is compared with this machine's; and who begins at TRIM_HORIZON reads records
-# that are just leaving the retention: the first page is beyond it when the second one comes.
+# No stream keeps its records for a shorter time (AWS service limits): what was read up to a younger
+# instant costs no call.
+_SHORTEST_RETENTION = timedelta(hours=24)
+# A reader that begins at TRIM_HORIZON reads records that are just leaving the retention: the first
+# page may be beyond it when the second one comes. So much of a shard may go unseen in all before it
+# counts as loss: a reader that stays at the edge loses records all the time.
 _SLACK = timedelta(minutes=5)
+# Between two records that came so close to each other nothing worth a call can be missing.
+_CLOSE = timedelta(seconds=1)
 
 _REMEDY = (
     "To go on with what is left, set kinesis.failondataloss = false; to begin anew, remove the "
@@ -25,16 +45,12 @@ _REMEDY = (
 )
 
 
-def is_beyond_retention(progress: ShardProgress, now: datetime, retention_seconds: float) -> bool:
-    """Say whether unread records may have been removed.
-
-    Everything up to ``progress.as_of`` has been read. Records that came later are still there as
-    long as that instant lies within the retention: a shard that is merely idle, however long, has
-    lost nothing as long as somebody looked. Five minutes are allowed for clocks that differ.
-    """
-    if progress.is_ended or progress.as_of is None:
-        return False
-    return progress.as_of < now - timedelta(seconds=retention_seconds) - _SLACK
+def recreated_message(known: datetime, found: datetime) -> str:
+    """Say that a stream was created at another time than the one that was read."""
+    return (
+        f"the stream was created on {found.isoformat()}, but the positions belong to one that was "
+        f"created on {known.isoformat()}: it was deleted and created again."
+    )
 
 
 class DataLossGuard:
@@ -43,7 +59,10 @@ class DataLossGuard:
     Args:
         fail: raise (the default of the option), or report an event and go on.
         events: where tolerated loss is reported.
-        retention_seconds: asks the service how long a stream (by ARN) keeps its records.
+        describe: describes a stream (by ARN) as it is now.
+
+    Attributes:
+        fails: whether a loss is raised.
     """
 
     def __init__(
@@ -51,49 +70,85 @@ class DataLossGuard:
         *,
         fail: bool,
         events: EventSink,
-        retention_seconds: Callable[[str], Awaitable[float]],
+        describe: Callable[[str], Awaitable[StreamSummary]],
     ) -> None:
-        self._fail = fail
+        self.fails = fail
         self._events = events
-        self._ask_retention_seconds = retention_seconds
-        self._retention_seconds: dict[str, float] = {}
+        self._describe = describe
+        self._identities: dict[str, StreamIdentity] = {}
         # Where shards stood when a loss was tolerated: it is reported once while they stand there.
         self._tolerated: dict[ShardKey, datetime] = {}
+        # For how long records of each shard came that may have been removed unread.
+        self._unseen: defaultdict[ShardKey, timedelta] = defaultdict(timedelta)
 
-    def note_retention(self, stream_arn: str, seconds: float) -> None:
-        """Learn how long a stream keeps its records, so that nobody has to ask while that holds."""
-        self._retention_seconds[stream_arn] = seconds
+    def note_identity(self, identity: StreamIdentity) -> None:
+        """Learn which stream is read: from now on another one of that name is noticed."""
+        self._identities[identity.arn] = identity
 
-    async def check_retention(self, shard: Shard, progress: ShardProgress, now: datetime) -> None:
-        """Report a loss if ``progress`` is so old that unread records may be gone by ``now``.
+    async def check_identity(self, stream_arn: str, *, cause: Exception | None = None) -> None:
+        """Raise if a stream that is read was deleted and created again; also if loss is tolerated.
+
+        Then whoever reads prepares anew, with the progress in the stream that is gone.
+
+        Raises:
+            StreamRecreatedError: it was.
+        """
+        if stream_arn in self._identities:
+            # Without a stream there is more to say than that: ``cause`` does.
+            with suppress(StreamNotFoundError):
+                await self._retention(stream_arn, cause=cause)
+
+    async def _retention(self, stream_arn: str, *, cause: Exception | None = None) -> timedelta:
+        """Ask how long a stream keeps its records, now: it may have changed at any time."""
+        summary = await self._describe(stream_arn)
+        known, found = self._identities.get(stream_arn), summary.identity
+        if known is not None and known.created_at != found.created_at:
+            message = recreated_message(known.created_at, found.created_at)
+            raise StreamRecreatedError(f"{found.name}: {message} {_REMEDY}") from cause
+        return timedelta(seconds=summary.retention_seconds)
+
+    async def check_retention(
+        self,
+        shard: Shard,
+        progress: ShardProgress,
+        now: datetime,
+        *,
+        first: SequenceNumber | None = None,
+        arrived: datetime | None = None,
+    ) -> None:
+        """Report a loss if records that came after ``progress`` may have been removed by ``now``.
+
+        Everything up to ``progress.as_of`` has been read. What came later is still there as long as
+        that instant lies within the retention: a shard that is merely idle, however long, has lost
+        nothing. The retention is asked for after ``first`` has come, the record that follows, and
+        ``arrived`` then: once it is handed on, the position does not show what is missing before.
 
         Raises:
             PositionTrimmedError: they may, and loss is not tolerated.
         """
-        if progress.as_of is None or progress.is_ended:
+        as_of, key = progress.as_of, shard.key
+        if as_of is None or progress.is_ended or as_of >= now - _SHORTEST_RETENTION:
             return
-        if self._tolerated.get(shard.key) == progress.as_of:
+        is_close = arrived is not None and arrived - as_of <= _CLOSE
+        if is_close or self._tolerated.get(key) == as_of:
             return
-        if not await self.may_have_lost(shard, progress, now):
+        retention = await self._retention(shard.stream_arn)
+        until = now - retention if arrived is None else min(now - retention, arrived)
+        unseen = max(until - as_of, timedelta())
+        if arrived is not None:
+            self._unseen[key] = unseen = self._unseen[key] + unseen
+        if unseen <= _SLACK:
             return
-        hours = self._retention_seconds[shard.stream_arn] / 3600
         self.report(
-            shard.key,
-            f"everything up to {progress.as_of.isoformat()} has been read ({progress.position}), "
-            f"but the stream keeps records for {hours:g} hours only: records that came after that "
-            "may have been removed unread.",
+            key,
+            f"everything up to {as_of.isoformat()} has been read ({progress.position}), but the "
+            f"stream keeps records for {retention / timedelta(hours=1):g} hours only: records that "
+            f"came after that, until {until.isoformat()}, may have been removed unread.",
+            after=progress,
+            until=until,
+            first=first,
         )
-        self._tolerated[shard.key] = progress.as_of
-
-    async def may_have_lost(self, shard: Shard, progress: ShardProgress, now: datetime) -> bool:
-        """Say whether records after ``progress`` may be gone; ask the service if in doubt."""
-        arn = shard.stream_arn
-        known = self._retention_seconds.get(arn)
-        if known is not None and not is_beyond_retention(progress, now, known):
-            return False
-        # Somebody may have lengthened the retention since it was last asked for.
-        current = self._retention_seconds[arn] = await self._ask_retention_seconds(arn)
-        return is_beyond_retention(progress, now, current)
+        self._tolerated[key], self._unseen[key] = as_of, timedelta()
 
     async def report_trimmed(
         self, shard: Shard, progress: ShardProgress, now: datetime, *, cause: Exception
@@ -102,21 +157,30 @@ class DataLossGuard:
 
         It is no loss where nothing that came after it can have been removed.
         """
-        if progress.as_of is not None and not await self.may_have_lost(shard, progress, now):
-            return
+        retention = await self._retention(shard.stream_arn, cause=cause)
+        if progress.as_of is not None:
+            was_reported = self._tolerated.get(shard.key) == progress.as_of
+            if was_reported or now - retention - progress.as_of <= _SLACK:
+                return
+            self._tolerated[shard.key] = progress.as_of
         self.report(
             shard.key,
             f"the place where reading goes on, {progress.position}, is not available any more.",
             cause=cause,
+            after=progress,
+            until=now - retention,
         )
 
-    def report_unread(self, shard: ShardKey, progress: ShardProgress, *, cause: Exception) -> None:
+    def report_unread(
+        self, shard: ShardKey, progress: ShardProgress, *, cause: Exception | None = None
+    ) -> None:
         """Report that a shard has left the retention before its end was read."""
         self.report(
             shard,
-            f"the shard was not read to its end (only to {progress.position}) and has left the "
-            "retention: the stream does not list it any more.",
+            f"the shard was not read to its end (only to {progress.position}) and is not listed "
+            "any more: it has left the retention.",
             cause=cause,
+            after=progress,
         )
 
     def check_first(self, shard: ShardKey, asked: SequenceNumber, first: SequenceNumber) -> None:
@@ -125,6 +189,8 @@ class DataLossGuard:
             self.report(
                 shard,
                 f"record {asked} is gone; the next one that the stream still holds is {first}.",
+                after=ShardProgress(position=StartingPosition.at(asked)),
+                first=first,
             )
 
     def report(
@@ -134,6 +200,9 @@ class DataLossGuard:
         *,
         kind: type[DataLossError] = PositionTrimmedError,
         cause: Exception | None = None,
+        after: ShardProgress | None = None,
+        until: datetime | None = None,
+        first: SequenceNumber | None = None,
     ) -> None:
         """Raise ``kind``, or report that reading goes on without the lost records.
 
@@ -142,8 +211,21 @@ class DataLossGuard:
             message: what is missing, with positions.
             kind: the error to raise.
             cause: what showed the loss.
+            after: how far the shard had been read.
+            until: when the last of the missing records may have arrived.
+            first: the record that reading goes on with.
         """
         text = f"{shard}: {message}"
-        if self._fail:
+        if self.fails:
             raise kind(f"{text} {_REMEDY}") from cause
-        self._events(DataLossTolerated(shard=shard, message=text))
+        after = after or ShardProgress(position=StartingPosition.trim_horizon())
+        self._events(
+            DataLossTolerated(
+                shard=shard,
+                message=text,
+                position=after.position,
+                since=after.as_of,
+                until=until,
+                next_record=first,
+            )
+        )

@@ -98,7 +98,7 @@ class ShardStatus:
         shard: which shard.
         progress: where reading goes on.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
-        read_until: what arrived earlier has been read, by this machine's clock; ``None`` until an
+        read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
             answer says how far behind the tip it is.
     """
 

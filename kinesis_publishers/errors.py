@@ -309,7 +309,8 @@ class PositionTrimmedError(DataLossError):
 class StreamRecreatedError(DataLossError):
     """The stream was deleted and created again: the stored positions belong to another one.
 
-    What to do: begin with a new checkpoint, at ``TRIM_HORIZON`` to read all of the new stream.
+    What to do: begin with a new checkpoint, at ``TRIM_HORIZON`` to read all of the new stream; or
+    set ``kinesis.failondataloss = false``, which does that where the stream was.
     """
 
 

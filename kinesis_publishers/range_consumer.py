@@ -64,7 +64,7 @@ class RangeConsumer(RecordBatchConsumer):
         self._end = wanted.end
         self._context = context
         self._begin = begin
-        self._progress = ShardProgress(position=wanted.start)
+        self._progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
         self._room = DeliveryRoom(self._shard.key, context)
         self._missing = retries_when_missing(self._shard, context.clock, context.events)
         self._publisher: RecordPublisher | None = None
@@ -201,7 +201,7 @@ class RangeConsumer(RecordBatchConsumer):
             return
         progress = ShardProgress(position=resume_after(last), as_of=batch.last_arrival)
         try:
-            self._check_beginning(batch)
+            await self._check_beginning(batch)
             records = await user_records(batch, self.processed, self._context)
             if len(records):
                 await self._room.deliver(records, progress)
@@ -214,7 +214,7 @@ class RangeConsumer(RecordBatchConsumer):
             raise
         self._progress = progress
 
-    def _check_beginning(self, batch: RecordBatch) -> None:
+    async def _check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
         position, first = self._progress.position, batch.first_sequence_number
         if position.sequence_number is not None and self.processed is None:
@@ -224,6 +224,11 @@ class RangeConsumer(RecordBatchConsumer):
                 self._shard.key,
                 f"reading goes on with record {first}; whatever was between {position} and it is "
                 "skipped.",
+            )
+        else:
+            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
+            await self._context.data_loss.check_retention(
+                self._shard, self._progress, now, first=first, arrived=arrived
             )
         self._was_trimmed = False
 

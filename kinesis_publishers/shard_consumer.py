@@ -19,6 +19,7 @@ from kinesis_publishers.delivery import (
 )
 from kinesis_publishers.errors import (
     AggregationError,
+    ConsumerNotFoundError,
     PositionTrimmedError,
     PublisherCancelledError,
     ServiceError,
@@ -162,7 +163,7 @@ class ShardConsumer(RecordBatchConsumer):
             await self._report_trimmed(error)
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
-        except (StreamNotFoundError, ShardNotFoundError) as error:
+        except (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError) as error:
             if error is self._delivery_error:
                 raise
             if not await self._has_left_retention(error):
@@ -291,7 +292,10 @@ class ShardConsumer(RecordBatchConsumer):
             asked = position.sequence_number.whole
             guard.check_first(self.shard.key, asked, batch.first_sequence_number)
         else:
-            await guard.check_retention(self.shard, self.progress, batch.requested_at)
+            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
+            await guard.check_retention(
+                self.shard, self.progress, now, first=batch.first_sequence_number, arrived=arrived
+            )
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
         now = self.context.clock.now()
@@ -299,6 +303,7 @@ class ShardConsumer(RecordBatchConsumer):
 
     async def _has_left_retention(self, error: ServiceError) -> bool:
         context = self.context
+        await context.data_loss.check_identity(self.shard.stream_arn, cause=error)
         return await has_left_retention(
             self.shard, error, context.has_shard, self._missing, context.clock
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
@@ -26,6 +28,7 @@ _T = TypeVar("_T")
 # A stream that was there is missing when it is said so often, over a few seconds: one node of the
 # service may not know it for a moment.
 _ASK_AGAIN_SECONDS = (0.5, 1.0, 2.0)
+_DESCRIBE_SECONDS = 1.0
 
 
 class ShardDiscovery:
@@ -52,6 +55,9 @@ class ShardDiscovery:
         self._events = events
         self._closed: set[ShardKey] = set()
         self._has_answered = False
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # The last description of each stream for who asks again, and when it was asked for.
+        self._described: dict[str, tuple[float, StreamSummary]] = {}
 
     @property
     def interval_seconds(self) -> float:
@@ -88,9 +94,22 @@ class ShardDiscovery:
 
         return await self._call(attempt, self._config.describe_retry)
 
-    async def retention_seconds(self, stream: str) -> float:
-        """Return for how long ``stream`` keeps its records, in seconds."""
-        return (await self.describe(stream)).retention_seconds
+    async def describe_now(self, stream_arn: str) -> StreamSummary:
+        """Describe a stream as it is now or later; who asks meanwhile shares the next answer.
+
+        A stream is described once a second at most: an account has 20 calls a second (AWS limits).
+        """
+        asked_at = self._clock.monotonic()
+        async with self._turns[stream_arn]:
+            described = self._described.get(stream_arn)
+            if described is not None and described[0] > asked_at:
+                return described[1]
+            if described is not None:
+                await self._clock.sleep(described[0] + _DESCRIBE_SECONDS - self._clock.monotonic())
+            began_at = self._clock.monotonic()
+            summary = await self.describe(stream_arn)
+            self._described[stream_arn] = began_at, summary
+            return summary
 
     async def has_shard(self, shard: Shard) -> bool:
         """Say whether a shard is still listed, or newer than the listing, which may be late.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kinesis_publishers.data_loss import recreated_message
 from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
 from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
 from kinesis_publishers.lineage import (
@@ -69,6 +71,11 @@ class ShardTable:
         self.listed: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
 
+    def renewed(self) -> ShardTable:
+        """Return one that is not prepared, and goes on where this one is."""
+        resume = self._resume | self.by_stream(self.progress)
+        return ShardTable(self._parts, resume, leaves_others=self._leaves_others)
+
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
 
@@ -77,13 +84,15 @@ class ShardTable:
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
-        now = self._parts.clock.now()
+        clock = self._parts.clock
+        began_at = clock.monotonic()
         for selector in self._parts.streams:
             summary = await self._parts.discovery.describe(selector)
             self.identities[summary.identity.arn] = summary.identity
-            # Else every shard would ask for it when its age is checked for the first time.
-            self._parts.data_loss.note_retention(summary.identity.arn, summary.retention_seconds)
+            self._parts.data_loss.note_identity(summary.identity)
         self._check_resumed_streams()
+        # When this began, by the service's clock: its first answers have told the time.
+        now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)
             self._report_prepared(identity.arn, now)
@@ -129,9 +138,7 @@ class ShardTable:
         if resume.identity.created_at != identity.created_at:
             self._parts.data_loss.report(
                 ShardKey(identity.arn, "*"),
-                f"the stream was created on {identity.created_at.isoformat()}, but the stored "
-                f"positions belong to one that was created on "
-                f"{resume.identity.created_at.isoformat()}: it was deleted and created again.",
+                recreated_message(resume.identity.created_at, identity.created_at),
                 kind=StreamRecreatedError,
             )
             known = {}
@@ -169,7 +176,14 @@ class ShardTable:
         """
         for arn in self.identities:
             listed = await self._parts.discovery.list_shards(arn)
-            gone = gone_shards((key for key in self.listed if key.stream_arn == arn), listed)
+            begins = {shard.key: shard.starting_sequence_number for shard in listed}
+            known = {k: one for k, one in self.listed.items() if k.stream_arn == arn}
+            gone = gone_shards(known, listed)
+            # A stream that was created again has shards of the same ids, which begin elsewhere.
+            if known.keys() - begins.keys() or any(
+                one.starting_sequence_number not in ("0", begins[key]) for key, one in known.items()
+            ):
+                await self._parts.data_loss.check_identity(arn)
             self._forget([key for key in gone if key not in in_use], given_up)
             self._add_listed(listed, initial=None)
 
@@ -211,7 +225,7 @@ class ShardTable:
         self, known: Mapping[ShardKey, ShardProgress], listed: Iterable[Shard]
     ) -> None:
         for key in gone_shards((key for key in known if not known[key].is_ended), listed):
-            self._report_missing(key, known[key])
+            self._parts.data_loss.report_unread(key, known[key])
             self.progress[key] = known[key].ended()
 
     def _forget(self, gone: Iterable[ShardKey], given_up: Collection[ShardKey]) -> None:
@@ -219,14 +233,7 @@ class ShardTable:
             del self.listed[key]
             progress = self.progress.pop(key, None)
             if progress is not None and not (progress.is_ended or key in given_up):
-                self._report_missing(key, progress)
-
-    def _report_missing(self, key: ShardKey, progress: ShardProgress) -> None:
-        self._parts.data_loss.report(
-            key,
-            f"the shard was not read to its end (only to {progress.position}) and is not listed "
-            "any more.",
-        )
+                self._parts.data_loss.report_unread(key, progress)
 
     def startable(self) -> list[Shard]:
         """Return the shards that may be read now, in a fixed order within each stream."""

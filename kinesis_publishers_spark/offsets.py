@@ -148,19 +148,20 @@ class Offset:
 
 
 def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -> ShardRange | None:
+    as_of = None
     if end.first is not None:
         start = StartingPosition.at(end.first)
     elif begin is not None:
-        start = begin.progress.position
+        start, as_of = begin.progress.position, begin.progress.as_of
     else:
         # It was read before, as the ancestors that are noted as ended, or has no records yet: those
         # of its first micro-batch begin with one that is named.
         return None
     last, before = end.progress.processed, None if begin is None else begin.progress.processed
     if last is not None and last != before:
-        return ShardRange(shard=key, start=start, end=last, follows=before)
+        return ShardRange(shard=key, start=start, end=last, as_of=as_of, follows=before)
     if end.progress.is_ended and not (begin is not None and begin.progress.is_ended):
-        return ShardRange(shard=key, start=start, end=None, follows=before)
+        return ShardRange(shard=key, start=start, end=None, as_of=as_of, follows=before)
     return None
 
 

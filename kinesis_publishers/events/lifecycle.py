@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 __all__ = [
@@ -120,7 +122,22 @@ class RangeRead:
 
 @frozen(kw_only=True)
 class DataLossTolerated:
-    """Records may be missing, and the configuration says to go on."""
+    """Records may be missing, and the configuration says to go on.
+
+    How many they are nobody can tell: sequence numbers have gaps.
+
+    Attributes:
+        shard: where they are missing; the id ``*`` stands for the whole stream.
+        message: what is missing, in words.
+        position: where reading was to go on: they come after it.
+        since: everything that arrived earlier has been read, if that is known.
+        until: they arrived before this instant, if that is known.
+        next_record: what reading goes on with, if that is known.
+    """
 
     shard: ShardKey
     message: str
+    position: StartingPosition | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    next_record: SequenceNumber | None = None

@@ -44,6 +44,8 @@ class ShardRange:
         start: where the range begins.
         end: its last record, included; ``None`` is everything up to the end of the shard, which is
             closed and therefore does not change any more.
+        as_of: what arrived before it comes before the range; ``None`` if the range names its first
+            record. It tells whether records at its beginning may have been removed.
         follows: the record before the first one, if it is known: whoever has read up to it may go
             on from there. It says nothing about which records the range has.
     """
@@ -51,6 +53,7 @@ class ShardRange:
     shard: ShardKey
     start: StartingPosition
     end: SequenceNumber | None
+    as_of: datetime | None = field(default=None, eq=False)
     follows: SequenceNumber | None = field(
         eq=False,
         default=Factory(lambda self: ShardProgress(position=self.start).processed, takes_self=True),

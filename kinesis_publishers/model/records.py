@@ -219,7 +219,7 @@ class RecordBatch:
 
     @property
     def read_until(self) -> datetime | None:
-        """By this machine's clock: what arrived earlier is in this answer or in one before it.
+        """By the reader's clock: what arrived earlier is in this answer or in one before it.
 
         ``None`` if the answer does not say how far behind the tip it is. Both ends of that distance
         are instants of the service's clock, so that the two clocks need not agree.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOCK_SKEW_RETRY_SECONDS", "may_be_ahead_of_service", "trimmed_error"]
 
-# How far this machine's clock may be ahead of the service's.
+# How far ahead an instant may be that is waited for.
 _CLOCK_SKEW = timedelta(seconds=60)
 #: How long to wait before a position that may be in the service's future is tried again.
 CLOCK_SKEW_RETRY_SECONDS = 1.0
@@ -23,8 +23,8 @@ CLOCK_SKEW_RETRY_SECONDS = 1.0
 def may_be_ahead_of_service(position: StartingPosition, now: datetime) -> bool:
     """Say whether a refused position may only seem to lie in the future of the service.
 
-    LATEST is pinned by this machine's clock. If that is ahead, the service refuses the instant
-    until its own clock has come to it.
+    Its clock is known to a second only. An instant that is ahead of it is refused until its own
+    clock has come there.
     """
     return position.timestamp is not None and abs(now - position.timestamp) < _CLOCK_SKEW
 

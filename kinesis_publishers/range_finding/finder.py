@@ -14,8 +14,10 @@ from kinesis_publishers.errors import (
     ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
+    StreamRecreatedError,
 )
 from kinesis_publishers.model import (
+    Shard,
     ShardKey,
     ShardProgress,
     StartingPosition,
@@ -130,13 +132,6 @@ class KinesisRangeFinder:
         await self._shards.prepare()
         self._plan_discovery()
 
-    async def check_retention(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Report shards whose records after ``progress`` may have been removed unread."""
-        now = self._parts.clock.now()
-        for key, one in progress.items():
-            if key in self._shards.listed:
-                await self._parts.data_loss.check_retention(self._shards.listed[key], one, now)
-
     async def find(self, limit: ReadLimit, *, until: datetime | None = None) -> FoundRanges:
         """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
 
@@ -151,6 +146,19 @@ class KinesisRangeFinder:
         """
         if self._parts.clock.monotonic() < self._next_round:
             return FoundRanges()
+        return await self._find_or_begin_anew(lambda: self._find(limit, until))
+
+    async def _find_or_begin_anew(self, find: Callable[[], Awaitable[FoundRanges]]) -> FoundRanges:
+        while True:
+            try:
+                return await find()
+            except StreamRecreatedError:
+                if self._parts.data_loss.fails:
+                    raise
+            self._shards, self._probes = self._shards.renewed(), {}
+            await self.prepare()
+
+    async def _find(self, limit: ReadLimit, until: datetime | None) -> FoundRanges:
         await self._discover_if_due()
         probes = self._due_probes(until)
         if not limit.is_unlimited:
@@ -162,17 +170,20 @@ class KinesisRangeFinder:
             await self._for_each(probes, ShardProbe.look)
         else:
             await self._for_each(probes, lambda probe: probe.look_for_tip(until))
-        found = self._take_within(limit)
+        found = await self._take_within(limit)
         if not found:
             self._pause()
         return found
 
     async def find_tip(self) -> FoundRanges:
         """Return everything that is there now, however much it is."""
+        return await self._find_or_begin_anew(self._find_tip)
+
+    async def _find_tip(self) -> FoundRanges:
         now = self._parts.clock.now()
         await self._discover_if_due()
         await self._for_each(self._startable_probes(), lambda probe: probe.reach_tip(now))
-        return self._take_within(ReadLimit())
+        return await self._take_within(ReadLimit())
 
     def is_caught_up(self, until: datetime) -> bool:
         """Say whether everything that arrived before ``until`` is in ranges.
@@ -242,9 +253,10 @@ class KinesisRangeFinder:
     async def _look_at(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
-        # Where the position is too old, what the service answers does not say what is missing.
-        guard, now = self._parts.data_loss, self._parts.clock.now()
-        await guard.check_retention(probe.shard, probe.progress, now)
+        if probe.last_look == float("-inf"):
+            # What is missing later shows with the first record that follows.
+            guard, now = self._parts.data_loss, self._parts.clock.now()
+            await guard.check_retention(probe.shard, probe.progress, now)
         await self._look_or_begin_anew(probe, look)
         self._shards.progress[probe.shard.key] = probe.progress
 
@@ -260,6 +272,7 @@ class KinesisRangeFinder:
             except PositionTrimmedError as error:
                 await self._begin_at_horizon(probe, error)
             except (StreamNotFoundError, ShardNotFoundError) as error:
+                await self._parts.data_loss.check_identity(shard.stream_arn, cause=error)
                 if await has_left_retention(shard, error, has_shard, retries, clock):
                     return self._give_up(probe, error)
 
@@ -273,7 +286,7 @@ class KinesisRangeFinder:
         self._parts.data_loss.report_unread(probe.shard.key, probe.progress, cause=error)
         probe.give_up()
 
-    def _take_within(self, limit: ReadLimit) -> FoundRanges:
+    async def _take_within(self, limit: ReadLimit) -> FoundRanges:
         probes = [probe for probe in self._probes.values() if probe.has_news]
         if not probes:
             return FoundRanges()
@@ -284,16 +297,22 @@ class KinesisRangeFinder:
             before = probe.progress
             end = probe.take(count)
             if end is not None:
-                self._check_first(probe.shard.key, before, end)
+                await self._check_first(probe.shard, before, end)
                 ends[probe.shard.key] = end
                 self._shards.progress[probe.shard.key] = end.progress
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return FoundRanges(ends=ends)
 
-    def _check_first(self, key: ShardKey, before: ShardProgress, end: RangeEnd) -> None:
-        asked = before.position.sequence_number
-        if before.processed is None and asked is not None and end.first is not None:
-            self._parts.data_loss.check_first(key, asked, end.first)
+    async def _check_first(self, shard: Shard, before: ShardProgress, end: RangeEnd) -> None:
+        guard, asked, first = self._parts.data_loss, before.position.sequence_number, end.first
+        if first is None:
+            # Whoever reads the range sees it.
+            return
+        if before.processed is None and asked is not None:
+            guard.check_first(shard.key, asked, first)
+        else:
+            now = self._parts.clock.now()
+            await guard.check_retention(shard, before, now, first=first, arrived=end.first_arrival)
 
 
 def _look_interval(shards: int) -> float:

@@ -93,7 +93,7 @@ class ShardProbe:
     _is_written_in_bursts: bool = field(default=False, init=False)
     _step: int = field(default=1, init=False)
     _tip_seen_at: datetime | None = field(default=None, init=False)
-    # What arrived before this instant, by this machine's clock, has been seen.
+    # What arrived before this instant, by the reader's clock, has been seen.
     _seen_until: datetime | None = field(default=None, init=False)
     _nothing_since: datetime | None = field(default=None, init=False)
     _sample: Sample | None = field(default=None, init=False)

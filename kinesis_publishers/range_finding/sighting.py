@@ -23,11 +23,13 @@ class RangeEnd:
     Attributes:
         progress: how far the shard is read with the range included.
         first: the first record of the range, if it was seen.
+        first_arrival: when that one arrived.
         payload_bytes: how large the range is, as far as it was seen; ``None`` if parts were not.
     """
 
     progress: ShardProgress
     first: SequenceNumber | None = None
+    first_arrival: datetime | None = None
     payload_bytes: int | None = None
 
 
@@ -120,8 +122,15 @@ class Sighting:
             return None, self
         progress = self.reached.ended() if self.has_ended else self.reached
         size = None if self._is_gap else _bytes_of(self._weights)
-        end = RangeEnd(progress=progress, first=self._first, payload_bytes=size)
-        return end, Sighting(progress)
+        return self._range_end(progress, size), Sighting(progress)
+
+    def _range_end(self, progress: ShardProgress, payload_bytes: int | None) -> RangeEnd:
+        return RangeEnd(
+            progress=progress,
+            first=self._first,
+            first_arrival=self._first_arrival,
+            payload_bytes=payload_bytes,
+        )
 
     def _take_some(self, count: int) -> tuple[RangeEnd, Sighting]:
         progress = ShardProgress(
@@ -129,7 +138,7 @@ class Sighting:
             as_of=_latest(self.start.as_of, instant_of(max(self._arrivals[:count]))),
         )
         size = _bytes_of(self._weights[:count])
-        end = RangeEnd(progress=progress, first=self._first, payload_bytes=size)
+        end = self._range_end(progress, size)
         rest = Sighting(progress)
         rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
         rest._last_arrival, rest.has_ended = self._last_arrival, self.has_ended

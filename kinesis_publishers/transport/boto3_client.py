@@ -11,6 +11,7 @@ from botocore.config import Config
 from botocore.session import get_session
 
 from kinesis_publishers.aws_errors import mapped_errors
+from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.transport.stream_names import name_streams_if_asked
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.aws import AwsConfig
 
-__all__ = ["Boto3Client"]
+__all__ = ["Boto3Client", "watch_clock"]
 
 _T = TypeVar("_T")
 # The first call tells a wrong endpoint: whoever waits for it is to hear of it soon.
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _READ_TIMEOUT_SECONDS = 30.0
 _THREADS = 4
+_SENT_AT = "kinesis_publishers.sent_at"
 
 
 class Boto3Client:
@@ -38,9 +41,11 @@ class Boto3Client:
     Args:
         config: the connection.
         name: whose it is, for threads and messages: "control plane".
+        clock: learns the service's time.
     """
 
-    def __init__(self, config: AwsConfig, name: str) -> None:
+    def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
+        self._clock = clock
         self._config = config
         self._name = name
         prefix = f"kinesis-{name.replace(' ', '-')}"
@@ -97,7 +102,7 @@ class Boto3Client:
     def _create_client(self) -> Any:
         session = get_session()
         build_session(session, self._config)
-        return boto3.Session(botocore_session=session, region_name=self._config.region).client(
+        client = boto3.Session(botocore_session=session, region_name=self._config.region).client(
             "kinesis",
             endpoint_url=self._config.endpoint_url,
             verify=self._config.ca_bundle,
@@ -110,3 +115,20 @@ class Boto3Client:
                 user_agent_extra="kinesis-publishers",
             ),
         )
+        watch_clock(client, self._clock)
+        return client
+
+
+def watch_clock(client: Any, clock: Clock | None) -> None:
+    """Let ``clock`` learn from each answer to ``client`` what time the service has."""
+    if not isinstance(clock, ServiceClock):
+        return
+
+    def note_sending(context: dict[str, Any], **_: Any) -> None:
+        context[_SENT_AT] = clock.machine.now()
+
+    def note_answer(http_response: Any, context: dict[str, Any], **_: Any) -> None:
+        clock.observe(http_response.headers.get("Date"), sent_at=context[_SENT_AT])
+
+    client.meta.events.register("before-call.kinesis", note_sending)
+    client.meta.events.register("after-call.kinesis", note_answer)

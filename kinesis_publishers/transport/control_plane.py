@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.aws import AwsConfig
 
 __all__ = ["Boto3ControlPlane"]
@@ -25,8 +26,8 @@ class Boto3ControlPlane(ControlPlane):
     Use it as ``async with Boto3ControlPlane(config) as control_plane``.
     """
 
-    def __init__(self, config: AwsConfig) -> None:
-        self._client = Boto3Client(config, "control plane")
+    def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:
+        self._client = Boto3Client(config, "control plane", clock)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()

@@ -18,6 +18,7 @@ from kinesis_publishers.config import SubscriptionHttpConfig
 from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
+from kinesis_publishers.transport.boto3_client import watch_clock
 from kinesis_publishers.transport.carriers import Endpoint, check_carrier, create_carrier
 from kinesis_publishers.transport.decoding import decode_get_records
 from kinesis_publishers.transport.stream_names import name_streams_if_asked
@@ -54,7 +55,7 @@ class AioDataPlane(DataPlane):
         config: region, endpoint, credentials and the limit of connections, of which a shard needs
             one at a time.
         http: how subscriptions are carried.
-        clock: measures how long a subscription is silent.
+        clock: measures how long a subscription is silent, and learns the service's time.
 
     Raises:
         ConfigError: the endpoint or this machine cannot do what ``http`` asks for.
@@ -86,6 +87,7 @@ class AioDataPlane(DataPlane):
         except BaseException:
             await self._stack.aclose()
             raise
+        watch_clock(self._client, self._clock)
         hooks = self._client.meta.events
         name_streams_if_asked(hooks)
         # botocore offers this hook to customise parsing. The body is taken away before its own

@@ -61,8 +61,8 @@ class FetchSession(DeliverySink, PlanningSession):
         properties: the configuration.
         resume: how far the streams have been read; empty for a new query.
         clock: the source of time.
-        catch_up_to: read each shard only until everything that arrived before this instant has been
-            read (Trigger.AvailableNow).
+        catch_up_to: read each shard only until everything that arrived before this instant (by this
+            machine's clock) has been read (Trigger.AvailableNow).
         enough: records that a micro-batch of such a run need not wait for more than.
         guard: what removes stream consumers when this process is gone; ``None`` if there are none.
     """
@@ -145,7 +145,7 @@ class FetchSession(DeliverySink, PlanningSession):
             return
         # A shard that was closed when it was listed has an end, and children that come after it:
         # reading may have come so far before either.
-        if seen is not None and seen >= until and not status.shard.is_closed:
+        if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
             fetcher.finish_shard(status.shard.key)
             self._activity.set()
 

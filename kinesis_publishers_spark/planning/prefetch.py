@@ -11,7 +11,6 @@ from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartit
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
 from kinesis_publishers_spark.planning.fetch_session import FetchSession
 from kinesis_publishers_spark.planning.planner import BatchSize
-from kinesis_publishers_spark.planning.replay import check_beginnings
 from kinesis_publishers_spark.planning.session_planner import PlannedBatch, SessionPlanner
 
 if TYPE_CHECKING:
@@ -79,6 +78,5 @@ class PrefetchPlanner(SessionPlanner[FetchSession, _FetchedBatch]):
 
     def _replayed_partitions(self, start: Offset, end: Offset) -> list[RangePartition]:
         ranges = end.ranges_since(start)
-        check_beginnings(self._properties, start, ranges, self._clock)
         groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
         return [RangePartition.of(self._properties, group) for group in groups if group]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
     from datetime import datetime
 
-    from kinesis_publishers import Clock, Properties, ShardKey, ShardProgress, StreamProgress
+    from kinesis_publishers import Clock, Properties, ShardKey, StreamProgress
 
 __all__ = ["FoundBatch", "RangeSession"]
 
@@ -45,7 +45,8 @@ class RangeSession(PlanningSession):
         properties: the configuration.
         resume: how far the streams have been read; empty for a new query.
         clock: the source of time.
-        catch_up_to: find what arrived before this instant, and end there (Trigger.AvailableNow).
+        catch_up_to: find what arrived before this instant (by this machine's clock), and end there
+            (Trigger.AvailableNow).
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class RangeSession(PlanningSession):
 
     async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
         until = self._catch_up_to
+        if until is not None:
+            until += self._clock.skew
         found = await self._open.value.find(limit, until=until)
         while until is not None and not found and not self._open.value.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
@@ -113,14 +116,6 @@ class RangeSession(PlanningSession):
             end=Offset(streams=known.streams, shards=shards),
             payload_bytes={key: one.payload_bytes or 0 for key, one in found.ends.items()},
         )
-
-    def check_retention(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Report ranges that begin at ``progress`` and whose first records may be gone.
-
-        Raises:
-            PositionTrimmedError: they may, and loss is not tolerated.
-        """
-        self._ask(self._open.value.check_retention(progress))
 
     def lag(self) -> Lag:
         """Return how far the source is behind."""

@@ -12,7 +12,6 @@ from kinesis_publishers_spark.planning.executor_properties import executor_prope
 from kinesis_publishers_spark.planning.grouping import balanced
 from kinesis_publishers_spark.planning.planner import BatchSize
 from kinesis_publishers_spark.planning.range_session import RangeSession
-from kinesis_publishers_spark.planning.replay import check_beginnings
 from kinesis_publishers_spark.planning.session_planner import PlannedBatch, SessionPlanner
 
 if TYPE_CHECKING:
@@ -66,9 +65,7 @@ class RangesPlanner(SessionPlanner[RangeSession, _FoundBatch]):
         return self._tasks(batch.end, ranges, sizes)
 
     def _replayed_partitions(self, start: Offset, end: Offset) -> list[RangePartition]:
-        ranges = end.ranges_since(start)
-        check_beginnings(self._properties, start, ranges, self._clock)
-        return self._tasks(end, ranges, None)
+        return self._tasks(end, end.ranges_since(start), None)
 
     def _tasks(
         self, end: Offset, ranges: Sequence[ShardRange], sizes: Sequence[int] | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers import Clock, Properties, SystemClock
+from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.config import StreamsConfig
 from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers.errors import CheckpointError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import InputPartition
 
+    from kinesis_publishers import Clock, Properties
     from kinesis_publishers_spark.planning.chunks import BatchLimit
 
 __all__ = ["PlannedBatch", "PlanningSession", "SessionPlanner"]
@@ -72,7 +73,7 @@ class SessionPlanner(Planner, Generic[_Session, _Batch]):
     ) -> None:
         self._properties = properties
         self._parallelism = parallelism
-        self._clock = clock or SystemClock()
+        self._clock = ServiceClock.around(clock)
         # One for all sessions: between two of them the consumers are still wanted.
         self._guard = ConsumerGuard.for_properties(properties)
         self._catch_up_to: datetime | None = None
@@ -101,7 +102,8 @@ class SessionPlanner(Planner, Generic[_Session, _Batch]):
 
     def prepare_for_available_now(self) -> None:
         self._end_session()
-        self._catch_up_to = self._clock.now()
+        # By this machine's clock: the service may not have told the time yet.
+        self._catch_up_to = self._clock.now() - self._clock.skew
 
     def initial_offset(self) -> Offset:
         # Spark asks for it more than once (for the first end, and for the first partitions).

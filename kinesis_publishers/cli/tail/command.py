@@ -19,7 +19,7 @@ from kinesis_publishers.cli.streams import OutputPipe
 from kinesis_publishers.cli.tail.live import LiveTable
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.session import RecordLines, TailSession
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.config.choices import InitialPosition
 from kinesis_publishers.config.options import publisher
 from kinesis_publishers.data_fetcher import KinesisDataFetcher
@@ -111,7 +111,7 @@ def tail(
         raise click.UsageError("--json, --lines and --newest (of the table) exclude each other.")
     if encoding is not None and not as_json:
         raise click.UsageError("--data says how payloads stand in JSON: add --json.")
-    clock = SystemClock()
+    clock = ServiceClock(SystemClock())
     begin = _starting_position(position, instant, since, clock)
     properties, left_out = observer_properties(connection, begin)
     for sentence in left_out:
@@ -163,15 +163,15 @@ async def _tail(
 ) -> None:
     if appearance.is_table:
         table = LiveTable(output_console(), clock, newest=appearance.newest)
-        session = TailSession(table, max_records=max_records, until=until)
-        async with KinesisDataFetcher.from_properties(properties, session) as fetcher:
+        session = TailSession(table, max_records=max_records, until=until, clock=clock)
+        async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
             session.begin(fetcher)
             await table.run(fetcher)
         return
     output = OutputPipe(output_bytes())
     lines = RecordLines(output, appearance.line)
-    session = TailSession(lines, max_records=max_records, until=until)
-    async with KinesisDataFetcher.from_properties(properties, session) as fetcher:
+    session = TailSession(lines, max_records=max_records, until=until, clock=clock)
+    async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
         session.begin(fetcher)
         output.on_reader_gone(session.stop)
         await fetcher.run()

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.delivery import DeliverySink
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.cli.streams import OutputPipe
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.data_fetcher import KinesisDataFetcher
     from kinesis_publishers.delivery import Delivery, ShardStatus
     from kinesis_publishers.model import Record, RecordBatch
@@ -53,13 +55,20 @@ class TailSession(DeliverySink):
     Args:
         view: shows the records.
         max_records: after how many it ends; ``None`` for no limit.
-        until: ends once everything that arrived before this instant has been read; ``None`` goes
-            on for ever.
+        until: ends once everything that arrived before this instant, by this machine's clock, has
+            been read; ``None`` goes on for ever.
+        clock: the fetcher's.
     """
 
     def __init__(
-        self, view: RecordView, *, max_records: int | None = None, until: datetime | None = None
+        self,
+        view: RecordView,
+        *,
+        max_records: int | None = None,
+        until: datetime | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = ServiceClock.around(clock)
         self._view = view
         self._left = max_records
         self._until = until
@@ -101,7 +110,7 @@ class TailSession(DeliverySink):
         if until is None or fetcher is None:
             return
         # A shard that was closed when it was listed has an end, and children that come after it.
-        if seen is not None and seen >= until and not status.shard.is_closed:
+        if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
             fetcher.finish_shard(status.shard.key)
         self._stop_if_finished()
 

@@ -78,6 +78,13 @@ class FakeStream:
         """Which stream this is."""
         return StreamIdentity(name=self.name, arn=self.arn, created_at=self.created_at)
 
+    @property
+    def summary(self) -> StreamSummary:
+        """What DescribeStreamSummary says of it."""
+        return StreamSummary(
+            identity=self.identity, status=self.status, retention_seconds=self.retention_seconds
+        )
+
     def add(self, *shards: Shard) -> None:
         """Let ListShards show ``shards`` as well."""
         self.shards.extend(shards)
@@ -134,11 +141,7 @@ class FakeControlPlane(ControlPlane):
         self.calls.append(DescribeCall(stream=stream))
         self._raise_next()
         found = self._find(stream, "DescribeStreamSummary")
-        return StreamSummary(
-            identity=found.identity,
-            status=found.status,
-            retention_seconds=found.retention_seconds,
-        )
+        return found.summary
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None

@@ -15,6 +15,7 @@ from kinesis_publishers.delivery import ConsumerContext
 from kinesis_publishers.model import ShardProgress, StartingPosition
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.shard_consumer import ShardConsumer
+from kinesis_publishers.testing.fakes.control_plane import FakeStream
 from kinesis_publishers.testing.fakes.recording import RecordingSink
 from kinesis_publishers.testing.fakes.samples import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import RecordPublisherFactory
     from kinesis_publishers.events import Event
-    from kinesis_publishers.model import Record, Shard
+    from kinesis_publishers.model import Record, Shard, StreamSummary
 
 __all__ = ["ShardReader", "assert_shard_is_read", "finish"]
 
@@ -120,7 +121,7 @@ class ShardReader:
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,
-                retention_seconds=self._answer_retention,
+                describe=self._describe,
             ),
             clock=self.clock,
             events=self.events.append,
@@ -151,9 +152,10 @@ class ShardReader:
         self.listings.append(stream_arn)
         return self.listed_shards
 
-    async def _answer_retention(self, stream_arn: str) -> float:
+    async def _describe(self, stream_arn: str) -> StreamSummary:
         self.retention_questions.append(stream_arn)
-        return self.retention_seconds
+        stream = FakeStream(arn=stream_arn, retention_seconds=self.retention_seconds)
+        return stream.summary
 
 
 async def assert_shard_is_read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers import Properties, ShardRange
+from kinesis_publishers import Properties, ShardRange, SystemClock
 from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
 from kinesis_publishers.batch_ranges import plan_batch
 from kinesis_publishers.model import PositionType
@@ -19,6 +19,16 @@ __all__ = ["FIRST", "NOON", "BatchServer"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FIRST = "shardId-000000000000"
+
+
+class _ServersClock(SystemClock):
+    """The server's time, and this machine's for whatever waits."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        return self._clock.now()
 
 
 class BatchServer:
@@ -52,7 +62,8 @@ class BatchServer:
         values["kinesis.shard.getrecords.intervalmillis"] = "0"
         properties = Properties.parse({**self.server.properties(streams), **values})
         bounds = BatchBounds.from_properties(properties, loaded_at=self._clock.now())
-        return await plan_batch(properties, bounds, narrowing or Narrowing())
+        clock = _ServersClock(self._clock)
+        return await plan_batch(properties, bounds, narrowing or Narrowing(), clock=clock)
 
     def rows_of(self, ranges: list[ShardRange], stream: str = "orders") -> list[str]:
         """Return the sequence numbers of what the ranges have, shard after shard."""

@@ -89,6 +89,7 @@ class SimulatedPlanes(DataPlane, ControlPlane):
                 shard_id=one["ShardId"],
                 parent_shard_id=one.get("ParentShardId"),
                 adjacent_parent_shard_id=one.get("AdjacentParentShardId"),
+                starting_sequence_number=one["SequenceNumberRange"]["StartingSequenceNumber"],
                 ending_sequence_number=one["SequenceNumberRange"].get("EndingSequenceNumber"),
             )
             for one in answer["Shards"]

@@ -81,7 +81,7 @@ class SimulatedWorld:
             data_loss=DataLossGuard(
                 fail=fails_on_data_loss,
                 events=events,
-                retention_seconds=discovery.retention_seconds,
+                describe=discovery.describe_now,
             ),
             clock=self.clock,
             events=events,

@@ -8,7 +8,12 @@ import pytest
 from simulated_world import STREAM, SimulatedWorld
 
 from kinesis_publishers import Properties
-from kinesis_publishers.errors import DataLossError, PositionTrimmedError, StreamNotFoundError
+from kinesis_publishers.errors import (
+    DataLossError,
+    PositionTrimmedError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
@@ -153,3 +158,51 @@ async def test_a_stream_that_is_deleted_under_the_query_is_named(days: Days) -> 
     await days.clock.advance(60.0)
     with pytest.raises(StreamNotFoundError, match="orders"):
         await days.look()
+
+
+def keep_for(days: Days, hours: int) -> None:
+    with days.service.lock:
+        days.service.state.account.find_active(STREAM).retention_hours = hours
+
+
+async def test_a_retention_that_is_shortened_under_a_query_that_is_behind_is_an_error(
+    days: Days,
+) -> None:
+    keep_for(days, 168)
+    for _ in range(3):
+        days.put(30)
+        await days.clock.advance(24 * HOUR)
+    days.put(30)
+    keep_for(days, 24)
+    with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
+        await days.look_until_found(2)
+
+
+def create_again(days: Days) -> None:
+    with days.service.lock:
+        account = days.service.state.account
+        account.delete(account.find(STREAM))
+        account.create(STREAM, "PROVISIONED", 2)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0, HOUR])
+async def test_a_stream_that_is_created_again_under_the_query_is_an_error_that_says_so(
+    days: Days, seconds: float
+) -> None:
+    create_again(days)
+    days.put(30)
+    await days.clock.advance(seconds)
+    with pytest.raises(StreamRecreatedError, match="deleted and created again"):
+        await days.look_until_found(2)
+
+
+async def test_where_that_is_tolerated_the_new_stream_is_read_from_its_first_record(
+    days: Days,
+) -> None:
+    await days.restart(fails_on_data_loss=False)
+    create_again(days)
+    days.put(30)
+    ends = (await days.look_until_found(2)).ends
+    assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
+    (loss,) = days.losses
+    assert "deleted and created again" in loss

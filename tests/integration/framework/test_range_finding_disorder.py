@@ -81,7 +81,7 @@ class DisorderedQuery:
             pool=PendingPool(max_records=10, max_bytes=100),
             aggregates=Deaggregator(AggregationMode.AUTO, context.events, discovery.list_shards),
             data_loss=DataLossGuard(
-                fail=True, events=context.events, retention_seconds=discovery.retention_seconds
+                fail=True, events=context.events, describe=discovery.describe_now
             ),
             clock=self.clock,
             events=context.events,

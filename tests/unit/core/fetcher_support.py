@@ -178,7 +178,7 @@ class World:
             data_loss=DataLossGuard(
                 fail=self.fails_on_data_loss,
                 events=self.events.append,
-                retention_seconds=discovery.retention_seconds,
+                describe=discovery.describe_now,
             ),
             clock=self.clock,
             events=self.events.append,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
@@ -13,12 +14,18 @@ from kinesis_publishers import Delivery, RunResult, ShardStatus
 from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
+    FakeStream,
     RecordingSink,
     ScriptedPublisherFactory,
     ScriptedRun,
     ShardReader,
     batch_of,
+    sample_records,
 )
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import StreamSummary
+
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -134,20 +141,21 @@ async def test_a_question_for_the_retention_is_no_delivery():
     """It has retries; whoever stops must not wait for them."""
     asked, answers = [], asyncio.Event()
 
-    async def answer(stream_arn: str) -> float:
+    async def answer(stream_arn: str) -> StreamSummary:
         asked.append(stream_arn)
-        if len(asked) > 1:
-            await answers.wait()
-        return 86_400.0
+        await answers.wait()
+        return FakeStream().summary
 
-    late = batch_of(RECORDS[4:], requested_at=NOW + timedelta(days=2))
+    records = sample_records(6, first=4, arrival=NOW + timedelta(days=1))
+    late = batch_of(records, requested_at=NOW + timedelta(days=2))
     reader = reader_of(ScriptedRun(batches=[late]))
+    # The clock stands still: nothing is in doubt before these records come.
     consumer = reader.consumer(after(3, as_of=NOW))
-    guard = DataLossGuard(fail=True, events=reader.events.append, retention_seconds=answer)
+    guard = DataLossGuard(fail=True, events=reader.events.append, describe=answer)
     consumer.context = evolve(consumer.context, data_loss=guard)
     running = asyncio.create_task(consumer.run())
     await reader.clock.settle()
-    assert len(asked) == 2
+    assert len(asked) == 1
     assert not consumer.is_delivering
     assert reader.pool.records == 6
     running.cancel()

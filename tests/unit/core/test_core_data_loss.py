@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, field
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kinesis_publishers import Event, SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.data_loss import DataLossGuard, is_beyond_retention
+from kinesis_publishers import (
+    Event,
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+)
+from kinesis_publishers.data_loss import DataLossGuard
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import DataLossTolerated
-from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
+from kinesis_publishers.testing.fakes import STREAM_ARN, FakeStream, sample_shard
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import StreamSummary
+
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 DAY = timedelta(days=1)
 SHARD = sample_shard()
+FIRST = SequenceNumber("9")
 POSITION = StartingPosition.after(SequenceNumber("5"))
 
 
@@ -33,30 +42,35 @@ class Guarded:
     retention: timedelta = DAY
     questions: list[str] = field(factory=list)
     events: list[Event] = field(factory=list)
+    created_at: datetime = NOW
     guard: DataLossGuard = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.guard = DataLossGuard(
-            fail=self.fail, events=self.events.append, retention_seconds=self.answer
+            fail=self.fail, events=self.events.append, describe=self.describe
         )
 
-    async def answer(self, stream_arn: str) -> float:
+    async def describe(self, stream_arn: str) -> StreamSummary:
         self.questions.append(stream_arn)
-        return self.retention.total_seconds()
+        seconds = self.retention.total_seconds()
+        return FakeStream(retention_seconds=seconds, created_at=self.created_at).summary
 
-
-@given(st.timedeltas(timedelta(0), timedelta(days=400)), st.integers(24, 8760))
-def test_what_was_read_up_to_an_instant_within_the_retention_is_safe(age: timedelta, hours: int):
-    is_beyond = is_beyond_retention(progress(NOW - age), NOW, hours * 3600.0)
-    assert is_beyond == (age > timedelta(hours=hours))
+    async def check_gap(self, age: timedelta, following: timedelta) -> None:
+        """Let a record follow that came so long after what was read so long ago."""
+        arrived = NOW - age + following
+        before = progress(NOW - age)
+        await self.guard.check_retention(SHARD, before, NOW, first=FIRST, arrived=arrived)
 
 
 @pytest.mark.parametrize(
-    "safe", [progress(None), progress(NOW - 9 * DAY, is_ended=True)], ids=["unknown", "ended"]
+    "safe",
+    [progress(None), progress(NOW - 9 * DAY, is_ended=True), progress(NOW - DAY)],
+    ids=["unknown", "ended", "younger than any retention"],
 )
-async def test_a_shard_that_has_ended_or_was_never_read_has_lost_nothing(safe: ShardProgress):
+async def test_progress_that_cannot_have_lost_anything_costs_no_call(safe: ShardProgress):
     guarded = Guarded()
     await guarded.guard.check_retention(SHARD, safe, NOW)
+    await guarded.guard.check_retention(SHARD, safe, NOW, first=FIRST, arrived=NOW)
     assert guarded.questions == []
 
 
@@ -78,30 +92,65 @@ async def test_loss_that_is_tolerated_is_reported():
     assert event.shard == SHARD.key
 
 
-async def test_the_service_is_asked_once_while_nothing_is_suspicious():
-    guarded = Guarded()
-    for minutes in range(100):
-        recent = progress(NOW - timedelta(minutes=minutes))
-        await guarded.guard.check_retention(SHARD, recent, NOW)
-    assert guarded.questions == [STREAM_ARN]
-
-
 async def test_a_retention_that_was_lengthened_is_noticed():
     guarded = Guarded()
-    await guarded.guard.check_retention(SHARD, progress(NOW), NOW)
     guarded.retention = 7 * DAY
     await guarded.guard.check_retention(SHARD, progress(NOW - 2 * DAY), NOW)
-    assert guarded.questions == [STREAM_ARN] * 2
-    await guarded.guard.check_retention(SHARD, progress(NOW - 2 * DAY), NOW)
-    assert guarded.questions == [STREAM_ARN] * 2
 
 
-async def test_each_stream_has_its_own_retention():
+async def test_a_retention_that_is_shortened_under_a_reader_that_is_behind_is_loss():
+    guarded = Guarded(retention=7 * DAY)
+    await guarded.check_gap(2 * DAY, timedelta(hours=30))
+    guarded.retention = DAY
+    with pytest.raises(PositionTrimmedError, match="24 hours only"):
+        await guarded.check_gap(2 * DAY, timedelta(hours=30))
+    assert len(guarded.questions) == 2
+
+
+async def test_records_that_came_one_after_the_other_cost_no_call_however_old_they_are():
     guarded = Guarded()
-    other = sample_shard(stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/payments")
-    for shard in (SHARD, other, SHARD, other):
-        await guarded.guard.check_retention(shard, progress(NOW), NOW)
-    assert guarded.questions == [STREAM_ARN, other.stream_arn]
+    await guarded.check_gap(2 * DAY, timedelta(seconds=1))
+    assert guarded.questions == []
+
+
+async def test_a_reader_from_the_edge_of_the_retention_may_miss_some_seconds():
+    guarded = Guarded()
+    await guarded.check_gap(DAY + timedelta(seconds=20), timedelta(minutes=1))
+    assert len(guarded.questions) == 1
+
+
+async def test_a_reader_that_stays_at_the_edge_of_the_retention_loses_records():
+    guarded = Guarded()
+    for _ in range(5):
+        await guarded.check_gap(DAY + timedelta(minutes=1), timedelta(minutes=1))
+    with pytest.raises(PositionTrimmedError, match="may have been removed unread"):
+        await guarded.check_gap(DAY + timedelta(minutes=1), timedelta(minutes=1))
+
+
+async def test_a_shard_that_was_idle_at_the_edge_of_the_retention_has_lost_nothing():
+    guarded = Guarded()
+    for _ in range(7):
+        await guarded.check_gap(DAY + timedelta(seconds=1), timedelta(hours=2))
+
+
+async def test_tolerated_loss_says_between_which_places_and_instants_records_are_missing():
+    guarded = Guarded(fail=False)
+    await guarded.check_gap(2 * DAY, 1.5 * DAY)
+    (event,) = guarded.events
+    assert isinstance(event, DataLossTolerated)
+    assert (event.position, event.since) == (POSITION, NOW - 2 * DAY)
+    assert (event.until, event.next_record) == (NOW - DAY, FIRST)
+
+
+async def test_a_stream_that_was_created_again_is_told_from_positions_that_are_trimmed():
+    guarded = Guarded(fail=False)
+    guarded.guard.note_identity(FakeStream(created_at=NOW).identity)
+    await guarded.guard.check_identity(STREAM_ARN)
+    guarded.created_at = NOW + DAY
+    with pytest.raises(StreamRecreatedError, match="deleted and created again"):
+        await guarded.guard.check_identity(STREAM_ARN)
+    with pytest.raises(StreamRecreatedError, match="deleted and created again"):
+        await guarded.guard.report_trimmed(SHARD, progress(NOW), NOW, cause=LookupError())
 
 
 def test_a_loss_is_raised_as_the_kind_that_it_is_with_its_cause():
@@ -117,12 +166,3 @@ async def test_loss_that_is_tolerated_is_reported_once_for_each_place():
         await guarded.guard.check_retention(SHARD, progress(NOW - age), NOW)
     assert len(guarded.events) == 2
     assert len(guarded.questions) == 2
-
-
-async def test_a_retention_that_is_known_is_asked_for_only_in_doubt():
-    guarded = Guarded(fail=False)
-    guarded.guard.note_retention(SHARD.stream_arn, DAY.total_seconds())
-    await guarded.guard.check_retention(SHARD, progress(NOW), NOW)
-    assert guarded.questions == []
-    await guarded.guard.check_retention(SHARD, progress(NOW - 2 * DAY), NOW)
-    assert guarded.questions == [SHARD.stream_arn]

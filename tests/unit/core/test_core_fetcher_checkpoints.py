@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,7 @@ from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import PositionTrimmedError, StaleCheckpointError
+from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.stored_progress import StoredProgress
 from kinesis_publishers.testing.fakes import (
@@ -266,3 +268,24 @@ async def test_a_restart_with_a_listing_that_is_late_keeps_the_checkpoint_of_a_n
         world.shards[ONE].extend(records_of(1, 2, first=3))
         await world.clock.advance(10)
     assert world.sink.records_of(ONE) == records_of(1, 5)
+async def test_checkpoints_of_a_stream_that_is_created_again_begin_anew_under_its_identity():
+    world = StoredWorld(fails_on_data_loss=False)
+    world.add(0)
+    async with world.reading():
+        await world.clock.advance(1)
+        old = world.stream.created_at
+        world.stream.created_at = old + timedelta(days=1)
+        world.stream.shards = [evolve(sample_shard(0), starting_sequence_number="1")]
+        world.shards[ZERO] = StoredShard(records_of(0, 5, first=100))
+        await world.clock.advance(20)
+    # What came before the next discovery comes again.
+    assert world.sink.records[:3] == records_of(0)
+    assert world.sink.records[-5:] == records_of(0, 5, first=100)
+    found = world.memory.applications["billing"]
+    assert {one.checkpoint.stream_created_at for one, _ in found.values()} == {
+        world.stream.created_at
+    }
+    assert world.stored[ZERO].processed == SequenceNumber(
+        records_of(0, 5, first=100)[-1].sequence_number
+    )
+    assert len(world.events_of(DataLossTolerated)) == 1

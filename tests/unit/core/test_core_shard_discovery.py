@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -78,10 +79,18 @@ async def test_a_stream_can_be_read_while_it_is_changed(status: str, manual_cloc
     assert (await discovery.describe("orders")).status == status
 
 
-async def test_the_retention_is_that_of_the_stream(manual_clock: ManualClock):
-    plane = FakeControlPlane(FakeStream(retention_seconds=7 * 86_400.0))
+async def test_many_questions_at_once_share_a_description_that_is_newer_than_each_of_them(
+    manual_clock: ManualClock,
+):
+    stream = FakeStream(retention_seconds=7 * 86_400.0)
+    plane = FakeControlPlane(stream)
     discovery = ShardDiscovery(plane, CONFIG, manual_clock)
-    assert await discovery.retention_seconds(STREAM_ARN) == 7 * 86_400.0
+    assert (await discovery.describe_now(STREAM_ARN)).retention_seconds == 7 * 86_400.0
+    stream.retention_seconds = 86_400.0
+    later = [asyncio.create_task(discovery.describe_now(STREAM_ARN)) for _ in range(100)]
+    await manual_clock.advance(1.0)
+    assert {(await one).retention_seconds for one in later} == {86_400.0}
+    assert len(plane.describe_calls) == 2
 
 
 async def test_a_listing_that_fails_is_repeated(manual_clock: ManualClock):

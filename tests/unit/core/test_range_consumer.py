@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from attrs import evolve
 from consumer_support import RECORDS, place, run_of
 from range_support import RangeWorld, losses, polled, range_of, scripted
 
@@ -238,3 +240,13 @@ async def test_a_range_out_of_a_delivery_out_of_order_is_handed_on_in_order_and_
     leftover = await world.read(range_of(0, 6))
     assert world.sink.records == RECORDS[1:7]
     assert list(leftover.rest) == RECORDS[7:9]
+async def test_a_range_whose_first_records_were_removed_before_it_is_read_is_an_error():
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    left = ScriptedRun(batches=[batch_of(RECORDS[4:], requested_at=now)])
+    wanted = evolve(range_of(1, 6), as_of=now - timedelta(days=3))
+    with pytest.raises(PositionTrimmedError, match="24 hours only"):
+        await scripted(left).read(wanted)
+    world = scripted(left, fails_on_data_loss=False)
+    await world.read(wanted)
+    assert world.sink.records == RECORDS[4:7]
+    assert len(losses(world)) == 1
