@@ -85,7 +85,7 @@ class Scanner:
                     reading.add_done_callback(lambda _: watcher.cancel())
 
     async def _read(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
-        async with DeliveryFeed(open_fetcher) as self._feed:
+        async with DeliveryFeed(open_fetcher, self._clock) as self._feed:
             with stopped_by(*signals, stop=self._stop_for_signal):
                 await self._run_workers(self._feed)
 
@@ -140,13 +140,8 @@ class Scanner:
         )
 
     async def _work_through(self, feed: DeliveryFeed, handed: HandedOut) -> None:
-        loop, batch = asyncio.get_running_loop(), handed.delivery.batch
-
-        def note(processed: int) -> None:
-            loop.call_soon_threadsafe(feed.record, handed, processed)
-
-        holds = feed.is_held_back(handed)
-        calls = DeliveryCalls(self._process, batch, self._per_batch, self._clock, note, holds)
+        batch, holds = handed.delivery.batch, feed.is_held_back(handed)
+        calls = DeliveryCalls(self._process, batch, self._per_batch, holds)
         failures, failed_at = 0, 0
         while not (calls.is_done or self._is_stopping.is_set()):
             error = await self._run_calls(feed, handed, calls)
@@ -163,7 +158,12 @@ class Scanner:
         self, feed: DeliveryFeed, handed: HandedOut, calls: DeliveryCalls
     ) -> Exception | None:
         """Run calls in a thread; record what they have processed, also if this is cancelled."""
+
+        def note() -> None:
+            feed.record(handed, calls.processed)
+
         self._running.add(calls)
+        feed.notes.add(note)
         running = self._threads.start(calls.run)
         try:
             return await asyncio.shield(running)
@@ -177,7 +177,8 @@ class Scanner:
             raise
         finally:
             self._running.discard(calls)
-            feed.record(handed, calls.processed)
+            feed.notes.discard(note)
+            note()
 
     async def _settle(
         self,
