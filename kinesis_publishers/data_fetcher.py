@@ -218,7 +218,8 @@ class KinesisDataFetcher:
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
-        await self._shards.prepare()
+        checkpointer = self._checkpointer
+        await self._shards.prepare(None if checkpointer is None else checkpointer.take_over)
         await self._write_first_checkpoints()
         await self._parts.factory.prepare(tuple(self._shards.identities))
         self._is_prepared = True

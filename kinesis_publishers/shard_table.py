@@ -23,7 +23,7 @@ from kinesis_publishers.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from kinesis_publishers.assembly import FetcherParts
@@ -63,8 +63,14 @@ class ShardTable:
         self.listed: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
 
-    async def prepare(self) -> None:
+    async def prepare(
+        self,
+        take_over: Callable[[Iterable[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
+    ) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
+
+        Args:
+            take_over: takes the ARNs of the streams, and returns what replaces ``resume``.
 
         Raises:
             StreamNotFoundError: a stream does not exist.
@@ -77,6 +83,8 @@ class ShardTable:
             self.identities[summary.identity.arn] = summary.identity
             # Else every shard would ask for it when its age is checked for the first time.
             self._parts.data_loss.note_retention(summary.identity.arn, summary.retention_seconds)
+        if take_over is not None:
+            self._resume = await take_over(self.identities)
         self._check_resumed_streams()
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)

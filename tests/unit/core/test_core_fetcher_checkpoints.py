@@ -21,7 +21,11 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import CheckpointConfig
-from kinesis_publishers.errors import PositionTrimmedError, StaleCheckpointError
+from kinesis_publishers.errors import (
+    PositionTrimmedError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.stored_progress import StoredProgress
 from kinesis_publishers.testing.fakes import (
@@ -185,8 +189,9 @@ async def test_of_two_readers_of_an_application_the_stale_one_stops():
         task = asyncio.create_task(stale.run())
         await world.clock.advance(11)
         assert task.done()
-        with pytest.raises(StaleCheckpointError, match="billing"):
+        with pytest.raises(ReaderReplacedError, match="has taken over") as raised:
             await task
+        assert isinstance(raised.value.__cause__, StaleCheckpointError)
 
 
 async def test_somebody_else_may_record_what_has_been_processed():
