@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.model import RecordBatch, SequenceNumber
+from kinesis_publishers.processing.error_policies import place_of
 from kinesis_publishers.processing.threads import call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_publishers.model import Record
+    from kinesis_publishers.model import Record, RecordBatch
 
 __all__ = ["DeliveryCalls", "Process", "ScanResult"]
 
@@ -81,11 +81,7 @@ class DeliveryCalls:
     @property
     def place(self) -> str:
         """Which records :attr:`current` is, in words."""
-        item = self.current
-        if isinstance(item, RecordBatch):
-            return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
-        number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
-        return f"record {number} of {item.stream_name}/{item.shard_id}"
+        return place_of(self.current)
 
     def stop(self) -> None:
         """Let :meth:`run` return after the call that it is at; from any thread."""

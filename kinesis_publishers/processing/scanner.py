@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import Factory, define, field
 
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
-from kinesis_publishers.processing.error_policies import (
-    ErrorPolicy,
-    RetryOnError,
-    StopOnError,
-)
+from kinesis_publishers.processing.error_policies import DeadLetter, ErrorPolicy, next_step
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
 from kinesis_publishers.processing.signals import stopped_by
 from kinesis_publishers.processing.threads import CallThreads
@@ -189,25 +185,11 @@ class Scanner:
         failures: int,
     ) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
-        place, policy = calls.place, self._on_error
-        error.add_note(f"It was raised by the callback for {place}.")
-        if isinstance(policy, RetryOnError):
-            if failures <= policy.policy.max_retries:
-                delay = policy.policy.delay_seconds(failures - 1)
-                _LOGGER.warning(
-                    "The callback failed for %s, retry %d in %.1f s: %r",
-                    place,
-                    failures,
-                    delay,
-                    error,
-                )
-                await wait_for_event(self._is_stopping, timeout_seconds=delay, clock=self._clock)
-                return
-            policy = policy.otherwise
-        if isinstance(policy, StopOnError):
-            raise error
-
-        _LOGGER.error("The callback failed for %s, which is to be put aside: %r", place, error)
+        place = calls.place
+        step = next_step(self._on_error, error, failures, place)
+        if not isinstance(step, DeadLetter):
+            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
+            return
 
         def note() -> None:
             calls.put_aside()
@@ -215,7 +197,7 @@ class Scanner:
 
         try:
             await self._threads.call(
-                f"put of DeadLetter for {place}", policy.put, calls.current, error, then=note
+                f"put of DeadLetter for {place}", step.put, calls.current, error, then=note
             )
         except Exception as failure:
             if failure is error:
