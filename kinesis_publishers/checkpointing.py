@@ -15,7 +15,7 @@ from kinesis_publishers.model import ShardKey, ShardProgress, is_refresh_due
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
     from datetime import datetime
 
     from kinesis_publishers.clock import Clock
@@ -44,7 +44,7 @@ _CONTESTED_SECONDS = 300.0
 class Checkpointer:
     """Collects how far shards have been processed, and writes it to a store now and then.
 
-    :meth:`load` comes first, then :meth:`follow` with each listing of the streams, and
+    :meth:`take_over` comes first, then :meth:`follow` with each listing of the streams, and
     :meth:`record` inside of :meth:`running`. What is recorded is written after the interval at the
     latest, or with so many others that the limit of records is reached; the end of a shard at once.
     One batch is written at a time, and meanwhile progress accumulates.
@@ -91,7 +91,7 @@ class Checkpointer:
         """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
         return await self._stored.load()
 
-    async def take_over(self, arns: Iterable[str]) -> dict[str, StreamProgress]:
+    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
         """Load, and let whoever has read these streams until now be refused and stop.
 
         Args:

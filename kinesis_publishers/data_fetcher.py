@@ -58,9 +58,9 @@ class KinesisDataFetcher:
         sink: what records are handed to.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
-        checkpointer: what writes progress to a store, if any; it must have been loaded, and
-            ``resume`` is what it gave. It learns what has been processed from somebody else, as
-            its :meth:`~kinesis_publishers.checkpointing.Checkpointer.sink`.
+        checkpointer: what writes progress to a store, if any; :meth:`prepare` lets it take the
+            streams over, and what it gives then replaces ``resume``. It learns what has been
+            processed from its :meth:`~kinesis_publishers.checkpointing.Checkpointer.sink`.
     """
 
     def __init__(

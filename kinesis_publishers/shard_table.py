@@ -65,7 +65,7 @@ class ShardTable:
 
     async def prepare(
         self,
-        take_over: Callable[[Iterable[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
+        take_over: Callable[[Collection[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
     ) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
 
@@ -84,7 +84,7 @@ class ShardTable:
             # Else every shard would ask for it when its age is checked for the first time.
             self._parts.data_loss.note_retention(summary.identity.arn, summary.retention_seconds)
         if take_over is not None:
-            self._resume = await take_over(self.identities)
+            self._resume = await take_over(self.identities.keys())
         self._check_resumed_streams()
         for identity in self.identities.values():
             await self._prepare_stream(identity, now)

@@ -108,7 +108,7 @@ class StoredProgress:
         self._begun = {arn: one.identity.created_at for arn, one in resume.items()}
         return resume
 
-    async def take_over(self, arns: Iterable[str]) -> dict[str, StreamProgress]:
+    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
         """Own streams, so that their former reader is refused; return what :meth:`load` does.
 
         If that one has taken them over itself a short while ago, this waits until it has stopped:
@@ -120,7 +120,7 @@ class StoredProgress:
         await self._repeat(lambda: self._take(arns), lambda _: self.load())
         return resumable_streams(self._stored)
 
-    async def _take(self, arns: Iterable[str]) -> None:
+    async def _take(self, arns: Collection[str]) -> None:
         held = {one.checkpoint.shard.stream_arn for one in self._held(arns)}
         if held and self.contested_since is None:
             self.contested_since = self._clock.now()
@@ -135,7 +135,7 @@ class StoredProgress:
             ]
         )
 
-    async def _wait_for_owner(self, arns: Iterable[str]) -> None:
+    async def _wait_for_owner(self, arns: Collection[str]) -> None:
         seen: object = None
         seen_at = said_at = float("-inf")
         while held := self._held(arns):

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from checkpoint_support import BEGINNING, CREATED_AT, KEY, Buffer, at
 
-from kinesis_publishers.errors import InternalServiceError, ReaderReplacedError
+from kinesis_publishers.errors import (
+    InternalServiceError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 
@@ -200,3 +204,23 @@ async def test_streams_that_are_not_read_are_not_taken_over() -> None:
     await other.store.open()
     await other.checkpointer.take_over([f"{STREAM_ARN}-2"])
     await write(older, 1)
+
+
+async def test_checkpoints_that_were_removed_by_hand_are_not_written_again() -> None:
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.memory.applications["billing"].clear()
+    with pytest.raises(StaleCheckpointError, match="it was removed by somebody else") as raised:
+        await write(buffer, 1)
+    assert not isinstance(raised.value, ReaderReplacedError)
+    assert buffer.stored == {}
+
+
+async def test_a_stop_that_cannot_be_noted_is_said_and_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.errors.append(InternalServiceError("the table is down"))
+    await buffer.checkpointer.release()
+    assert "the table is down" in caplog.text
