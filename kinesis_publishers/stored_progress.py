@@ -124,9 +124,10 @@ class StoredProgress:
         held = {one.checkpoint.shard.stream_arn for one in self._held(arns)}
         if held and self.contested_since is None:
             self.contested_since = self._clock.now()
-        self._owned = {one.checkpoint.shard.stream_arn for one in self._marks(arns)}
         # First of all: who does not own a stream does not repeat a write that is refused.
-        await self._save_once(self._new_marks())
+        marks = self._new_marks(arns)
+        await self._save_once(marks)
+        self._owned = {one.shard.stream_arn for one in marks}
         await self._save_once(
             [
                 one.checkpoint
@@ -157,12 +158,12 @@ class StoredProgress:
 
     async def mark(self, *, is_ended: bool = False) -> None:
         """Show that the owner of the streams is alive, or that it has stopped."""
-        await self._save(self._new_marks(is_ended=is_ended))
+        await self._save(self._new_marks(self._owned, is_ended=is_ended))
 
-    def _new_marks(self, *, is_ended: bool = False) -> list[Checkpoint]:
+    def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
         since = None if is_ended else self.contested_since
         progress = evolve(_FOUND_LATER, as_of=since, is_ended=is_ended)
-        return [evolve(one.checkpoint, progress=progress) for one in self._marks(self._owned)]
+        return [evolve(one.checkpoint, progress=progress) for one in self._marks(arns)]
 
     def _marks(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
         keys = [ShardKey(arn, _STREAM) for arn in arns]

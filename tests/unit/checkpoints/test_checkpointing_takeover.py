@@ -224,3 +224,19 @@ async def test_a_stop_that_cannot_be_noted_is_said_and_is_no_error(
     buffer.store.errors.append(InternalServiceError("the table is down"))
     await buffer.checkpointer.release()
     assert "the table is down" in caplog.text
+
+
+async def test_a_reader_that_is_stopped_while_it_takes_over_leaves_the_older_one_alone() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = Buffer(clock=older.clock, memory=older.memory)
+    await newer.store.open()
+    newer.store.gate.clear()
+    taking_over = asyncio.create_task(newer.checkpointer.take_over([STREAM_ARN]))
+    await older.clock.settle()
+    taking_over.cancel()
+    await asyncio.wait([taking_over])
+    newer.store.gate.set()
+    await newer.checkpointer.release()
+    await older.follow(BOTH, SHARD, CHILD)
+    await write(older, 1)
