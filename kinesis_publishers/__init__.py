@@ -46,6 +46,7 @@ from kinesis_publishers.processing import (
     StopOnError,
     read,
     scan,
+    with_error_policy,
 )
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "StopOnError",
     "RetryOnError",
     "DeadLetter",
+    "with_error_policy",
     "KinesisDataFetcher",
     "OnBatch",
     "Properties",

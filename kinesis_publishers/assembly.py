@@ -231,7 +231,11 @@ async def open_checkpointer(
     if not isinstance(store, CheckpointStore):
         raise _not_an_instance(store_class, store, CheckpointStore)
     async with store:
-        yield Checkpointer(StoredProgress(store, clock, events), config, clock)
+        checkpointer = Checkpointer(StoredProgress(store, clock, events), config, clock)
+        try:
+            yield checkpointer
+        finally:
+            await checkpointer.release()
 
 
 def checkpoint_store_class(name: str) -> type[CheckpointStore]:

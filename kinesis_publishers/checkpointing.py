@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from kinesis_publishers.model import ShardKey, ShardProgress, is_refresh_due
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
     from datetime import datetime
 
     from kinesis_publishers.clock import Clock
@@ -29,15 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpointer", "CheckpointingSink"]
 
+_LOGGER = logging.getLogger(__name__)
+
 # How long whoever stops because of an error, or is cancelled, still tries to write.
 _LAST_WRITE_SECONDS = 10.0
+# How often a reader that has taken over from another one shows that it is alive, and how long after
+# that the next one has to wait.
+_LIFE_SECONDS = 5.0
+_CONTESTED_SECONDS = 300.0
 
 
 @define(eq=False)
 class Checkpointer:
     """Collects how far shards have been processed, and writes it to a store now and then.
 
-    :meth:`load` comes first, then :meth:`follow` with each listing of the streams, and
+    :meth:`take_over` comes first, then :meth:`follow` with each listing of the streams, and
     :meth:`record` inside of :meth:`running`. What is recorded is written after the interval at the
     latest, or with so many others that the limit of records is reached; the end of a shard at once.
     One batch is written at a time, and meanwhile progress accumulates.
@@ -62,6 +69,7 @@ class Checkpointer:
     _has_failed: bool = field(default=False, init=False)
     _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_contested: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     @property
@@ -82,6 +90,28 @@ class Checkpointer:
     async def load(self) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
         return await self._stored.load()
+
+    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
+        """Load, and let whoever has read these streams until now be refused and stop.
+
+        Args:
+            arns: the streams that this reader is going to read.
+        """
+        async with self._turn, self._watching():
+            resume = await self._stored.take_over(arns)
+        if self._stored.contested_since:
+            self._is_contested.set()
+        return resume
+
+    async def release(self) -> None:
+        """Note that this reader has stopped: nobody needs to find out whether it lives."""
+        if self._has_failed:
+            return
+        try:
+            async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
+                await self._stored.mark(is_ended=True)
+        except (KinesisPublishersError, TimeoutError) as error:
+            _LOGGER.warning("That this reader has stopped could not be written: %r", error)
 
     async def follow(
         self,
@@ -207,9 +237,11 @@ class Checkpointer:
         try:
             async with TaskScope() as scope:
                 scope.spawn(self._write_now_and_then(), name="write checkpoints")
+                alive = scope.spawn(self._show_life(), name="show that the reader is alive")
                 try:
                     yield
                 finally:
+                    alive.cancel()
                     self._is_stopping = True
                     self._has_pending.set()
                     self._is_urgent.set()
@@ -226,6 +258,16 @@ class Checkpointer:
             )
             if not self._is_stopping:
                 await self.flush()
+
+    async def _show_life(self) -> None:
+        await self._is_contested.wait()
+        began_at = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(_LIFE_SECONDS)
+            if self._clock.monotonic() - began_at >= _CONTESTED_SECONDS:
+                self._stored.contested_since = None
+            async with self._turn, self._watching():
+                await self._stored.mark()
 
     async def flush_despite(self, error: BaseException) -> None:
         """Write what has been recorded although ``error`` ends everything.

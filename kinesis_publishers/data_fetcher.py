@@ -60,9 +60,9 @@ class KinesisDataFetcher:
         sink: what records are handed to.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
-        checkpointer: what writes progress to a store, if any; it must have been loaded, and
-            ``resume`` is what it gave. It learns what has been processed from somebody else, as
-            its :meth:`~kinesis_publishers.checkpointing.Checkpointer.sink`.
+        checkpointer: what writes progress to a store, if any; :meth:`prepare` lets it take the
+            streams over, and what it gives then replaces ``resume``. It learns what has been
+            processed from its :meth:`~kinesis_publishers.checkpointing.Checkpointer.sink`.
         guard: what removes stream consumers when this process is gone; it holds them before any is
             registered.
     """
@@ -79,7 +79,12 @@ class KinesisDataFetcher:
         self._parts = parts
         self._guard = guard
         self._checkpointer = checkpointer
-        self._shards = ShardTable(parts, resume, leaves_others=checkpointer is not None)
+        self._shards = ShardTable(
+            parts,
+            resume,
+            leaves_others=checkpointer is not None,
+            take_over=None if checkpointer is None else checkpointer.take_over,
+        )
         self._context = ConsumerContext(
             create_publisher=parts.factory.create,
             pool=parts.pool,

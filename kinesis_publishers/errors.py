@@ -41,6 +41,7 @@ __all__ = [
     "StreamRecreatedError",
     "ReplayMismatchError",
     "CheckpointError",
+    "ReaderReplacedError",
     "StaleCheckpointError",
     "AggregationError",
     "ConsumerGuardError",
@@ -332,7 +333,19 @@ class CheckpointError(KinesisPublishersError):
 
 
 class StaleCheckpointError(CheckpointError):
-    """Somebody else has written a checkpoint since it was loaded: two readers do the same work."""
+    """Another reader has written a checkpoint since it was loaded: two readers do the same work.
+
+    What to do: give each reader a ``kinesis.checkpoint.application`` of its own, or run one of
+    them.
+    """
+
+
+class ReaderReplacedError(StaleCheckpointError):
+    """Another reader of the application has started and taken over; this one has stopped.
+
+    What to do: nothing. No record is lost: the other reader goes on from the last checkpoint. If a
+    supervisor restarts this one, it waits for as long as the other one runs.
+    """
 
 
 class AggregationError(KinesisPublishersError):

@@ -28,7 +28,7 @@ from kinesis_publishers.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from kinesis_publishers.assembly import FetcherParts
@@ -49,6 +49,8 @@ class ShardTable:
             begin at the configured initial position.
         leaves_others: whether ``resume`` may name streams that are not configured, which are then
             left alone; otherwise they are missed.
+        take_over: takes the ARNs of the streams when they are known, and returns what replaces
+            ``resume``.
 
     Attributes:
         identities: the streams that are read, by ARN.
@@ -63,10 +65,12 @@ class ShardTable:
         resume: Mapping[str, StreamProgress] | None = None,
         *,
         leaves_others: bool = False,
+        take_over: Callable[[Collection[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
     ) -> None:
         self._parts = parts
         self._resume = dict(resume or {})
         self._leaves_others = leaves_others
+        self._take_over = take_over
         self.identities: dict[str, StreamIdentity] = {}
         self.listed: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
@@ -90,6 +94,8 @@ class ShardTable:
             summary = await self._parts.discovery.describe(selector)
             self.identities[summary.identity.arn] = summary.identity
             self._parts.data_loss.note_identity(summary.identity)
+        if self._take_over is not None:
+            self._resume = await self._take_over(self.identities.keys())
         self._check_resumed_streams()
         # When this began, by the service's clock: its first answers have told the time.
         now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ from attrs import define, evolve, field
 from kinesis_publishers.errors import (
     CheckpointError,
     KinesisPublishersError,
+    ReaderReplacedError,
     StaleCheckpointError,
 )
 from kinesis_publishers.events import (
@@ -33,7 +35,7 @@ from kinesis_publishers.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from kinesis_publishers.abc import CheckpointStore
@@ -42,10 +44,21 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredProgress", "resumable_streams"]
 
+_LOGGER = logging.getLogger(__name__)
+
 # The id under which a stream's first checkpoint is marked as complete. Its position is that of
-# shards without a checkpoint of their own: they were found later.
+# shards without a checkpoint of their own: they were found later. The last writer of the mark owns
+# the stream: `as_of` is when it took over from a reader that may have been running, and missing
+# again after a while; `is_ended` says that it has stopped.
 _STREAM: Final = "*"
 _FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
+
+# More than enough: another reader writes once per interval.
+_MOST_TRIES: Final = 10
+_LOOK_SECONDS: Final = 2.0
+_SAY_SECONDS: Final = 60.0
+# A contested owner writes its marks three times in this time while it lives.
+_DEAD_SECONDS: Final = 15.0
 
 
 @define(eq=False)
@@ -56,6 +69,10 @@ class StoredProgress:
         store: an open store, which nobody else in this process writes to.
         clock: what the store's time is measured with.
         events: where writes are reported.
+
+    Attributes:
+        contested_since: when streams were taken over from a reader that may have been running;
+            ``None`` if they were not, or as soon as that is long ago.
     """
 
     _store: CheckpointStore
@@ -65,6 +82,8 @@ class StoredProgress:
     # When each stream was created whose first checkpoint is complete, by ARN.
     _begun: dict[str, datetime] = field(factory=dict, init=False)
     _removed: set[ShardKey] = field(factory=set, init=False)
+    _owned: set[str] = field(factory=set, init=False)
+    contested_since: datetime | None = field(default=None, init=False)
 
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard, ``None`` if its checkpoint has been removed.
@@ -89,6 +108,71 @@ class StoredProgress:
         self._begun = {arn: one.identity.created_at for arn, one in resume.items()}
         return resume
 
+    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
+        """Own streams, so that their former reader is refused; return what :meth:`load` does.
+
+        If that one has taken them over itself a short while ago, this waits until it has stopped:
+        two readers that are started again and again would stop each other for ever.
+        """
+        await self.load()
+        if any(mark.checkpoint.progress.as_of for mark in self._held(arns)):
+            await self._wait_for_owner(arns)
+        await self._repeat(lambda: self._take(arns), lambda _: self.load())
+        return resumable_streams(self._stored)
+
+    async def _take(self, arns: Collection[str]) -> None:
+        held = {one.checkpoint.shard.stream_arn for one in self._held(arns)}
+        if held and self.contested_since is None:
+            self.contested_since = self._clock.now()
+        # First of all: who does not own a stream does not repeat a write that is refused.
+        marks = self._new_marks(arns)
+        await self._save_once(marks)
+        self._owned = {one.shard.stream_arn for one in marks}
+        await self._save_once(
+            [
+                one.checkpoint
+                for key, one in self._stored.items()
+                if key.stream_arn in held and key.shard_id != _STREAM
+            ]
+        )
+
+    async def _wait_for_owner(self, arns: Collection[str]) -> None:
+        seen: object = None
+        seen_at = said_at = float("-inf")
+        while held := self._held(arns):
+            now, versions = self._clock.monotonic(), [one.version for one in held]
+            if versions != seen:
+                seen, seen_at = versions, now
+            elif now - seen_at >= _DEAD_SECONDS:
+                return
+            if now - said_at >= _SAY_SECONDS:
+                said_at = now
+                _LOGGER.warning(
+                    "Another reader of the application, %s, has taken over %s a short while ago: "
+                    "this one waits until that one has stopped.",
+                    versions[0].writer,
+                    held[0].checkpoint.shard.stream_arn,
+                )
+            await self._clock.sleep(_LOOK_SECONDS)
+            await self.load()
+
+    async def mark(self, *, is_ended: bool = False) -> None:
+        """Show that the owner of the streams is alive, or that it has stopped."""
+        await self._save(self._new_marks(self._owned, is_ended=is_ended))
+
+    def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
+        since = None if is_ended else self.contested_since
+        progress = evolve(_FOUND_LATER, as_of=since, is_ended=is_ended)
+        return [evolve(one.checkpoint, progress=progress) for one in self._marks(arns)]
+
+    def _marks(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
+        keys = [ShardKey(arn, _STREAM) for arn in arns]
+        return [self._stored[key] for key in keys if key in self._stored]
+
+    def _held(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
+        """Return the marks of streams whose owner has not said that it has stopped."""
+        return [one for one in self._marks(arns) if not one.checkpoint.progress.is_ended]
+
     async def follow(
         self,
         identities: Mapping[str, StreamIdentity],
@@ -107,6 +191,18 @@ class StoredProgress:
             for key, shard in listed.items()
             if key in progress and not self._is_begun(key, identities[key.stream_arn])
         ]
+        gone = [
+            key
+            for key in self._stored
+            if key.stream_arn in identities
+            and key not in listed
+            and key.shard_id != _STREAM
+            # One that has not ended is newer than the listing.
+            and (key not in progress or progress[key].is_ended)
+        ]
+        if new or gone:
+            # A reader that was replaced changes nothing that the other one does not know.
+            await self.mark()
         # Batches need not be atomic, and a child without its parent would look as if the parent had
         # been read to its end.
         for generation in generations(new):
@@ -122,15 +218,8 @@ class StoredProgress:
             identities,
         )
         self._begun |= {arn: identity.created_at for arn, identity in identities.items()}
-        await self._remove(
-            key
-            for key in self._stored
-            if key.stream_arn in identities
-            and key not in listed
-            and key.shard_id != _STREAM
-            # One that has not ended is newer than the listing.
-            and (key not in progress or progress[key].is_ended)
-        )
+        self._owned |= identities.keys()
+        await self._remove(gone)
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write how far shards have been processed that have a checkpoint, where that is new."""
@@ -164,6 +253,43 @@ class StoredProgress:
         )
 
     async def _save(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Write as the owner: what another one has written without being that, it has not read."""
+        written = list(checkpoints)
+        keys = [one.shard for one in written]
+        await self._repeat(
+            lambda: self._save_once(written), lambda refused: self._learn_versions(keys, refused)
+        )
+
+    async def _repeat(
+        self,
+        change: Callable[[], Awaitable[None]],
+        learn: Callable[[StaleCheckpointError], Awaitable[object]],
+    ) -> None:
+        for attempt in range(1, _MOST_TRIES + 1):
+            try:
+                await change()
+                return
+            except StaleCheckpointError as refused:
+                if attempt == _MOST_TRIES:
+                    raise
+                await learn(refused)
+
+    async def _learn_versions(
+        self, keys: Collection[ShardKey], refused: StaleCheckpointError
+    ) -> None:
+        with self._asking("load"):
+            found = await self._store.load()
+        for mark in {ShardKey(key.stream_arn, _STREAM) for key in keys}:
+            known, owner = self._stored.get(mark), found.get(mark)
+            if owner and (known is None or known.version.writer != owner.version.writer):
+                raise _replaced(owner) from refused
+            if known and not owner:
+                raise refused
+        for key in keys:
+            self._stored.pop(key, None)
+        self._stored |= {key: found[key] for key in keys if key in found}
+
+    async def _save_once(self, checkpoints: Iterable[Checkpoint]) -> None:
         writes = [
             CheckpointWrite(checkpoint=one, expected=self._version(one)) for one in checkpoints
         ]
@@ -214,6 +340,17 @@ class StoredProgress:
                 f"{type(error).__name__}: {error}. Look into the store; what was processed since "
                 "the last checkpoint is repeated by the next reader."
             ) from error
+
+
+def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
+    as_of = owner.checkpoint.progress.as_of
+    return ReaderReplacedError(
+        f"Another reader of this kinesis.checkpoint.application, {owner.version.writer}, has taken "
+        f"over {owner.checkpoint.shard.stream_arn}"
+        f"{f' at {as_of.isoformat()}' if as_of else ''}, and this one has stopped. Nothing is "
+        "lost: what was processed here since the last checkpoint comes again there. Do not restart "
+        "this one while the other one runs: it would wait for that."
+    )
 
 
 def resumable_streams(

@@ -5,6 +5,7 @@ from kinesis_publishers.processing.error_policies import (
     ErrorPolicy,
     RetryOnError,
     StopOnError,
+    with_error_policy,
 )
 from kinesis_publishers.processing.reading import RecordStream, read
 from kinesis_publishers.processing.scanning import ScanResult, scan
@@ -18,4 +19,5 @@ __all__ = [
     "StopOnError",
     "read",
     "scan",
+    "with_error_policy",
 ]

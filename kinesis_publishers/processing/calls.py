@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.model import RecordBatch, SequenceNumber
+from kinesis_publishers.processing.error_policies import place_of
 from kinesis_publishers.processing.threads import call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import Record
+    from kinesis_publishers.model import Record, RecordBatch
 
 __all__ = ["DeliveryCalls", "Process", "ScanResult"]
-
-# How often progress is noted while a delivery is worked through.
-_NOTE_SECONDS = 0.2
 
 
 class ScanResult(Enum):
@@ -39,14 +35,12 @@ Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 
 @define(eq=False)
 class DeliveryCalls:
-    """The calls for one delivery; all state is that of one thread at a time.
+    """The calls for one delivery; one thread at a time changes the state, any may look at it.
 
     Args:
         process: the callback.
         batch: the records.
         per_batch: whether it takes them all at once.
-        clock: measures how long ago progress was noted.
-        note: is told, in the thread of the calls, how many records have been processed.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
 
@@ -59,8 +53,6 @@ class DeliveryCalls:
     _process: Process
     _batch: RecordBatch
     _per_batch: bool
-    _clock: Clock
-    _note: Callable[[int], None]
     _holds: bool = False
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
@@ -89,11 +81,7 @@ class DeliveryCalls:
     @property
     def place(self) -> str:
         """Which records :attr:`current` is, in words."""
-        item = self.current
-        if isinstance(item, RecordBatch):
-            return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
-        number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
-        return f"record {number} of {item.stream_name}/{item.shard_id}"
+        return place_of(self.current)
 
     def stop(self) -> None:
         """Let :meth:`run` return after the call that it is at; from any thread."""
@@ -101,17 +89,12 @@ class DeliveryCalls:
 
     def run(self) -> Exception | None:
         """Call until nothing is left, or something is to be decided; return what a call raised."""
-        next_note = self._clock.monotonic() + _NOTE_SECONDS
         while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
             try:
                 result = call_in_thread(self._process, self.current)
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows
                 return error
             self._take(result)
-            now = self._clock.monotonic()
-            if now >= next_note:
-                self._note(self.processed)
-                next_note = now + _NOTE_SECONDS
         return None
 
     def put_aside(self) -> None:

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import field, frozen
 
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.model import RecordBatch, SequenceNumber
+from kinesis_publishers.processing.threads import call_plain
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_publishers.model import Record, RecordBatch
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.data_fetcher import OnBatch
+    from kinesis_publishers.model import Record, Shard
 
-__all__ = ["DeadLetter", "ErrorPolicy", "PutAside", "RetryOnError", "StopOnError"]
+__all__ = [
+    "DeadLetter",
+    "ErrorPolicy",
+    "PutAside",
+    "RetryOnError",
+    "StopOnError",
+    "check_callback",
+    "check_policy",
+    "next_step",
+    "place_of",
+    "with_error_policy",
+]
+
+_LOGGER = logging.getLogger(__name__)
 
 PutAside: TypeAlias = "Callable[[Record | RecordBatch, Exception], None]"
 """Takes what a callback has failed with, a record or a batch, and the error."""
@@ -55,3 +77,104 @@ class RetryOnError:
 
 ErrorPolicy: TypeAlias = StopOnError | RetryOnError | DeadLetter
 """One of the three above."""
+
+
+def with_error_policy(
+    on_batch: OnBatch, on_error: ErrorPolicy, *, clock: Clock | None = None
+) -> OnBatch:
+    """Return a callback for a fetcher that does what ``on_error`` says when ``on_batch`` raises.
+
+    The shard of the batch waits meanwhile, the others are read on; ``stop()`` waits for repetitions
+    as it does for ``on_batch``.
+
+    Args:
+        on_batch: takes the records of a shard.
+        on_error: what follows for a batch, as for a record of :func:`scan`.
+        clock: measures the delays, this machine's unless it is given.
+
+    Raises:
+        TypeError: ``on_error`` is not a policy.
+    """
+    check_policy(on_error)
+    clock = clock or SystemClock()
+
+    async def take(shard: Shard, batch: RecordBatch) -> None:
+        failures = 0
+        while True:
+            try:
+                await on_batch(shard, batch)
+                return
+            except Exception as error:  # noqa: BLE001 - the policy raises it, or says what follows
+                failures += 1
+                step = next_step(on_error, error, failures, place_of(batch))
+                if isinstance(step, DeadLetter):
+                    await asyncio.to_thread(_put_aside, step.put, batch, error)
+                    return
+            await clock.sleep(step)
+
+    return take
+
+
+def next_step(
+    policy: ErrorPolicy, error: Exception, failures: int, place: str
+) -> float | DeadLetter:
+    """Return after how many seconds to call again, or who takes what has failed so many times.
+
+    Raises:
+        Exception: ``error``, if reading is to stop.
+    """
+    error.add_note(f"It was raised by the callback for {place}.")
+    if isinstance(policy, RetryOnError):
+        # An invalid aggregate has the same bytes the next time.
+        is_worth_it = not isinstance(error, AggregationError)
+        if is_worth_it and failures <= policy.policy.max_retries:
+            delay = policy.policy.delay_seconds(failures - 1)
+            _LOGGER.warning(
+                "The callback failed for %s, retry %d in %.1f s: %r", place, failures, delay, error
+            )
+            return delay
+        policy = policy.otherwise
+    if isinstance(policy, StopOnError):
+        raise error
+    _LOGGER.error("The callback failed for %s, which is to be put aside: %r", place, error)
+    return policy
+
+
+def _put_aside(put: PutAside, batch: RecordBatch, error: Exception) -> None:
+    try:
+        call_plain(f"put of DeadLetter for {place_of(batch)}", put, batch, error)
+    except Exception as failure:
+        if failure is error:
+            raise
+        raise failure from failure.__cause__ or error
+
+
+def place_of(item: Record | RecordBatch) -> str:
+    """Return which records ``item`` is, in words."""
+    if isinstance(item, RecordBatch):
+        return f"{len(item)} records of {item.shard} from {item.first_sequence_number} on"
+    number = SequenceNumber(item.sequence_number, item.sub_sequence_number)
+    return f"record {number} of {item.stream_name}/{item.shard_id}"
+
+
+def check_callback(name: str, callback: object) -> None:
+    """Raise a TypeError unless ``callback`` can be called in a thread."""
+    if not callable(callback):
+        raise TypeError(f"{name} must be callable, not {callback!r}")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(
+            f"{name} is an async function, and it is called in a thread: make it a plain one; "
+            "`async for record in kinesis_publishers.read(properties)` is for async programs"
+        )
+
+
+def check_policy(policy: object) -> None:
+    """Raise a TypeError unless ``policy`` is one."""
+    if isinstance(policy, RetryOnError):
+        policy = policy.otherwise
+    if isinstance(policy, DeadLetter):
+        check_callback("put of DeadLetter", policy.put)
+    elif not isinstance(policy, StopOnError):
+        raise TypeError(
+            f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"
+        )

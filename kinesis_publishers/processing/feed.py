@@ -5,26 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import SequenceNumber, ShardProgress, resume_after
-from kinesis_publishers.tasks import BackgroundTask
+from kinesis_publishers.tasks import BackgroundTask, TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from kinesis_publishers.checkpointing import Checkpointer
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.data_fetcher import KinesisDataFetcher
     from kinesis_publishers.model import ShardKey
 
 __all__ = ["DeliveryFeed", "EndOfShard", "HandedOut", "OpenFetcher", "progress_within"]
 
 _LOGGER = logging.getLogger(__name__)
+
+# How often progress is noted while deliveries are worked through.
+_NOTE_SECONDS = 0.2
 
 OpenFetcher: TypeAlias = "Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]]"
 
@@ -82,34 +86,86 @@ class DeliveryFeed(DeliverySink):
     is one delivery per shard, within the pool. What counts as processed is what :meth:`record` is
     told, and nothing else is ever written to the store of checkpoints.
 
+    One task opens, reads and closes: if the event loop ends before anybody has left the context,
+    its cancellation writes what was processed and closes everything.
+
     Args:
         open_fetcher: opens a fetcher that delivers to the sink it is given, and records nothing.
+        clock: the only source of time.
+
+    Attributes:
+        notes: each calls :meth:`record` for a delivery in hand; they are called now and then,
+            because a single record may take any time.
+        is_stopping: whether nothing is handed out any more.
     """
 
-    def __init__(self, open_fetcher: OpenFetcher) -> None:
+    def __init__(self, open_fetcher: OpenFetcher, clock: Clock) -> None:
         self._open_fetcher = open_fetcher
+        self._clock = clock
         self._waiting: deque[HandedOut | EndOfShard] = deque()
         self._has_news = asyncio.Event()
+        self._is_open, self._has_ended = asyncio.Event(), asyncio.Event()
+        self._failure: Exception | None = None
         self._checkpointer: Checkpointer | None = None
         # Shards of which records have been processed and are not to be recorded yet.
         self._held_back: set[ShardKey] = set()
-        self._resources = AsyncExitStack()
         self._reading: BackgroundTask | None = None
+        self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            fetcher = await stack.enter_async_context(self._open_fetcher(self))
-            self._checkpointer = fetcher.checkpointer
-            self._reading = BackgroundTask(self._read(fetcher), name="read streams")
-            self._resources = stack.pop_all()
+        self._reading = BackgroundTask(self._hold_open(), name="read streams")
+        try:
+            await self._is_open.wait()
+            self._raise_if_failed()
+        except BaseException as error:
+            await self._stop_reading(error)
+            raise
         return self
+
+    async def _hold_open(self) -> None:
+        try:
+            async with self._open_fetcher(self) as fetcher:
+                self._checkpointer = fetcher.checkpointer
+                self._is_open.set()
+                try:
+                    await self._read(fetcher)
+                    # What is in hand may be recorded although no more is read.
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError as error:
+                    await self._write_at_the_end(error)
+                    if self._failure is not None:
+                        raise self._failure from None
+                    raise
+        finally:
+            for event in (self._is_open, self._has_ended, self._has_news):
+                event.set()
 
     async def _read(self, fetcher: KinesisDataFetcher) -> None:
         try:
-            await fetcher.run()
-        finally:
-            self._has_news.set()
+            async with TaskScope() as scope:
+                scope.spawn(self._note_now_and_then(), name="note progress")
+                await fetcher.run()
+                scope.cancel()
+        except Exception as failure:  # noqa: BLE001 - raised by whoever asks for more, or at the end
+            self._failure = failure
+        self._has_ended.set()
+        self._has_news.set()
+
+    async def _note_now_and_then(self) -> None:
+        while True:
+            await self._clock.sleep(_NOTE_SECONDS)
+            self._note()
+
+    def _note(self) -> None:
+        for note in tuple(self.notes):
+            note()
+
+    async def _write_at_the_end(self, error: BaseException) -> None:
+        self._note()
+        await self._write_rest(error)
+        for problem in getattr(error, "__notes__", ()):
+            _LOGGER.warning("%s", problem)
 
     async def __aexit__(
         self,
@@ -118,11 +174,10 @@ class DeliveryFeed(DeliverySink):
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-        async with self._resources:
-            try:
-                await self._write_rest(error)
-            finally:
-                await self._stop_reading(error)
+        try:
+            await self._write_rest(error)
+        finally:
+            await self._stop_reading(error)
 
     async def _stop_reading(self, error: BaseException | None) -> None:
         assert self._reading is not None
@@ -150,14 +205,20 @@ class DeliveryFeed(DeliverySink):
             KinesisPublishersError: another reader has written a checkpoint, or the store has
                 failed.
         """
-        assert self._reading is not None, "the feed has not been entered"
-        await self._reading.wait()
+        await self._has_ended.wait()
         self.raise_if_store_failed()
 
     def raise_if_store_failed(self) -> None:
         """Raise as :meth:`watch_store` does, if it has come to that."""
-        if self._reading is not None and self._checkpointer and self._checkpointer.has_failed:
-            self._reading.raise_if_failed()
+        if self._checkpointer is not None and self._checkpointer.has_failed:
+            self._raise_if_failed()
+
+    def _raise_if_failed(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        assert self._reading is not None, "the feed has not been entered"
+        self._reading.raise_if_failed()
 
     def is_held_back(self, handed: HandedOut) -> bool:
         """Say whether earlier records of the shard have been processed and are not recorded yet."""
@@ -169,9 +230,8 @@ class DeliveryFeed(DeliverySink):
         Raises:
             KinesisPublishersError: reading has failed.
         """
-        assert self._reading is not None, "the feed has not been entered"
         while not self.is_stopping:
-            self._reading.raise_if_failed()
+            self._raise_if_failed()
             if self._waiting:
                 return self._waiting.popleft()
             self._has_news.clear()

@@ -28,9 +28,8 @@ __all__ = ["OnShardEnd", "RecordStream", "read"]
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 
-# How often others get their turn, and progress is noted, while records are taken without waiting.
+# How often others get their turn while records are taken without waiting.
 _TURN_SECONDS = 0.01
-_NOTE_SECONDS = 0.2
 
 
 def read(
@@ -88,7 +87,8 @@ class RecordStream(AsyncIterator["Record"]):
     def __init__(
         self, open_fetcher: OpenFetcher, *, clock: Clock, on_shard_end: OnShardEnd | None = None
     ) -> None:
-        self._feed = DeliveryFeed(open_fetcher)
+        self._feed = DeliveryFeed(open_fetcher, clock)
+        self._feed.notes.add(self._note)
         self._clock = clock
         self._on_shard_end = on_shard_end
         self._resources = AsyncExitStack()
@@ -97,7 +97,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._records: Iterator[Record] = iter(())
         # How many records of the delivery have been handed out, and how many of them are done.
         self._taken = self._processed = 0
-        self._next_turn = self._next_note = 0.0
+        self._next_turn = 0.0
 
     def stop(self) -> None:
         """End the iteration after the record in hand."""
@@ -185,10 +185,6 @@ class RecordStream(AsyncIterator["Record"]):
         cancelled, would count as processed with the next call.
         """
         self._feed.raise_if_store_failed()
-        now = self._clock.monotonic()
-        if now >= self._next_note:
-            self._note()
-            self._next_note = now + _NOTE_SECONDS
         await self._clock.sleep(0)
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
 

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
-from kinesis_publishers.processing.error_policies import (
-    ErrorPolicy,
-    RetryOnError,
-    StopOnError,
-)
+from kinesis_publishers.processing.error_policies import DeadLetter, ErrorPolicy, next_step
 from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
 from kinesis_publishers.processing.signals import stopped_by
 from kinesis_publishers.processing.threads import CallThreads
@@ -86,7 +81,7 @@ class Scanner:
                     reading.add_done_callback(lambda _: watcher.cancel())
 
     async def _read(self, open_fetcher: OpenFetcher, signals: Iterable[signal.Signals]) -> None:
-        async with DeliveryFeed(open_fetcher) as self._feed:
+        async with DeliveryFeed(open_fetcher, self._clock) as self._feed:
             with stopped_by(*signals, stop=self._stop_for_signal):
                 await self._run_workers(self._feed)
 
@@ -141,13 +136,8 @@ class Scanner:
         )
 
     async def _work_through(self, feed: DeliveryFeed, handed: HandedOut) -> None:
-        loop, batch = asyncio.get_running_loop(), handed.delivery.batch
-
-        def note(processed: int) -> None:
-            loop.call_soon_threadsafe(feed.record, handed, processed)
-
-        holds = feed.is_held_back(handed)
-        calls = DeliveryCalls(self._process, batch, self._per_batch, self._clock, note, holds)
+        batch, holds = handed.delivery.batch, feed.is_held_back(handed)
+        calls = DeliveryCalls(self._process, batch, self._per_batch, holds)
         failures, failed_at = 0, 0
         while not (calls.is_done or self._is_stopping.is_set()):
             error = await self._run_calls(feed, handed, calls)
@@ -164,7 +154,12 @@ class Scanner:
         self, feed: DeliveryFeed, handed: HandedOut, calls: DeliveryCalls
     ) -> Exception | None:
         """Run calls in a thread; record what they have processed, also if this is cancelled."""
+
+        def note() -> None:
+            feed.record(handed, calls.processed)
+
         self._running.add(calls)
+        feed.notes.add(note)
         running = self._threads.start(calls.run)
         try:
             return await asyncio.shield(running)
@@ -178,7 +173,8 @@ class Scanner:
             raise
         finally:
             self._running.discard(calls)
-            feed.record(handed, calls.processed)
+            feed.notes.discard(note)
+            note()
 
     async def _settle(
         self,
@@ -189,27 +185,11 @@ class Scanner:
         failures: int,
     ) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
-        place, policy = calls.place, self._on_error
-        error.add_note(f"It was raised by the callback for {place}.")
-        if isinstance(policy, RetryOnError):
-            # An invalid aggregate has the same bytes the next time.
-            is_worth_it = not isinstance(error, AggregationError)
-            if is_worth_it and failures <= policy.policy.max_retries:
-                delay = policy.policy.delay_seconds(failures - 1)
-                _LOGGER.warning(
-                    "The callback failed for %s, retry %d in %.1f s: %r",
-                    place,
-                    failures,
-                    delay,
-                    error,
-                )
-                await wait_for_event(self._is_stopping, timeout_seconds=delay, clock=self._clock)
-                return
-            policy = policy.otherwise
-        if isinstance(policy, StopOnError):
-            raise error
-
-        _LOGGER.error("The callback failed for %s, which is to be put aside: %r", place, error)
+        place = calls.place
+        step = next_step(self._on_error, error, failures, place)
+        if not isinstance(step, DeadLetter):
+            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
+            return
 
         def note() -> None:
             calls.put_aside()
@@ -217,7 +197,7 @@ class Scanner:
 
         try:
             await self._threads.call(
-                f"put of DeadLetter for {place}", policy.put, calls.current, error, then=note
+                f"put of DeadLetter for {place}", step.put, calls.current, error, then=note
             )
         except Exception as failure:
             if failure is error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from kinesis_publishers.processing.error_policies import (
     ErrorPolicy,
     RetryOnError,
     StopOnError,
+    check_callback,
+    check_policy,
 )
 from kinesis_publishers.processing.opening import fetcher_opener
 from kinesis_publishers.processing.scanner import OnShardClosed, Scanner
@@ -73,11 +74,11 @@ def scan(
         Exception: what ``process`` has raised, as the error policy says.
         KinesisPublishersError: reading, or writing checkpoints, has failed.
     """
-    _check_callback("process", process)
+    check_callback("process", process)
     if on_shard_end is not None:
-        _check_callback("on_shard_end", on_shard_end)
+        check_callback("on_shard_end", on_shard_end)
     on_error = on_error or StopOnError()
-    _check_policy(on_error)
+    check_policy(on_error)
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     if stop is not None and not callable(getattr(stop, "is_set", None)):
@@ -102,27 +103,6 @@ def scan(
     asyncio.run(scanner.run(open_fetcher, signals))
     if scanner.was_interrupted:
         raise KeyboardInterrupt
-
-
-def _check_callback(name: str, callback: object) -> None:
-    if not callable(callback):
-        raise TypeError(f"{name} must be callable, not {callback!r}")
-    if inspect.iscoroutinefunction(callback):
-        raise TypeError(
-            f"{name} is an async function, and scan calls it in a thread: use "
-            "`async for record in kinesis_publishers.read(properties)`"
-        )
-
-
-def _check_policy(policy: object) -> None:
-    if isinstance(policy, RetryOnError):
-        policy = policy.otherwise
-    if isinstance(policy, DeadLetter):
-        _check_callback("put of DeadLetter", policy.put)
-    elif not isinstance(policy, StopOnError):
-        raise TypeError(
-            f"on_error must be StopOnError(), RetryOnError(...) or DeadLetter(put), not {policy!r}"
-        )
 
 
 def _with_dead_letters(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["CallThreads", "call_in_thread"]
+__all__ = ["CallThreads", "call_in_thread", "call_plain"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class CallThreads:
             Exception: what it has raised, with a note that names it.
             TypeError: its result would have to be awaited.
         """
-        running = self.start(partial(_call_plain, name, callback, *arguments))
+        running = self.start(partial(call_plain, name, callback, *arguments))
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -105,7 +105,7 @@ def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
         ) from error
 
 
-def _call_plain(name: str, callback: Callable[..., object], *arguments: object) -> None:
+def call_plain(name: str, callback: Callable[..., object], *arguments: object) -> None:
     """Call ``callback``; refuse what would have to be awaited: it has done nothing.
 
     Which a lambda over an async function does not tell before it is called.
@@ -119,6 +119,6 @@ def _call_plain(name: str, callback: Callable[..., object], *arguments: object) 
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(
-            f"{name} returned {result!r}, which nobody awaits: scan calls it in a thread, and it "
-            "has to be done when it returns"
+            f"{name} returned {result!r}, which nobody awaits: it is called in a thread, and has "
+            "to be done when it returns"
         )

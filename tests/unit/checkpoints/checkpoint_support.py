@@ -21,7 +21,6 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import CheckpointConfig
-from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.stored_progress import StoredProgress
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
@@ -30,7 +29,7 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kinesis_publishers.model import CheckpointVersion
+    from kinesis_publishers.model import CheckpointVersion, CheckpointWrite
 
 POLICY = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
 CREATED_AT = datetime(2025, 12, 1, tzinfo=UTC)
@@ -112,7 +111,9 @@ class Buffer:
         }
 
     async def write_as_somebody_else(self, key: ShardKey, progress: ShardProgress) -> None:
-        async with ScriptedStore(self.clock, self.memory) as other:
-            version = (await other.load())[key].version
-            checkpoint = Checkpoint(shard=key, stream_created_at=CREATED_AT, progress=progress)
-            await other.save([CheckpointWrite(checkpoint=checkpoint, expected=version)])
+        """Let another reader take over, and write how far it is."""
+        other = Buffer(clock=self.clock, memory=self.memory)
+        async with other.store:
+            await other.checkpointer.take_over([key.stream_arn])
+            other.checkpointer.record(key, progress)
+            await other.checkpointer.flush()

@@ -23,7 +23,11 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import CheckpointConfig
-from kinesis_publishers.errors import PositionTrimmedError, StaleCheckpointError
+from kinesis_publishers.errors import (
+    PositionTrimmedError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.stored_progress import StoredProgress
@@ -189,8 +193,9 @@ async def test_of_two_readers_of_an_application_the_stale_one_stops():
         task = asyncio.create_task(stale.run())
         await world.clock.advance(11)
         assert task.done()
-        with pytest.raises(StaleCheckpointError, match="billing"):
+        with pytest.raises(ReaderReplacedError, match="has taken over") as raised:
             await task
+        assert isinstance(raised.value.__cause__, StaleCheckpointError)
 
 
 async def test_somebody_else_may_record_what_has_been_processed():
@@ -268,6 +273,8 @@ async def test_a_restart_with_a_listing_that_is_late_keeps_the_checkpoint_of_a_n
         world.shards[ONE].extend(records_of(1, 2, first=3))
         await world.clock.advance(10)
     assert world.sink.records_of(ONE) == records_of(1, 5)
+
+
 async def test_checkpoints_of_a_stream_that_is_created_again_begin_anew_under_its_identity():
     world = StoredWorld(fails_on_data_loss=False)
     world.add(0)

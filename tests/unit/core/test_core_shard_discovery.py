@@ -141,6 +141,8 @@ async def test_which_shards_a_listing_has_shown_as_closed_is_known_without_askin
     await discovery.list_shards(STREAM_ARN)
     shown = [discovery.has_shown_closed(sample_shard(number)) for number in range(2)]
     assert (shown, len(plane.list_calls)) == ([True, False], 2)
+
+
 MISSING = StreamNotFoundError("not found", operation="ListShards")
 
 

@@ -240,6 +240,8 @@ async def test_a_range_out_of_a_delivery_out_of_order_is_handed_on_in_order_and_
     leftover = await world.read(range_of(0, 6))
     assert world.sink.records == RECORDS[1:7]
     assert list(leftover.rest) == RECORDS[7:9]
+
+
 async def test_a_range_whose_first_records_were_removed_before_it_is_read_is_an_error():
     now = datetime(2026, 1, 1, tzinfo=UTC)
     left = ScriptedRun(batches=[batch_of(RECORDS[4:], requested_at=now)])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kinesis_publishers import ScanResult
-from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.processing.calls import DeliveryCalls
 from kinesis_publishers.testing.fakes import batch_of, sample_records
 
@@ -32,7 +31,7 @@ class CountedPayloads(list[bytes]):
 
 
 def calls_of(process: object, batch: RecordBatch, *, per_batch: bool = False) -> DeliveryCalls:
-    return DeliveryCalls(process, batch, per_batch, SystemClock(), lambda processed: None)
+    return DeliveryCalls(process, batch, per_batch)
 
 
 def test_going_on_after_a_failure_does_not_look_for_the_place_again():

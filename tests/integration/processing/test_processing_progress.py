@@ -1,0 +1,92 @@
+"""Progress while a record is in hand, and of a loop that nobody closes: it is written as well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from processing_support import Orders, numbers
+
+from kinesis_publishers import Record, ScanResult, read, scan
+from kinesis_publishers.events import CheckpointsSaved, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOOP = Path(__file__).with_name("abandoned_loop.py")
+_SLOW = 50
+
+
+class Saves:
+    """Takes events; waits for the checkpoint that stands for everything before the slow record."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._saves: queue.Queue[Event] = queue.Queue()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CheckpointsSaved):
+            self._saves.put(event)
+
+    def wait_while_in_hand(self) -> None:
+        rows = [row for rows in self._orders.server.records("orders").values() for row in rows]
+        (before,) = [row.sequence_number for row in rows if row.data == b"%d" % (_SLOW - 1)]
+        while before not in [str(one.processed) for one in self._orders.stored().values()]:
+            self._saves.get(timeout=10)
+
+
+def scan_until_slow(properties: dict[str, str], saves: Saves) -> None:
+    def process(record: Record) -> ScanResult | None:
+        if int(record.data) < _SLOW:
+            return None
+        saves.wait_while_in_hand()
+        return ScanResult.STOP
+
+    scan(properties, process, events=saves)
+
+
+def read_until_slow(properties: dict[str, str], saves: Saves) -> None:
+    async def loop() -> None:
+        async with read(properties, events=saves) as records:
+            async for record in records:
+                if int(record.data) == _SLOW:
+                    await asyncio.to_thread(saves.wait_while_in_hand)
+                    return
+
+    asyncio.run(loop())
+
+
+@pytest.mark.parametrize("reader", [scan_until_slow, read_until_slow])
+def test_what_comes_before_a_slow_record_is_written_while_that_is_in_hand(
+    orders: Orders, reader: Callable[[dict[str, str], Saves], None]
+) -> None:
+    orders.put(200, key="one shard")
+    reader(orders.properties(checkpoint_intervalmillis="10"), Saves(orders))
+
+
+@pytest.mark.parametrize("last", [0, 4])
+def test_a_bare_loop_that_is_left_writes_what_was_processed_and_prints_nothing(
+    orders: Orders, last: int
+) -> None:
+    """The event loop ends it: the record in hand alone comes again."""
+    orders.put(20, key="one shard")
+    ended = subprocess.run(
+        [sys.executable, str(_LOOP), json.dumps(orders.properties()), str(last)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (ended.stdout, ended.stderr) == (f"left at {last}\n", "")
+
+    async def first_of_next_run() -> list[Record]:
+        async with read(orders.properties()) as records:
+            return [await anext(records)]
+
+    assert numbers(asyncio.run(first_of_next_run())) == [last]

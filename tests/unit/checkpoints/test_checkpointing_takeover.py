@@ -1,0 +1,242 @@
+"""Two readers of one application: the newer one goes on, and they do not fight."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from checkpoint_support import BEGINNING, CREATED_AT, KEY, Buffer, at
+
+from kinesis_publishers.errors import (
+    InternalServiceError,
+    ReaderReplacedError,
+    StaleCheckpointError,
+)
+from kinesis_publishers.model import Checkpoint, CheckpointWrite
+from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kinesis_publishers import StreamProgress
+
+SHARD, CHILD = sample_shard(0), sample_shard(1, parent=0)
+BOTH = {SHARD.key: BEGINNING, CHILD.key: BEGINNING}
+
+
+async def started(older: Buffer) -> Buffer:
+    """Return a reader that starts while ``older`` runs, and has taken over."""
+    newer = Buffer(clock=older.clock, memory=older.memory)
+    await newer.store.open()
+    await newer.checkpointer.take_over([STREAM_ARN])
+    return newer
+
+
+async def write(buffer: Buffer, number: int) -> None:
+    buffer.checkpointer.record(KEY, at(number))
+    await buffer.checkpointer.flush()
+
+
+@asynccontextmanager
+async def living(buffer: Buffer) -> AsyncIterator[None]:
+    async with buffer.checkpointer.running():
+        yield
+    await buffer.checkpointer.release()
+
+
+@asynccontextmanager
+async def restarted(older: Buffer) -> AsyncIterator[asyncio.Task[dict[str, StreamProgress]]]:
+    """Start a reader and yield its taking over, which may take a while."""
+    again = Buffer(clock=older.clock, memory=older.memory)
+    await again.store.open()
+    task = asyncio.create_task(again.checkpointer.take_over([STREAM_ARN]))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_the_newer_reader_goes_on_and_the_older_one_stops() -> None:
+    older = Buffer()
+    await older.begin()
+    await write(older, 1)
+    newer = await started(older)
+    with pytest.raises(
+        ReaderReplacedError, match=r"/[0-9]+/[0-9a-f]{12}, has taken over arn:.* at"
+    ):
+        await write(older, 2)
+    await write(newer, 3)
+    assert older.stored == {KEY: at(3)}
+
+
+async def test_a_reader_that_was_replaced_begins_and_removes_nothing() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = await started(older)
+    with pytest.raises(ReaderReplacedError):
+        await older.follow(BOTH, SHARD, CHILD)
+    with pytest.raises(ReaderReplacedError):
+        await older.follow({CHILD.key: BEGINNING}, CHILD)
+    assert older.stored == {KEY: BEGINNING}
+    await newer.follow(BOTH, SHARD, CHILD)
+    assert older.stored == BOTH
+
+
+async def test_a_shard_that_the_older_reader_has_just_begun_is_the_newer_one_s() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = await started(older)
+    begun = Checkpoint(shard=CHILD.key, stream_created_at=CREATED_AT, progress=at(7))
+    await older.store.save([CheckpointWrite(checkpoint=begun)])
+    await newer.follow(BOTH, SHARD, CHILD)
+    assert newer.stored == BOTH
+
+
+async def test_what_the_older_reader_writes_meanwhile_is_gone_on_from() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = Buffer(clock=older.clock, memory=older.memory)
+    await newer.store.open()
+    newer.store.gate.clear()
+    taking_over = asyncio.create_task(newer.checkpointer.take_over([STREAM_ARN]))
+    await older.clock.settle()
+    await write(older, 5)
+    newer.store.gate.set()
+    assert (await taking_over)[STREAM_ARN].shards == {KEY.shard_id: at(5)}
+    with pytest.raises(ReaderReplacedError):
+        await write(older, 6)
+    await write(newer, 6)
+
+
+async def test_of_two_readers_that_begin_a_stream_at_once_one_goes_on() -> None:
+    first = Buffer()
+    second = Buffer(clock=first.clock, memory=first.memory)
+    for one in (first, second):
+        await one.store.open()
+        await one.checkpointer.take_over([STREAM_ARN])
+    first.store.gate.clear()
+    beginning = asyncio.create_task(first.follow({KEY: BEGINNING}))
+    await first.clock.settle()
+    second.store.errors = [InternalServiceError("before the first write")]
+    with pytest.raises(InternalServiceError):
+        await second.follow({KEY: BEGINNING})
+    await second.follow({KEY: BEGINNING})
+    first.store.gate.set()
+    with pytest.raises(ReaderReplacedError):
+        await beginning
+    await write(second, 1)
+
+
+async def test_what_another_one_has_begun_in_vain_is_begun_over_it() -> None:
+    first = Buffer()
+    second = Buffer(clock=first.clock, memory=first.memory)
+    for one in (first, second):
+        await one.store.open()
+        await one.checkpointer.take_over([STREAM_ARN])
+    begun = Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=BEGINNING)
+    await first.store.save([CheckpointWrite(checkpoint=begun)])
+    await second.follow({KEY: BEGINNING})
+    await write(second, 1)
+
+
+async def test_a_reader_that_is_started_again_waits_until_the_newer_one_has_stopped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    older = Buffer()
+    await older.begin()
+    newer = await started(older)
+    async with restarted(older) as taking_over:
+        async with living(newer):
+            await older.clock.advance(130)
+            assert not taking_over.done()
+            waiting = [one for one in caplog.messages if "this one waits until" in one]
+            assert len(waiting) == 3
+            await write(newer, 3)
+            await older.clock.advance(1000)
+            assert not taking_over.done(), "it does not take over by and by either"
+        await older.clock.advance(2)
+        assert (await taking_over)[STREAM_ARN].shards == {KEY.shard_id: at(3)}
+
+
+async def test_a_reader_that_was_killed_is_replaced_although_it_had_taken_over() -> None:
+    older = Buffer()
+    await older.begin()
+    await started(older)
+    async with restarted(older) as taking_over:
+        await older.clock.advance(13)
+        assert not taking_over.done()
+        await older.clock.advance(5)
+        await taking_over
+
+
+async def test_a_deployment_takes_over_at_once_from_a_reader_that_has_run_for_a_while() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = await started(older)
+    async with living(newer):
+        await older.clock.advance(310)
+        newest = await started(older)
+        await write(newest, 1)
+    with pytest.raises(ReaderReplacedError):
+        await write(newer, 2)
+
+
+async def test_after_an_orderly_stop_nobody_waits_or_is_waited_for() -> None:
+    older = Buffer()
+    await older.begin()
+    for _ in range(3):
+        await older.checkpointer.release()
+        older = await started(older)
+        older.store.batches.clear()
+    assert older.clock.sleeps == []
+    async with older.checkpointer.running():
+        await older.clock.advance(60)
+    assert older.store.batches == [], "it need not show that it is alive"
+
+
+async def test_streams_that_are_not_read_are_not_taken_over() -> None:
+    older = Buffer()
+    await older.begin()
+    other = Buffer(clock=older.clock, memory=older.memory)
+    await other.store.open()
+    await other.checkpointer.take_over([f"{STREAM_ARN}-2"])
+    await write(older, 1)
+
+
+async def test_checkpoints_that_were_removed_by_hand_are_not_written_again() -> None:
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.memory.applications["billing"].clear()
+    with pytest.raises(StaleCheckpointError, match="it was removed by somebody else") as raised:
+        await write(buffer, 1)
+    assert not isinstance(raised.value, ReaderReplacedError)
+    assert buffer.stored == {}
+
+
+async def test_a_stop_that_cannot_be_noted_is_said_and_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.errors.append(InternalServiceError("the table is down"))
+    await buffer.checkpointer.release()
+    assert "the table is down" in caplog.text
+
+
+async def test_a_reader_that_is_stopped_while_it_takes_over_leaves_the_older_one_alone() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = Buffer(clock=older.clock, memory=older.memory)
+    await newer.store.open()
+    newer.store.gate.clear()
+    taking_over = asyncio.create_task(newer.checkpointer.take_over([STREAM_ARN]))
+    await older.clock.settle()
+    taking_over.cancel()
+    await asyncio.wait([taking_over])
+    newer.store.gate.set()
+    await newer.checkpointer.release()
+    await older.follow(BOTH, SHARD, CHILD)
+    await write(older, 1)
