@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from planner_harness import FIRST_SHARD, STREAM, Query, Row, eventually, put
 
-from kinesis_publishers.errors import DataLossError
+from kinesis_publishers.errors import DataLossError, StreamRecreatedError
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -82,3 +82,36 @@ def test_what_a_shard_that_is_gone_has_left_is_read_where_loss_is_tolerated(
     query.run_until(len(first) + len(left))
     assert sorted(query.rows) == sorted(first + left)
     assert any(numbers_of(first)[-1] in note for note in notes(caplog))
+
+
+def create_again(server: LocalKinesis) -> None:
+    client = server.client()
+    client.delete_stream(StreamName=STREAM)
+    client.close()
+    server.create_stream(STREAM, 2)
+
+
+def test_a_stream_that_is_created_again_under_a_query_fails_it(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query()
+    put(server, ["x"] * 20)
+    query.run_until(20)
+    create_again(server)
+    put(server, ["anew"] * 20)
+    with pytest.raises(StreamRecreatedError, match="deleted and created again"):
+        eventually(lambda: query.run_batch() and False, "the error")
+
+
+def test_where_loss_is_tolerated_a_query_goes_on_with_the_stream_that_was_created_again(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query(failondataloss="false")
+    first = put(server, ["x"] * 20)
+    query.run_until(20)
+    create_again(server)
+    anew = put(server, ["anew"] * 20)
+    query.run_until(40)
+    assert sorted(query.rows) == sorted(first + anew)
+    query.replay_last()
+    assert sorted(query.rows) == sorted(first + anew)
