@@ -49,6 +49,8 @@ class CannedService:
         self._locks: dict[tuple[Workload, int], threading.Lock] = {}
         self._lock = threading.Lock()
         self.timeline = Timeline()
+        # The shards whose ends have been read: from then on they are listed as closed.
+        self.ended: set[tuple[Workload, int]] = set()
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to any call but GetRecords.
@@ -83,11 +85,32 @@ class CannedService:
         return {"StreamDescriptionSummary": summary}
 
     def _DescribeStream(self, workload: Workload, _request: dict[str, Any]) -> dict[str, Any]:
-        shards = {"Shards": _shards(workload), "HasMoreShards": False}
+        shards = {"Shards": self._shards(workload), "HasMoreShards": False}
         return {"StreamDescription": _description(workload) | shards}
 
     def _ListShards(self, workload: Workload, _request: dict[str, Any]) -> dict[str, Any]:
-        return {"Shards": _shards(workload)}
+        return {"Shards": self._shards(workload)}
+
+    def _shards(self, workload: Workload) -> list[dict[str, Any]]:
+        width = _LARGEST_HASH_KEY // workload.shards
+        shards = []
+        for shard in range(workload.shards):
+            numbers = {"StartingSequenceNumber": sequence_number(shard, 0, 0)}
+            if (workload, shard) in self.ended:
+                pages = self.timeline.pages(workload, shard)
+                numbers["EndingSequenceNumber"] = sequence_number(shard, pages, 0)
+            hashes = {
+                "StartingHashKey": str(width * shard),
+                "EndingHashKey": str(width * (shard + 1) - 1),
+            }
+            shards.append(
+                {
+                    "ShardId": f"shardId-{shard:012d}",
+                    "HashKeyRange": hashes,
+                    "SequenceNumberRange": numbers,
+                }
+            )
+        return shards
 
     def _GetShardIterator(self, workload: Workload, request: dict[str, Any]) -> dict[str, Any]:
         shard = int(request["ShardId"].rpartition("-")[2])
@@ -123,21 +146,6 @@ def _description(workload: Workload) -> dict[str, Any]:
         "StreamCreationTimestamp": _CREATED,
         "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
     }
-
-
-def _shards(workload: Workload) -> list[dict[str, Any]]:
-    width = _LARGEST_HASH_KEY // workload.shards
-    return [
-        {
-            "ShardId": f"shardId-{shard:012d}",
-            "HashKeyRange": {
-                "StartingHashKey": str(width * shard),
-                "EndingHashKey": str(width * (shard + 1) - 1),
-            },
-            "SequenceNumberRange": {"StartingSequenceNumber": sequence_number(shard, 0, 0)},
-        }
-        for shard in range(workload.shards)
-    ]
 
 
 def _iterator(workload: Workload, shard: int, page: int, place: int) -> str:
@@ -226,6 +234,7 @@ class Connection(socketserver.StreamRequestHandler):
             answer["NextShardIterator"] = _iterator(workload, *following)
         else:
             answer["ChildShards"] = []
+            self.server.service.ended.add((workload, shard))
         return b"]," + json.dumps(answer).encode()[1:]
 
     def _send_json(self, status: int, answer: dict[str, Any]) -> None:
