@@ -46,14 +46,8 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, starting_position: StartingPosition, shard: Shard
     ) -> FanOutRecordPublisher:
-        return FanOutRecordPublisher(
-            shard,
-            starting_position,
-            self._config,
-            self._registrar,
-            self._context,
-            self._warned_at,
-        )
+        shared = self._config, self._registrar, self._context, self._warned_at
+        return FanOutRecordPublisher(shard, starting_position, *shared)
 
     async def close(self) -> None:
         await self._registrar.close()
