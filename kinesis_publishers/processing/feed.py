@@ -144,7 +144,8 @@ class DeliveryFeed(DeliverySink):
     async def _read(self, fetcher: KinesisDataFetcher) -> None:
         try:
             async with TaskScope() as scope:
-                scope.spawn(self._note_now_and_then(), name="note progress")
+                if self._checkpointer is not None:
+                    scope.spawn(self._note_now_and_then(), name="note progress")
                 await fetcher.run()
                 scope.cancel()
         except Exception as failure:  # noqa: BLE001 - raised by whoever asks for more, or at the end
