@@ -362,9 +362,6 @@ class AggregationError(KinesisPublishersError):
         super().__init__(message)
         self.valid_records = valid_records
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), self.args, self.__dict__)
-
 
 class ConsumerGuardError(KinesisPublishersError):
     """The process that removes stream consumers could not be started, or could not do its work.

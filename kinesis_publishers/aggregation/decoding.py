@@ -81,7 +81,7 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
             explicit_hash_keys=_explicit_hash_keys(_records(parts), hash_keys),
         )
     except IndexError:
-        raise _contradiction(list(_records(parts)), len(keys), len(hash_keys)) from None
+        raise _contradiction(parts, len(keys), len(hash_keys)) from None
 
 
 def _records(parts: Sequence[Any]) -> Iterable[Any]:
@@ -104,8 +104,9 @@ def _explicit_hash_keys(records: Iterable[Any], hash_keys: Sequence[str]) -> Seq
     ]
 
 
-def _contradiction(records: Sequence[Any], keys: int, hash_keys: int) -> AggregationError:
-    for index, record in enumerate(records):
+def _contradiction(parts: Sequence[Any], keys: int, hash_keys: int) -> AggregationError:
+    count = sum(len(part.records) for part in parts)
+    for index, record in enumerate(_records(parts)):
         key, has_hash_key = record.partition_key_index, record.HasField("explicit_hash_key_index")
         if key >= keys:
             what = f"partition key {key} of {keys}"
@@ -114,7 +115,7 @@ def _contradiction(records: Sequence[Any], keys: int, hash_keys: int) -> Aggrega
         else:
             continue
         return AggregationError(
-            f"sub-record {index} of {len(records)} names {what} (they count from 0): its producer "
+            f"sub-record {index} of {count} names {what} (they count from 0): its producer "
             "packed the aggregate wrongly"
         )
     raise AssertionError("every index is in its table")
