@@ -265,6 +265,8 @@ class KinesisDataFetcher:
             async with writing:
                 while await self._is_to_begin_anew():
                     self._shards = self._shards.renewed()
+                    # Of shards that are gone, whose ids come again.
+                    self._children.clear()
                     self._is_prepared = False
 
     async def _is_to_begin_anew(self) -> bool:
