@@ -186,9 +186,7 @@ class ShardTable:
             known = {k: one for k, one in self.listed.items() if k.stream_arn == arn}
             gone = gone_shards(known, listed)
             # A stream that was created again has shards of the same ids, which begin elsewhere.
-            if known.keys() - begins.keys() or any(
-                one.starting_sequence_number not in ("0", begins[key]) for key, one in known.items()
-            ):
+            if any(begins.get(k) != one.starting_sequence_number for k, one in known.items()):
                 await self._parts.data_loss.check_identity(arn)
             self._forget([key for key in gone if key not in in_use], given_up)
             self._add_listed(listed, initial=None)

@@ -95,7 +95,6 @@ class PollingRecordPublisher(RecordPublisher):
         self._iterator_retries = self._retries(config.get_iterator_retry)
         self._records_retries = self._retries(config.get_records_retry)
         self._listing_retries = self._retries(config.get_records_retry)
-        self._doubts = self._retries(config.get_records_retry)
         # Where an answer without an iterator was doubted last.
         self._doubted_at: StartingPosition | None = None
 
@@ -266,7 +265,7 @@ class PollingRecordPublisher(RecordPublisher):
         if self._doubted_at is None:
             _LOGGER.warning("%s This is said once per reader of the shard.", error)
         self._doubted_at = self._position
-        self._back_off(self._doubts.delay_after(error, is_endless=True))
+        self._back_off(self._records_retries.delay_after(error, is_endless=True))
         return False
 
     def _check_progress(self, page: RecordPage) -> None:

@@ -279,7 +279,7 @@ def caused_by_reset(operation: str) -> ServiceError:
 )
 async def test_what_the_user_calls_recoverable_never_fails(error):
     shard = FailingCalls(
-        StoredShard(RECORDS, is_closed=True),
+        StoredShard(RECORDS),
         on_locate=(error("GetShardIterator"),) * 20,
         on_read=(error("GetRecords"),) * 20,
     )
