@@ -85,11 +85,13 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
     assert {page for page in pages - listed if not page.startswith("decisions/0")} == set()
 
 
-def test_every_test_that_the_page_on_security_names_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (_DOCS / "security.md").read_text("utf-8")))
+@pytest.mark.parametrize("page", ["missing-records.md", "security.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (_DOCS / page).read_text("utf-8")))
     files = (ROOT / "tests").rglob("test_*.py")
     defined = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
     assert named - defined == set()
+    assert len(named) > 20
 
 
 def test_a_key_that_nobody_declared_is_found(tmp_path: Path) -> None:
