@@ -221,7 +221,8 @@ def service_error(
         fallback: the class for a code that is not in the table.
         service: who says it, as IAM names it.
     """
-    general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, (fallback, ""))
+    unknown = "Check the endpoint and the proxy." if fallback is MalformedResponseError else ""
+    general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, (fallback, unknown))
     kind, advice = _BY_OPERATION.get((operation, code), general)
     if kind is AccessDeniedError:
         advice = f"Allow {service}:{operation} in the IAM policy."

@@ -65,7 +65,7 @@ async def read_all(
     ("status", "body", "kind", "is_retryable"),
     [
         (202, b"ok", MalformedResponseError, True),
-        (307, b"", ServiceError, False),
+        (307, b"", MalformedResponseError, True),
         (400, IN_USE, ResourceInUseError, True),
         (400, gzip.compress(IN_USE), MalformedResponseError, True),
         (403, DENIED, AccessDeniedError, False),
