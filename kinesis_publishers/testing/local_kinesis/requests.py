@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "missing", "parse_decimal", "stream_name_of", "violation"]
 
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
 
 
@@ -68,6 +69,14 @@ class Request:
         if not value:
             raise missing(name)
         return value
+
+    def name(self, member: str) -> str:
+        """Return the name that something is to be created by."""
+        name = self.required_text(member)
+        if _NAME.fullmatch(name) is None:
+            constraint = "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+            raise violation(member, name, constraint)
+        return name
 
     def decimal(self, name: str) -> int:
         """Return a required number that travels as a string of digits."""
