@@ -64,7 +64,7 @@ class FanOutRecordPublisher(RecordPublisher):
         config: timeouts, retry policy and recoverable errors.
         registrar: provides the stream consumer.
         context: clients, clock and event sink, and what polls the rest of a shard without an end.
-        warned_at: when who was warned about; the publishers of a factory share it.
+        warned_at: when each subject was last warned about; the publishers of a factory share it.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _subscribe(self, subscribed: AsyncExitStack) -> ShardSubscription:
         """Return a subscription that is open for as long as ``subscribed``."""
         context = self._context
-        # While nobody is let in, as in an outage, nothing is known about the shard.
+        # While subscriptions are refused, as in an outage, nothing is known about the shard.
         quiet_since, self._quiet_since = self._quiet_since, math.inf
         subscription = await self._of_service(self._open(subscribed))
         subscribed.callback(self._report_end, context.clock.monotonic())
@@ -242,7 +242,7 @@ class FanOutRecordPublisher(RecordPublisher):
                 raise self._run_over(
                     MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
                 )
-            # Whatever arrives is progress, a heartbeat as well.
+            # A heartbeat is progress, too.
             self._recovery.note_progress()
             if self._is_closed:
                 return RunResult.INCOMPLETE
