@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import selectors
 import subprocess
@@ -26,7 +25,6 @@ from kinesis_publishers.errors import ConsumerGuardError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
 
 __all__ = ["ConsumerGuard"]
@@ -36,7 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 _MODULE = "kinesis_publishers.consumer_guard"
 # Starting an interpreter takes a second; a machine that is short of everything takes many.
 _START_SECONDS = 60.0
-# What ends guard processes again and again, as a machine without memory does, is not fed with more.
+# A machine without memory may end guard processes again and again.
 _RESTART_PERIOD_SECONDS = 60.0
 
 
@@ -48,19 +46,17 @@ class ConsumerGuard:
 
     Args:
         properties: the configuration; with a region.
-        clock: the source of time.
     """
 
-    def __init__(self, properties: Properties, *, clock: Clock | None = None) -> None:
+    def __init__(self, properties: Properties) -> None:
         self._properties = properties
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._config = RegistrationConfig.from_properties(properties)
         self._process: subprocess.Popen[bytes] | None = None
         self._request: GuardRequest | None = None
         # A watching thread replaces the process while others hold or close it.
         self._lock = threading.Lock()
         self._is_released = threading.Event()
-        self._replaced_at = -math.inf
 
     @classmethod
     def for_properties(cls, properties: Properties) -> Self | None:
@@ -85,58 +81,51 @@ class ConsumerGuard:
         """
         request = GuardRequest.of(self._properties, stream_arns)
         with self._lock:
-            if self._process is not None:
-                if self._request == request:
-                    return
-                self._let_go()
-            self._begin(request)
-
-    def _begin(self, request: GuardRequest) -> None:
-        process = self._start(request)
-        _RUNNING.add(process)
-        self._request, self._process = request, process
-        self._is_released.clear()
-        threading.Thread(
-            target=self._watch, args=(process,), name="consumer-guard-watch", daemon=True
-        ).start()
-
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Collect a guard process when it ends, and replace it if it is still needed."""
-        status = process.wait()
-        with self._lock:
-            if self._process is not process or self._request is None:
+            process = self._process
+            if process is not None and process.poll() is None and self._request == request:
                 return
             self._let_go()
-            self._is_released.clear()
-        _LOGGER.warning(
-            "The process that removes stream consumers when this one has ended was ended itself "
-            "(exit status %d); another one takes its place.",
-            status,
-        )
-        now = self._clock.monotonic()
-        if self._is_released.wait(max(0.0, self._replaced_at + _RESTART_PERIOD_SECONDS - now)):
-            return
-        try:
-            self._replace()
-        except ConsumerGuardError as error:
-            _LOGGER.error("%s", error)
+            self._request, self._process = request, self._start(request)
+            self._is_released = threading.Event()
+            threading.Thread(
+                target=self._watch,
+                args=(self._process, request, self._is_released),
+                name="consumer-guard-watch",
+                daemon=True,
+            ).start()
 
-    def _replace(self) -> None:
-        with self._lock:
-            # It may have been let go, or another one may hold the leases by now.
-            if self._process is None and self._request and not self._is_released.is_set():
-                self._replaced_at = self._clock.monotonic()
-                self._begin(self._request)
+    def _watch(
+        self, process: subprocess.Popen[bytes], request: GuardRequest, is_released: threading.Event
+    ) -> None:
+        """Collect the guard process when it ends, and replace it until it is let go."""
+        while True:
+            status = process.wait()
+            with self._lock:
+                if is_released.is_set():
+                    return
+                _LOGGER.warning(
+                    "The process that removes stream consumers when this one has ended was ended "
+                    "itself (exit status %d); another one takes its place.",
+                    status,
+                )
+                _close_pipes(process)
+                self._process = None
+                try:
+                    process = self._process = self._start(request)
+                except ConsumerGuardError as error:
+                    _LOGGER.error("%s", error)
+                    return
+            is_released.wait(_RESTART_PERIOD_SECONDS)
 
     def _start(self, request: GuardRequest) -> subprocess.Popen[bytes]:
         process = self._spawn()
+        _RUNNING.add(process)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             # One that has ended already does not read, which shows in what it does not say.
             with suppress(BrokenPipeError):
                 process.stdin.write(request.to_line())
-                process.stdin.flush()
             self._wait_until_ready(process.stdout)
         except BaseException:
             process.kill()
@@ -155,6 +144,8 @@ class ConsumerGuard:
             return subprocess.Popen(
                 # Its path is that of this process, nothing more.
                 [sys.executable, "-P", "-m", _MODULE],
+                # A buffer has a lock, which a forked process would inherit as it is.
+                bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # Not in the terminal's session, whose Ctrl-C and hang-up are for the reader, and
@@ -202,22 +193,20 @@ class ConsumerGuard:
             _close_pipes(process)
 
 
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
 def _close_inherited() -> None:
-    # A forked process has the same pipe, whose end must come with that of its parent.
+    # A forked process has the same pipe, which must end with its parent.
     for process in list(_RUNNING):
         _close_pipes(process)
 
 
 _RUNNING: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_close_inherited)
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            # What a guard process that has ended did not read cannot be written any more.
-            with suppress(BrokenPipeError):
-                pipe.close()
 
 
 def _error(reason: str) -> ConsumerGuardError:

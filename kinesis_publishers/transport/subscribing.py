@@ -36,15 +36,9 @@ _INITIAL_RESPONSE = encode_frame(
 )
 
 
-class _Opening:
-    """The call that a task is making: hooks get no other way to know it."""
-
-    def __init__(self, where: str, stack: AsyncExitStack) -> None:
-        self.where = where
-        self.stack = stack
-
-
-_OPENING: ContextVar[_Opening] = ContextVar("opening")
+# The call that a task is making, which its hooks cannot learn otherwise: the shard, and what
+# closes the response.
+_OPENING: ContextVar[tuple[str, AsyncExitStack]] = ContextVar("opening")
 
 
 class ShardSubscriber:
@@ -86,7 +80,7 @@ class ShardSubscriber:
         stack: AsyncExitStack,
     ) -> SubscriptionResponse:
         where = str(shard)
-        token = _OPENING.set(_Opening(where, stack))
+        token = _OPENING.set((where, stack))
         try:
             with mapped_errors(OPERATION, where, client=self._client):
                 answer = await self._client.subscribe_to_shard(
@@ -100,16 +94,15 @@ class ShardSubscriber:
         return response
 
     async def _send(self, request: Any, **_: Any) -> AioAWSResponse:
-        opening = _OPENING.get()
-        response = await self._carrier.open(_signed_call(request, opening.where))
-        # Whatever becomes of this call, leaving the context closes the response.
-        opening.stack.push_async_callback(response.close)
+        where, stack = _OPENING.get()
+        response = await self._carrier.open(_signed_call(request, where))
+        stack.push_async_callback(response.close)
         if response.status == 200:
             return AioAWSResponse(request.url, 200, response.headers, response)
         body = await _read_refusal(response)
         if response.status < 300:
             # botocore would take it for the beginning of a subscription.
-            raise _not_a_subscription(response, opening.where)
+            raise _not_a_subscription(response, where)
         return AioAWSResponse(request.url, response.status, response.headers, _Body(body))
 
 

@@ -64,7 +64,7 @@ class FanOutRecordPublisher(RecordPublisher):
         config: timeouts, retry policy and recoverable errors.
         registrar: provides the stream consumer.
         context: clients, clock and event sink, and what polls the rest of a shard without an end.
-        warned_at: when who was warned about; the publishers of a factory share it.
+        warned_at: when each subject was last warned about; the publishers of a factory share it.
     """
 
     def __init__(
@@ -106,11 +106,13 @@ class FanOutRecordPublisher(RecordPublisher):
         await self._recover()
         if (poller := await self._rest_publisher()) is not None:
             return await poller.run(consumer)
-        await self._wait_for_turn()
+        clock = self._context.clock
+        if (delay := self._not_before - clock.monotonic()) > 0:
+            await clock.sleep(delay)
         # It may be registered right now, which takes long: not with room that others need.
         self._consumer_arn = await self._registrar.consumer_arn(self._shard.stream_arn)
         await self._regain_room(consumer)
-        requested_at = self._context.clock.now()
+        requested_at = clock.now()
         try:
             async with AsyncExitStack() as subscribed, TaskScope() as scope:
                 subscription = await self._subscribe(subscribed)
@@ -131,11 +133,6 @@ class FanOutRecordPublisher(RecordPublisher):
                 await self._recovery.delay_after(failure, self._position, self._consumer_arn)
             )
 
-    async def _wait_for_turn(self) -> None:
-        delay = self._not_before - self._context.clock.monotonic()
-        if delay > 0:
-            await self._context.clock.sleep(delay)
-
     def _back_off(self, seconds: float) -> None:
         """Let the next run wait for so long, unless it has to wait longer anyway."""
         self._not_before = max(self._not_before, self._context.clock.monotonic() + seconds)
@@ -148,12 +145,20 @@ class FanOutRecordPublisher(RecordPublisher):
         """
         self._has_room = self._refused_room is not None
         if self._refused_room is not None:
-            await consumer.wait_for_space(*self._refused_room)
+            await self._wait_for_space(consumer, self._refused_room)
+
+    async def _wait_for_space(self, consumer: RecordBatchConsumer, wanted: tuple[int, int]) -> None:
+        began_at = self._context.clock.monotonic()
+        try:
+            await consumer.wait_for_space(*wanted)
+        finally:
+            # It is the application, not the shard, that is silent meanwhile.
+            self._quiet_since += self._context.clock.monotonic() - began_at
 
     async def _subscribe(self, subscribed: AsyncExitStack) -> ShardSubscription:
         """Return a subscription that is open for as long as ``subscribed``."""
         context = self._context
-        # While nobody is let in, as in an outage, nothing is known about the shard.
+        # While subscriptions are refused, as in an outage, nothing is known about the shard.
         quiet_since, self._quiet_since = self._quiet_since, math.inf
         subscription = await self._of_service(self._open(subscribed))
         subscribed.callback(self._report_end, context.clock.monotonic())
@@ -232,8 +237,12 @@ class FanOutRecordPublisher(RecordPublisher):
             if await self._rest_publisher(problem) is not None:
                 return RunResult.INCOMPLETE
             if problem:
-                await self._of_service(self._refuse(problem))
-            # Whatever arrives is progress, a heartbeat as well.
+                text = f"{_OPERATION} of {self._shard}: {problem}."
+                self._recovery.warn(f"{text} The shard is subscribed to again.")
+                raise self._run_over(
+                    MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
+                )
+            # A heartbeat is progress, too.
             self._recovery.note_progress()
             if self._is_closed:
                 return RunResult.INCOMPLETE
@@ -246,7 +255,7 @@ class FanOutRecordPublisher(RecordPublisher):
         seconds = self._config.space_timeout_seconds
         try:
             async with self._context.clock.timeout(seconds) as timeout:
-                await consumer.wait_for_space(*wanted)
+                await self._wait_for_space(consumer, wanted)
         except TimeoutError:
             if not timeout.expired():
                 raise
@@ -264,7 +273,14 @@ class FanOutRecordPublisher(RecordPublisher):
             self._refused_room = None
             self._last_record_count = len(batch)
             self._last_delivered = batch.last_sequence_number
-        self._report(batch)
+        self._context.events(
+            EventReceived(
+                shard=self._shard.key,
+                records=len(batch),
+                payload_bytes=batch.payload_bytes,
+                millis_behind_latest=batch.millis_behind_latest,
+            )
+        )
         self._delivering_since = self._context.clock.monotonic()
         try:
             processed = await consumer(batch)
@@ -286,24 +302,13 @@ class FanOutRecordPublisher(RecordPublisher):
             return StartingPosition.after(continuation)
         return continue_from(self._position, processed) if len(batch) else self._position
 
-    def _report(self, batch: RecordBatch) -> None:
-        self._context.events(
-            EventReceived(
-                shard=self._shard.key,
-                records=len(batch),
-                payload_bytes=batch.payload_bytes,
-                millis_behind_latest=batch.millis_behind_latest,
-            )
-        )
-
     def _check_progress(self, event: SubscriptionEvent) -> None:
         # Without a sequence number there is nothing that could have been trimmed.
-        if self._position.sequence_number is None:
-            return
-        has_ended = event.continuation_sequence_number is None
-        self._lag_watch.observe(event.page, has_ended=has_ended)
-        if self._lag_watch.is_stuck:
-            raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
+        if self._position.sequence_number is not None:
+            has_ended = event.continuation_sequence_number is None
+            self._lag_watch.observe(event.page, has_ended=has_ended)
+            if self._lag_watch.is_stuck:
+                raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
     async def _rest_publisher(self, problem: str = "") -> RecordPublisher | None:
         """Return what polls the rest of a shard that is closed and whose end does not come."""
@@ -323,19 +328,17 @@ class FanOutRecordPublisher(RecordPublisher):
         )
         return self._poller
 
-    async def _refuse(self, problem: str) -> None:
-        text = f"{_OPERATION} of {self._shard}: {problem}."
-        self._recovery.warn(f"{text} The shard is subscribed to again.")
-        raise MalformedResponseError(text, operation=_OPERATION, code="MalformedResponse")
-
     async def _of_service(self, call: Awaitable[_T]) -> _T:
         """Await what the service does; end the run if it failed: the next one decides."""
         try:
             return await call
         except Exception as error:
-            self._end_reason = str(error)
-            self._failure = error
-            raise _RunOver from error
+            raise self._run_over(error) from error
+
+    def _run_over(self, error: Exception) -> _RunOver:
+        self._end_reason = str(error)
+        self._failure = error
+        return _RunOver()
 
 
 def _contradiction(event: SubscriptionEvent) -> str:

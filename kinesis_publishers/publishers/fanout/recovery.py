@@ -38,15 +38,14 @@ _LOGGER = logging.getLogger(__name__)
 _WARNING_PERIOD_SECONDS = 60.0
 
 _THROTTLES = (ThroughputExceededError, LimitExceededError)
-# The connection broke, somebody else's subscription is too young to be taken over, or a rate is
-# used up: however often that happens, it says nothing about the next call.
+# The connection broke, another reader's subscription is too young to be taken over, or a rate is
+# used up: none of that says anything about the next call.
 _REPEATED_ENDLESSLY = (ConnectionFailedError, ResourceInUseError, *_THROTTLES)
-# Within 5 s nobody can take a subscription over (AWS API reference); the measured time may be a
-# little less. Two readers that give way to each other hold a shard for less than a minute each.
+# For 5 s a subscription cannot be taken over (AWS API reference); the measured time may be a little
+# less. Two readers that give way to each other hold a shard for less than a minute each.
 _TAKEN_OVER_SECONDS = (4.0, 60.0)
 _TAKEOVERS_TO_REPORT = 3
-# Neither reader knows which of them is meant to read: both go on, late, but without a storm of
-# calls.
+# Neither reader knows which is meant to read: both go on, late, but without a storm of calls.
 _TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 
@@ -68,7 +67,7 @@ class SubscriptionRecovery:
         config: the retry policy and what the user calls recoverable.
         registrar: registers the stream consumer again if it is gone.
         context: client, clock and event sink.
-        warned_at: when who was warned about, for all shards that share it.
+        warned_at: when each subject was last warned about; shards may share it.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class SubscriptionRecovery:
         self._retries.reset()
 
     def warn(self, message: str, *, about: str | None = None) -> None:
-        """Log ``message``, once a minute ``about`` whom it concerns: the shard unless given."""
+        """Log ``message``, at most once a minute for its subject: the shard unless given."""
         now, about = self._context.clock.monotonic(), about or str(self._shard)
         if now - self._warned_at.get(about, -math.inf) >= _WARNING_PERIOD_SECONDS:
             self._warned_at[about] = now
@@ -134,14 +133,19 @@ class SubscriptionRecovery:
             return self._delay_after_refusal(deciding, position)
         if isinstance(deciding, StreamNotFoundError):
             finding = await self._find_missing(consumer_arn)
-            # A consumer that was registered a moment ago is not known everywhere at once. It counts
-            # all the same, or whoever keeps deleting it would keep this going for ever.
-            return self._retries.delay_after(_unexplained(deciding, finding))
+            # A new consumer is not known everywhere at once. It counts all the same, or a consumer
+            # that is deleted again and again would keep this going for ever.
+            deciding = InternalServiceError(
+                f"{deciding} {finding}",
+                operation=deciding.operation,
+                code=deciding.code,
+                request_id=deciding.request_id,
+            )
         return self._retries.delay_after(deciding)
 
     def _delay_after_takeover(self, error: Exception, consumer_arn: str) -> float:
         """Return how long another reader of the same consumer is left the shard."""
-        # Only who has just subscribed makes the service refuse whom it has just cut off.
+        # A refusal right after a subscription was cut off: another reader has just subscribed.
         if not (isinstance(error, ResourceInUseError) and self._may_be_taken_over):
             return 0.0
         self._may_be_taken_over = False
@@ -175,7 +179,7 @@ class SubscriptionRecovery:
                 self._shard, consumer_arn, self._registrar, self._context.control_plane
             )
         except ServiceError as failure:
-            # Whom nobody answers asks again after the next refusal.
+            # The next refusal asks again.
             if not failure.retryable:
                 raise
             return f"What is missing could not be found out: {failure}"
@@ -185,12 +189,3 @@ class SubscriptionRecovery:
 def _deciding_error(error: Exception) -> Exception:
     """Return what an error is judged by: the first one of the service in its cause chain."""
     return next((one for one in causes(error) if isinstance(one, ServiceError)), error)
-
-
-def _unexplained(error: StreamNotFoundError, finding: str) -> InternalServiceError:
-    return InternalServiceError(
-        f"{error} {finding}",
-        operation=error.operation,
-        code=error.code,
-        request_id=error.request_id,
-    )

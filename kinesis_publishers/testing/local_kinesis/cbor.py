@@ -28,10 +28,10 @@ def json_of_cbor(body: bytes) -> bytes:
 
 
 def cbor_of_json(body: bytes) -> bytes:
-    """Return an answer as CBOR; one that is not JSON, or empty, stays as it is."""
+    """Return an answer as CBOR; one that is empty, or not what the service says, stays as it is."""
     try:
         return cbor2.dumps(_member("", orjson.loads(body)))
-    except orjson.JSONDecodeError:
+    except (TypeError, ValueError):
         return body
 
 

@@ -21,7 +21,7 @@ _ARN = re.compile(
 
 @frozen
 class ConsumerArn:
-    """A ConsumerARN taken apart."""
+    """The parts of a ConsumerARN."""
 
     text: str
     stream_arn: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 __all__ = [
     "ApiError",
     "expired_iterator",
@@ -28,45 +30,14 @@ class ApiError(Exception):
         self.status = status
 
 
-def resource_not_found(message: str) -> ApiError:
-    return ApiError("ResourceNotFoundException", message)
-
-
-def resource_in_use(message: str) -> ApiError:
-    return ApiError("ResourceInUseException", message)
-
-
-def invalid_argument(message: str) -> ApiError:
-    return ApiError("InvalidArgumentException", message)
-
-
-def limit_exceeded(message: str) -> ApiError:
-    return ApiError("LimitExceededException", message)
-
-
-def throughput_exceeded(message: str) -> ApiError:
-    return ApiError("ProvisionedThroughputExceededException", message)
-
-
-def expired_iterator(message: str) -> ApiError:
-    return ApiError("ExpiredIteratorException", message)
-
-
-def expired_next_token(message: str) -> ApiError:
-    return ApiError("ExpiredNextTokenException", message)
-
-
-def validation(message: str) -> ApiError:
-    return ApiError("ValidationException", message)
-
-
-def serialization(message: str) -> ApiError:
-    return ApiError("SerializationException", message)
-
-
-def unknown_operation(message: str) -> ApiError:
-    return ApiError("UnknownOperationException", message)
-
-
-def internal_failure(message: str = "Internal service failure.") -> ApiError:
-    return ApiError("InternalFailure", message, status=500)
+resource_not_found = partial(ApiError, "ResourceNotFoundException")
+resource_in_use = partial(ApiError, "ResourceInUseException")
+invalid_argument = partial(ApiError, "InvalidArgumentException")
+limit_exceeded = partial(ApiError, "LimitExceededException")
+throughput_exceeded = partial(ApiError, "ProvisionedThroughputExceededException")
+expired_iterator = partial(ApiError, "ExpiredIteratorException")
+expired_next_token = partial(ApiError, "ExpiredNextTokenException")
+validation = partial(ApiError, "ValidationException")
+serialization = partial(ApiError, "SerializationException")
+unknown_operation = partial(ApiError, "UnknownOperationException")
+internal_failure = partial(ApiError, "InternalFailure", "Internal service failure.", status=500)

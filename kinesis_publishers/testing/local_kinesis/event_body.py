@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken
-from kinesis_publishers.testing.local_kinesis.event_faults import pieces_of
 from kinesis_publishers.testing.local_kinesis.event_feed import EventFeed, Wait
 from kinesis_publishers.testing.local_kinesis.event_stream import (
     INITIAL_RESPONSE,
     exception_frame,
+    with_bad_crc,
 )
 
 if TYPE_CHECKING:
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from kinesis_publishers.testing.local_kinesis.event_feed import Event
+    from kinesis_publishers.testing.local_kinesis.faults import Fault
     from kinesis_publishers.testing.local_kinesis.state import ServiceState
     from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
 __all__ = ["open_body"]
+
+# Enough to cut through the prelude and the headers of the smallest event.
+_TRICKLE_PIECES = 20
 
 
 async def open_body(
@@ -50,7 +54,7 @@ async def _body(
         yield INITIAL_RESPONSE
         while (event := await _pull(feed, state, subscription, lock)) is not None:
             fault = event.fault
-            for index, piece in enumerate(pieces_of(event.frame, fault)):
+            for index, piece in enumerate(_pieces_of(event.frame, fault)):
                 if index and fault is not None:
                     await clock.sleep(fault.delay_seconds)
                 yield piece
@@ -63,6 +67,20 @@ async def _body(
     finally:
         with lock:
             state.subscriptions.close(subscription)
+
+
+def _pieces_of(frame: bytes, fault: Fault | None) -> list[bytes]:
+    """Return what is sent instead of a frame; between pieces there is the delay of the fault."""
+    if fault is None:
+        return [frame]
+    if fault.kind == "bad_crc":
+        return [with_bad_crc(frame)]
+    if fault.kind == "trickle":
+        size = -(-len(frame) // _TRICKLE_PIECES)
+        return [frame[start : start + size] for start in range(0, len(frame), size)]
+    if fault.kind in ("reset_mid_event", "truncated_frame"):
+        return [frame[: len(frame) // 2]]
+    return [frame]
 
 
 async def _pull(

@@ -9,11 +9,11 @@ from attrs import define, frozen
 from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken
 from kinesis_publishers.testing.local_kinesis.errors import ApiError
 from kinesis_publishers.testing.local_kinesis.event_stream import event_frame
-from kinesis_publishers.testing.local_kinesis.operations.pages import (
+from kinesis_publishers.testing.local_kinesis.operations.positions import Position
+from kinesis_publishers.testing.local_kinesis.operations.shapes import (
     child_shards_of,
     millis_behind,
 )
-from kinesis_publishers.testing.local_kinesis.operations.positions import Position
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.faults import Fault

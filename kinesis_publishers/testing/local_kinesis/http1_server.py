@@ -20,7 +20,6 @@ __all__ = ["Http1Server"]
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 # Handlers that are still busy when the server stops hold a scripted delay: nobody waits for them.
 _SHUTDOWN_SECONDS = 0.05
-_CONNECTION_OPTIONS: dict[str, Any] = {"access_log": None}
 
 
 class Http1Server:
@@ -36,8 +35,7 @@ class Http1Server:
         self._server = web.Server(self._handle)
 
     def new_connection(self) -> asyncio.Protocol:
-        loop = asyncio.get_running_loop()
-        return _Connection(self._server, loop=loop, **_CONNECTION_OPTIONS)
+        return _Connection(self._server, loop=asyncio.get_running_loop(), access_log=None)
 
     async def close(self) -> None:
         """Break the connections that are open, idle or not, and end the streams on them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakSet
 
 from attrs import frozen
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-    from kinesis_publishers.testing.local_kinesis.http2_server import Http2Server
+    from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
 
 __all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
 
@@ -58,14 +59,12 @@ class HttpFront:
     def __init__(
         self, dispatcher: Dispatcher, tls: TlsOptions | None = None, *, max_streams: int = 128
     ) -> None:
+        self._dispatcher = dispatcher
         self._tls = tls
+        self._max_streams = max_streams
         self._http1 = Http1Server(dispatcher)
-        self._http2: Http2Server | None = None
-        if tls is None or "2" in tls.http_versions:
-            # Only a server that offers HTTP/2 needs h2.
-            from kinesis_publishers.testing.local_kinesis.http2_server import Http2Server
-
-            self._http2 = Http2Server(dispatcher, max_streams=max_streams)
+        # A connection lives as long as its transport, or the last call that came over it.
+        self._http2: WeakSet[Http2Connection] = WeakSet()
         self._listener: asyncio.Server | None = None
         #: The connections whose clients have not said yet what they speak.
         self.undecided: set[asyncio.Transport] = set()
@@ -94,8 +93,8 @@ class HttpFront:
         self._listener.close()
         for transport in self.undecided:
             transport.abort()
-        if self._http2 is not None:
-            await self._http2.close()
+        for connection in list(self._http2):
+            await connection.close()
         await self._http1.close()
         await _settle()
 
@@ -105,10 +104,17 @@ class HttpFront:
 
     def connection_for(self, protocol: str) -> asyncio.Protocol | None:
         """Return what serves a connection whose client speaks ``protocol``, if anything does."""
-        if protocol == _HTTP_2:
-            return None if self._http2 is None else self._http2.new_connection()
-        is_offered = self._tls is None or "1.1" in self._tls.http_versions
-        return self._http1.new_connection() if is_offered else None
+        version: HttpVersion = "2" if protocol == _HTTP_2 else "1.1"
+        if self._tls is not None and version not in self._tls.http_versions:
+            return None
+        if version == "1.1":
+            return self._http1.new_connection()
+        # Only a client that speaks HTTP/2 needs h2.
+        from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
+
+        connection = Http2Connection(self._dispatcher, max_streams=self._max_streams)
+        self._http2.add(connection)
+        return connection
 
 
 class _Negotiation(asyncio.Protocol):

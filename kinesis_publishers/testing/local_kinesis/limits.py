@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 
 __all__ = ["Behaviour", "Limits", "Takeover", "TrimmedIterator"]
 
 _MIB = 1024 * 1024
+_PAGE_SIZES = (
+    "get_records_max_bytes",
+    "get_records_max_records",
+    "list_shards_max_results",
+    "event_max_bytes",
+    "event_max_records",
+)
 
 TrimmedIterator = Literal["stuck", "invalid_argument", "trim_horizon"]
 Takeover = Literal["close", "exception"]
@@ -91,28 +98,7 @@ class Limits:
         shards): without pages a client would not meet the service it is written for. Set those to
         ``None`` one by one.
         """
-        return cls(
-            get_records_calls_per_second=None,
-            get_records_bytes_per_second=None,
-            get_shard_iterator_calls_per_second=None,
-            iterator_lifetime_seconds=None,
-            list_shards_token_lifetime_seconds=None,
-            record_max_bytes=None,
-            put_records_max_entries=None,
-            put_records_max_bytes=None,
-            update_shard_count_factor=None,
-            consumers_per_stream=None,
-            creating_consumers=None,
-            register_consumer_calls_per_second=None,
-            deregister_consumer_calls_per_second=None,
-            describe_consumer_calls_per_second=None,
-            list_consumers_calls_per_second=None,
-            list_consumers_token_lifetime_seconds=None,
-            subscribe_calls_per_second=None,
-            subscribe_bytes_per_second=None,
-            resubscribe_seconds=None,
-            subscription_seconds=None,
-        )
+        return cls(**{one.name: None for one in fields(cls) if one.name not in _PAGE_SIZES})
 
 
 @frozen(kw_only=True)

@@ -53,6 +53,12 @@ class ServiceState:
     def active_stream_in(self, request: Request) -> Stream:
         return self.account.find_active(self.name_in(request))
 
+    def check_creation(self, stream: Stream, created_ms: float | None) -> None:
+        """Refuse a StreamCreationTimestamp that is that of another stream of the name."""
+        # botocore sends whole seconds, so seconds are what can be compared.
+        if created_ms is not None and int(created_ms) // 1000 != stream.created_ms // 1000:
+            raise self.account.not_found(stream.name)
+
     def check_token(self, created_ms: int, lifetime_seconds: float | None) -> None:
         """Refuse a token of a list that is too old."""
         age_ms = self.now_ms() - created_ms

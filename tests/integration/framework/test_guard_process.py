@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -64,6 +65,11 @@ def runs(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def catches(process: psutil.Process, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return bool(int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1)
 
 
 @define(eq=False)
@@ -273,6 +279,33 @@ def test_a_guard_serves_until_it_is_let_go_and_is_replaced_if_it_is_killed(
     finally:
         guard.close()
     eventually(lambda: not own(), "the end of the guard")
+
+
+def test_a_process_forked_while_a_guard_starts_does_not_keep_it_waiting(
+    properties: dict[str, str], stream_arn: str
+) -> None:
+    guard = ConsumerGuard(Properties.parse(properties))
+    before = psutil.Process().children()
+    holding = threading.Thread(target=guard.hold, args=([stream_arn],))
+    holding.start()
+    eventually(lambda: psutil.Process().children() != before, "a guard that starts")
+    (started,) = [child for child in psutil.Process().children() if child not in before]
+    reading, writing = os.pipe()
+    forked = os.fork()
+    if not forked:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        holding.join()
+        eventually(lambda: catches(started, signal.SIGTERM), "a guard that can be told to hurry")
+        started.terminate()
+        guard.close()
+        eventually(lambda: not runs(started), "the end of the guard")
+    finally:
+        os.close(reading)
+        os.close(writing)
+        os.waitpid(forked, 0)
 
 
 def test_a_dismissed_guard_has_ended_and_is_not_replaced(

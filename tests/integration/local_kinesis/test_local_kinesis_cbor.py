@@ -116,7 +116,12 @@ async def test_a_request_that_is_no_object_in_cbor_is_refused(client: Client, bo
 
 
 async def test_a_scripted_body_is_translated_if_it_can_be(client: Client) -> None:
-    for message, expected in (("null", b"\xf6"), ("no json", b"no json")):
+    odd = '{"Data": 5, "Timestamp": "x"}'
+    for message, expected in (
+        ("null", b"\xf6"),
+        ("no json", b"no json"),
+        (odd, odd.encode()),
+    ):
         client.server.add_fault(Fault("ListShards", "body", message=message))
         assert (await client.send("ListShards", b"")).content == expected
 

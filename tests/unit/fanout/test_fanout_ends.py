@@ -213,6 +213,22 @@ async def test_an_outage_is_not_taken_for_a_shard_without_an_end(world: World):
     assert numbers(consumer) == ALL
 
 
+async def test_a_wait_for_room_is_not_taken_for_a_shard_without_an_end(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    class NoRoomAtFirst(RecordingConsumer):
+        async def wait_for_space(self, records: int, payload_bytes: int) -> None:
+            await world.clock.sleep(max(0.0, 200.0 - world.clock.monotonic()))
+
+    publisher = await world.publisher()
+    reading = asyncio.create_task(_run_to_end(publisher, NoRoomAtFirst()))
+    await world.clock.advance(240.0)
+    assert caplog.messages == []
+    await world.clock.advance(40.0)
+    assert "ListShards shows the shard as closed" in caplog.text
+    await reading
+
+
 async def _run_to_end(publisher: RecordPublisher, consumer: RecordingConsumer) -> None:
     while await publisher.run(consumer) is RunResult.INCOMPLETE:
         pass

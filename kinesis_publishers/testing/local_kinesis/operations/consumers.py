@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.testing.local_kinesis.consumers import ConsumerArn
@@ -12,7 +11,6 @@ from kinesis_publishers.testing.local_kinesis.errors import (
     resource_not_found,
 )
 from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
-from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.tokens import ConsumerListToken
 
 if TYPE_CHECKING:
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.state import ServiceState
     from kinesis_publishers.testing.local_kinesis.stream import Stream
 
-__all__ = ["OPERATIONS", "delete_consumers", "deregister", "find_consumer"]
+__all__ = ["OPERATIONS", "deregister", "find_consumer"]
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 # A larger MaxResults is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100
 
@@ -34,11 +31,7 @@ def register_stream_consumer(state: ServiceState, request: Request) -> Members:
     limits = state.limits
     state.take_control_call("RegisterStreamConsumer", limits.register_consumer_calls_per_second)
     stream = _named_stream(state, request)
-    name = request.required_text("ConsumerName")
-    if _NAME.fullmatch(name) is None:
-        raise violation(
-            "ConsumerName", name, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
-        )
+    name = request.name("ConsumerName")
     tags = tags_in(request)
     # A name that is taken is refused as such even when nothing more fits.
     if stream.consumers.get(name, state.now_ms()) is None:
@@ -76,12 +69,6 @@ def deregister_stream_consumer(state: ServiceState, request: Request) -> Members
     state.take_control_call("DeregisterStreamConsumer", per_second, stream.name)
     deregister(state, consumer)
     return None
-
-
-def delete_consumers(state: ServiceState, stream: Stream) -> None:
-    """Deregister all consumers of a stream."""
-    for consumer in stream.consumers.present(state.now_ms()):
-        deregister(state, consumer)
 
 
 def deregister(state: ServiceState, consumer: Consumer) -> None:
@@ -159,9 +146,7 @@ def _page_start(state: ServiceState, stream: Stream, request: Request) -> str:
     created_ms = request.instant_ms("StreamCreationTimestamp")
     text = request.text("NextToken")
     if text is None:
-        # botocore sends whole seconds, so seconds are what can be compared.
-        if created_ms is not None and int(created_ms) // 1000 != stream.created_ms // 1000:
-            raise state.account.not_found(stream.name)
+        state.check_creation(stream, created_ms)
         return ""
     if created_ms is not None:
         raise invalid_argument("NextToken and StreamCreationTimestamp cannot be provided together.")

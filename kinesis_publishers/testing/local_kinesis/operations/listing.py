@@ -57,10 +57,7 @@ def _start_of(state: ServiceState, request: Request) -> ListToken:
     if text is None:
         shard_filter = request.section("ShardFilter")
         stream = state.stream_in(request)
-        created_ms = request.instant_ms("StreamCreationTimestamp")
-        # botocore sends whole seconds, so seconds are what can be compared.
-        if created_ms is not None and int(created_ms) // 1000 != stream.created_ms // 1000:
-            raise state.account.not_found(stream.name)
+        state.check_creation(stream, request.instant_ms("StreamCreationTimestamp"))
         return ListToken(
             stream.name,
             stream.created_ms,

@@ -14,13 +14,13 @@ from kinesis_publishers.testing.local_kinesis.errors import (
     throughput_exceeded,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
-from kinesis_publishers.testing.local_kinesis.operations.pages import (
-    child_shards_of,
-    millis_behind,
-)
 from kinesis_publishers.testing.local_kinesis.operations.positions import (
     ITERATOR_MEMBERS,
     position_in,
+)
+from kinesis_publishers.testing.local_kinesis.operations.shapes import (
+    child_shards_of,
+    millis_behind,
 )
 from kinesis_publishers.testing.local_kinesis.shard import Page
 from kinesis_publishers.testing.local_kinesis.tokens import ShardIterator

@@ -1,13 +1,14 @@
-"""Shards as the answers show them."""
+"""Shards and what is left of them, as the answers show them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
+    from kinesis_publishers.testing.local_kinesis.shard import Page, Shard
+    from kinesis_publishers.testing.local_kinesis.stream import Stream
 
-__all__ = ["child_shard_shape", "shard_shape"]
+__all__ = ["child_shards_of", "millis_behind", "shard_shape"]
 
 _PARENT_MEMBERS = ("ParentShardId", "AdjacentParentShardId")
 
@@ -26,13 +27,26 @@ def shard_shape(shard: Shard) -> dict[str, object]:
     return shape | dict(zip(_PARENT_MEMBERS, shard.parent_ids, strict=False))
 
 
-def child_shard_shape(shard: Shard) -> dict[str, object]:
-    """Return the ``ChildShard`` with which the last answer of a closed shard names its children."""
-    return {
-        "ShardId": shard.shard_id,
-        "ParentShards": list(shard.parent_ids),
-        "HashKeyRange": _hash_key_range(shard),
-    }
+def child_shards_of(stream: Stream, shard: Shard) -> list[dict[str, object]]:
+    """Return the ChildShards of the last page of a closed shard."""
+    children = (stream.shards.get(child_id) for child_id in shard.child_ids)
+    return [
+        {
+            "ShardId": child.shard_id,
+            "ParentShards": list(child.parent_ids),
+            "HashKeyRange": _hash_key_range(child),
+        }
+        for child in children
+        if child is not None
+    ]
+
+
+def millis_behind(page: Page, now_ms: int) -> int:
+    """Return the MillisBehindLatest of a page."""
+    if page.next_arrival_ms is None:
+        return 0
+    # Zero would say that there is nothing left, even to a reader who came in the same millisecond.
+    return max(1, now_ms - page.next_arrival_ms)
 
 
 def _hash_key_range(shard: Shard) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -11,10 +10,10 @@ from kinesis_publishers.testing.local_kinesis.errors import (
     resource_in_use,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.operations.consumers import delete_consumers
+from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.operations.shapes import shard_shape
 from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
-from kinesis_publishers.testing.local_kinesis.requests import Request, missing, violation
+from kinesis_publishers.testing.local_kinesis.requests import Request, missing
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS"]
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
 # A larger Limit is accepted and not honoured (API reference).
@@ -32,11 +30,7 @@ _RETENTION_HOURS = (24, 8760)
 
 
 def create_stream(state: ServiceState, request: Request) -> Members:
-    name = request.required_text("StreamName")
-    if _NAME.fullmatch(name) is None:
-        raise violation(
-            "StreamName", name, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
-        )
+    name = request.name("StreamName")
     mode = _mode_in(request)
     count = request.integer("ShardCount", 1, _MAX_SHARDS)
     if mode == "ON_DEMAND":
@@ -62,7 +56,8 @@ def delete_stream(state: ServiceState, request: Request) -> Members:
             "registered consumers; EnforceConsumerDeletion deletes them, too."
         )
     state.subscriptions.end_stream(stream, state.account.not_found(stream.name))
-    delete_consumers(state, stream)
+    for consumer in consumers:
+        deregister(state, consumer)
     state.account.delete(stream)
     return None
 
