@@ -57,7 +57,7 @@ class KinesisDataSource(DataSource):
         # Executors may have another environment than the driver: the region travels. So do the
         # ARNs of what EAGER registers here, the one place that runs once.
         self._properties = register_consumers(with_region(properties))
-        self._tasks = TaskReader()
+        self._tasks = TaskReader.of(self._properties)
         self._has_reader = False
 
     def __getstate__(self) -> dict[str, Any]:

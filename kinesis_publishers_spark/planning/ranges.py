@@ -79,7 +79,7 @@ class RangesPlanner(SessionPlanner[RangeSession, _FoundBatch]):
         properties = self._executor_properties
         expected = None if sizes is None else dict(zip(ranges, sizes, strict=True))
         return [
-            RangePartition.planned(
+            RangePartition(
                 properties,
                 group,
                 None if expected is None else sum(map(expected.__getitem__, group)),

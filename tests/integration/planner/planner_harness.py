@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.partitions import read_partition
+from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 from kinesis_publishers_spark.planning.ranges import RangesPlanner
@@ -85,7 +85,7 @@ def planner(
 
 def read(
     partitions: Iterable[InputPartition],
-    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = read_partition,
+    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = TaskReader(b"").read,
 ) -> list[Row]:
     """Read partitions as tasks do; return the rows in the order in which they come."""
     return [
