@@ -30,6 +30,7 @@ FIRST_SHARD = "shardId-000000000000"
 NO_LIMIT = BatchLimit()
 _PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
+_READER = TaskReader(b"")
 
 #: A row, as (shard id, sequence number, payload).
 Row = tuple[str, str, bytes]
@@ -85,7 +86,7 @@ def planner(
 
 def read(
     partitions: Iterable[InputPartition],
-    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = TaskReader(b"").read,
+    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = _READER.read,
 ) -> list[Row]:
     """Read partitions as tasks do; return the rows in the order in which they come."""
     return [
