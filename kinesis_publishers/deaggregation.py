@@ -58,7 +58,7 @@ class Deaggregator:
     Args:
         mode: what becomes of aggregates.
         events: where it is reported what was found.
-        list_shards: lists the shards of a stream (by ARN), for who knows a shard by name only.
+        list_shards: lists the shards of a stream (by ARN), where a shard is known by name only.
         fails_on_invalid: whether an invalid aggregate is an error.
     """
 
@@ -73,7 +73,7 @@ class Deaggregator:
     _warned: set[tuple[ShardKey, str]] = field(factory=set, init=False)
 
     async def expand(self, batch: RecordBatch, shard: Shard | None) -> RecordBatch:
-        """Return the records of ``batch`` with its aggregates taken apart.
+        """Return the records of ``batch`` with its aggregates deaggregated.
 
         Args:
             batch: whole records, as Kinesis stored them.
@@ -178,6 +178,6 @@ def _count(payload: bytes) -> int:
     try:
         inside = decode_aggregate(payload)
     except AggregationError:
-        # Whoever delivers it reports that.
+        # Reported when it is delivered.
         return 1
     return 1 if inside is None else len(inside)

@@ -136,10 +136,6 @@ class RangePublishers:
         is_large = expected_bytes is None or expected_bytes >= _MIN_SUBSCRIBED_BYTES
         return self.fan_out is not None and is_large
 
-    async def create(self, position: StartingPosition, shard: Shard) -> RecordPublisher:
-        """Return what reads a range without a subscription."""
-        return await self.plain.create(position, shard)
-
     async def create_subscribing(self, position: StartingPosition, shard: Shard) -> RecordPublisher:
         """Return what reads a large range; only under fan-out."""
         assert self.fan_out is not None

@@ -111,7 +111,9 @@ class KinesisRangeReader:
     def _context(self, sink: DeliverySink, *, subscribes: bool) -> ConsumerContext:
         parts, publishers = self._parts, self._publishers
         return ConsumerContext(
-            create_publisher=publishers.create_subscribing if subscribes else publishers.create,
+            create_publisher=publishers.create_subscribing
+            if subscribes
+            else publishers.plain.create,
             pool=parts.pool,
             sink=sink,
             aggregates=parts.aggregates,

@@ -53,11 +53,11 @@ class KinesisBatchReader(DataSourceReader):
         self._properties = properties
         self._config = config
         self._bounds = bounds
-        self._tasks = tasks or TaskReader()
+        self._tasks = tasks or TaskReader.of(properties)
         self._narrowing = Narrowing()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return TaskReader, (self._tasks.key,)
+        return TaskReader, (self._tasks.half,)
 
     @property
     def pushFilters(self) -> _FilterPushdown:
@@ -76,7 +76,7 @@ class KinesisBatchReader(DataSourceReader):
         most = self._config.parallelism or os.cpu_count() or 1
         # By polling: a subscription belongs to one reader, and this is not the only action.
         groups = balanced(ranges, None, most)
-        return self._tasks.seal(RangePartition.of(self._properties, group) for group in groups)
+        return self._tasks.split(RangePartition.of(self._properties, group) for group in groups)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""

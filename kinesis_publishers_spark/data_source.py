@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource
 
 from kinesis_publishers import SystemClock
 from kinesis_publishers.assembly import publisher_factory_class, with_region
@@ -21,11 +22,10 @@ from kinesis_publishers_spark.schema import check_schema, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any, NoReturn
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
 __all__ = ["KinesisDataSource", "register"]
@@ -57,7 +57,7 @@ class KinesisDataSource(DataSource):
         # Executors may have another environment than the driver: the region travels. So do the
         # ARNs of what EAGER registers here, the one place that runs once.
         self._properties = register_consumers(with_region(properties))
-        self._tasks = TaskReader()
+        self._tasks = TaskReader.of(self._properties)
         self._has_reader = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,15 +73,18 @@ class KinesisDataSource(DataSource):
         """Return the columns in Spark's DDL."""
         return spark_schema(include_metadata=self._config.include_metadata)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> KinesisStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
         self._has_reader = True
+        make_planner = None
         try:
             refuse_ending_position(self._written)
             self._check(schema)
         except ConfigError as problem:
-            return _RefusingReader(problem)
-        return KinesisStreamReader(self._properties, self._config, tasks=self._tasks)
+            # Raised by the reader's first call. If it were raised here, Spark would stop a reader
+            # that it does not have, and the user would read about an unbound variable of Spark's.
+            make_planner = partial(_refuse, problem)
+        return KinesisStreamReader(self._properties, self._config, make_planner, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""
@@ -94,43 +97,8 @@ class KinesisDataSource(DataSource):
         check_schema(schema, include_metadata=self._config.include_metadata)
 
 
-class _RefusingReader(DataSourceStreamReader):
-    """Raises from its first call: an error of ``streamReader()`` is hidden behind one of Spark's.
-
-    Spark stops the reader in any case, also where there is none yet; the user then reads about an
-    unbound variable of Spark's.
-    """
-
-    def __init__(self, problem: ConfigError) -> None:
-        self._problem = problem
-
-    def _refuse(self) -> NoReturn:
-        raise self._problem
-
-    def initialOffset(self) -> dict[str, Any]:
-        self._refuse()
-
-    def latestOffset(self, start: object = None, limit: object = None) -> dict[str, Any]:
-        self._refuse()
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._refuse()
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        self._refuse()
-
-
-def _named(own_name: str, permitted: Sequence[str]) -> type[KinesisDataSource]:
-    class NamedKinesisDataSource(KinesisDataSource):
-        """The same with another name or permissions; Spark pickles the class by value."""
-
-        allow = tuple(permitted)
-
-        @classmethod
-        def name(cls) -> str:
-            return own_name
-
-    return NamedKinesisDataSource
+def _refuse(problem: ConfigError, *_: object) -> NoReturn:
+    raise problem
 
 
 def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str] = ()) -> None:
@@ -148,8 +116,12 @@ def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str]
             query of this session with this format, SQL included.
     """
     is_plain = name == "kinesis" and not allow
+    own = {"allow": tuple(allow), "name": classmethod(lambda _: name)}
     try:
-        spark.dataSource.register(KinesisDataSource if is_plain else _named(name, allow))
+        # A class that no module has is pickled by value, with what is its own.
+        spark.dataSource.register(
+            KinesisDataSource if is_plain else type("NamedSource", (KinesisDataSource,), own)
+        )
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from attrs import Factory, field, frozen
+from attrs import evolve, field, frozen
 from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.range_publishers import as_polling
-from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow, together
+from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
 from kinesis_publishers_spark.worker_cache import lend_reader
 from kinesis_publishers_spark.worker_gc import freeze_in_task
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Properties, ShardRange
 
-__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader", "read_partition"]
+__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader"]
 
 
 # What goes through the JVM in partitions costs more there than zstd does here, which is quick to
@@ -65,9 +64,11 @@ class RangePartition(InputPartition):
     """Exact ranges of records, which the task reads from Kinesis.
 
     Attributes:
-        properties: how they are read.
+        properties: how they are read; with EFO they name the stream consumers, because an executor
+            registers nothing.
         ranges: at most one per shard.
-        expected_bytes: about how much they are together; ``None`` if that is not known.
+        expected_bytes: about how much they are together, as a little is not worth a subscription;
+            ``None`` if that is not known.
     """
 
     properties: Properties
@@ -83,20 +84,6 @@ class RangePartition(InputPartition):
         """
         return cls(as_polling(properties), tuple(ranges))
 
-    @classmethod
-    def planned(
-        cls, properties: Properties, ranges: Iterable[ShardRange], expected_bytes: int | None
-    ) -> RangePartition:
-        """Return the task that reads ``ranges``, with the publisher that the properties select.
-
-        Args:
-            properties: with EFO they name the stream consumers, and no registration: an executor
-                registers nothing.
-            ranges: what the task reads.
-            expected_bytes: about how much that is; a little is not worth a subscription.
-        """
-        return cls(properties, tuple(ranges), expected_bytes)
-
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the records as they arrive: those of one shard in order, shards interleaved.
 
@@ -109,63 +96,64 @@ class RangePartition(InputPartition):
             closing(reader.read(self.ranges, self.expected_bytes)) as arriving,
         ):
             for taken in arriving:
-                yield together(
-                    [to_spark_arrow(one.batch, include_metadata=has_metadata) for one in taken]
-                )
+                rows = [to_spark_arrow(one.batch, include_metadata=has_metadata) for one in taken]
+                yield from pa.Table.from_batches(rows).combine_chunks().to_batches()
 
 
 @frozen
-class _SealedPartition(InputPartition):
-    """A :class:`RangePartition` as it travels: its properties may have secrets."""
+class _SplitPartition(InputPartition):
+    """A :class:`RangePartition` as it travels: without secrets, of which it has one half."""
 
-    mark: bytes = field(repr=False)
-    sealed: bytes = field(repr=False)
+    public: RangePartition
+    half: bytes = field(repr=False)
 
 
-@frozen
+@frozen(repr=False)
 class TaskReader:
-    """What tasks get of a query's reader: the key of its partitions, and no configuration.
+    """Reads the partitions of one query, in tasks.
 
-    Partitions and readers travel apart, and are kept apart: neither tells a secret by itself.
+    It travels to them with one half of the query's secrets, partitions travel apart from it with
+    the other: a one-time pad and what it masks. Neither half tells more than its length.
+
+    Attributes:
+        half: what travels with the reader.
+        other_half: what travels with the partitions, known to the driver alone.
     """
 
-    key: bytes = field(default=Factory(lambda: secrets.token_bytes(32)), repr=False)
+    half: bytes
+    other_half: bytes = b""
 
-    def seal(self, partitions: Iterable[InputPartition]) -> list[InputPartition]:
+    @classmethod
+    def of(cls, properties: Properties) -> TaskReader:
+        """Split the secrets of ``properties``, once for all: a pad must not serve twice."""
+        plain = pickle.dumps(properties.part(secret=True))
+        pad = secrets.token_bytes(len(plain))
+        return cls(pad, _xor(plain, pad))
+
+    def split(self, partitions: Iterable[InputPartition]) -> list[InputPartition]:
         """Return ``partitions`` as Spark may have them; records have nothing to hide from it."""
-        return [self._sealed(one) if isinstance(one, RangePartition) else one for one in partitions]
+        return [self._split(one) if isinstance(one, RangePartition) else one for one in partitions]
+
+    def _split(self, one: RangePartition) -> _SplitPartition:
+        public = evolve(one, properties=one.properties.part(secret=False))
+        return _SplitPartition(public, self.other_half)
+
+    def joined(self, partition: InputPartition) -> Any:
+        """Return the partition that was split; any other one as it is."""
+        if not isinstance(partition, _SplitPartition):
+            return partition
+        hidden = pickle.loads(_xor(partition.half, self.half))
+        return evolve(partition.public, properties=partition.public.properties | hidden)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
-        # For a batch without any, Spark makes a partition itself.
-        is_empty = type(partition) is InputPartition
-        return iter(()) if is_empty else read_partition(self.opened(partition))
-
-    def _sealed(self, partition: RangePartition) -> _SealedPartition:
-        plain = pickle.dumps(partition)
-        # As a synthetic nonce (RFC 5297): two partitions that differ have different pads.
-        mark = self._mark(plain)
-        return _SealedPartition(mark, self._masked(plain, mark))
-
-    def opened(self, partition: InputPartition) -> Any:
-        """Return the partition that was sealed, any other one as it is."""
-        if not isinstance(partition, _SealedPartition):
-            return partition
-        plain = self._masked(partition.sealed, partition.mark)
-        if not secrets.compare_digest(self._mark(plain), partition.mark):
-            raise ValueError("this partition is not of this query, or was changed on its way")
-        return pickle.loads(plain)
-
-    def _mark(self, plain: bytes) -> bytes:
-        return hashlib.blake2b(plain, key=self.key).digest()
-
-    def _masked(self, data: bytes, mark: bytes) -> bytes:
-        pad = hashlib.shake_256(self.key + mark).digest(len(data))
-        return (int.from_bytes(data) ^ int.from_bytes(pad)).to_bytes(len(data))
+        if type(partition) is InputPartition:
+            return iter(())  # Spark makes one itself for a batch that has none.
+        joined = self.joined(partition)
+        if isinstance(joined, (PrefetchedPartition, RangePartition)):
+            return joined.read()
+        raise TypeError(f"not a partition of this source: {partition!r}")
 
 
-def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the records of either kind of partition; depends on nothing else."""
-    if isinstance(partition, (PrefetchedPartition, RangePartition)):
-        return partition.read()
-    raise TypeError(f"not a partition of this source: {partition!r}")
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

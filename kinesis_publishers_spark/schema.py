@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql.types import StructType
 
     from kinesis_publishers import RecordBatch
@@ -23,11 +21,7 @@ __all__ = [
     "spark_schema",
     "check_schema",
     "to_spark_arrow",
-    "together",
 ]
-
-# Converted in some ten milliseconds, during which no other thread runs.
-_ROWS_AT_ONCE = 50_000
 
 #: The columns that are always there, in Spark's DDL.
 SPARK_SCHEMA = (
@@ -94,25 +88,11 @@ def check_schema(schema: StructType, *, include_metadata: bool) -> None:
 
 def to_spark_arrow(batch: RecordBatch, *, include_metadata: bool = False) -> pa.RecordBatch:
     """Return the records of ``batch`` as rows of :func:`arrow_schema`."""
-    if len(batch) > _ROWS_AT_ONCE:
-        parts = [
-            batch.slice(start, start + _ROWS_AT_ONCE)
-            for start in range(0, len(batch), _ROWS_AT_ONCE)
-        ]
-        return together([to_spark_arrow(one, include_metadata=include_metadata) for one in parts])
     *columns, sub_sequence_numbers = batch.to_arrow().columns
     if include_metadata:
         columns += [sub_sequence_numbers, *_metadata_columns(batch)]
     schema = arrow_schema(include_metadata=include_metadata)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def together(rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return ``rows`` as one batch."""
-    if len(rows) == 1:
-        return rows[0]
-    (joined,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
-    return joined
 
 
 def _metadata_columns(batch: RecordBatch) -> list[pa.Array]:

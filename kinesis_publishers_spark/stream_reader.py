@@ -53,9 +53,9 @@ _OFFSETS_KEPT = 3
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams for one query.
 
-    Spark constructs readers in several processes and pickles them to tasks alone, which get no more
-    than they need. Constructing one has no side effects: what runs is made by the first call that
-    needs it.
+    Spark constructs readers in several processes, and pickles them only for tasks, which get a
+    :class:`TaskReader`. Constructing one has no side effects: what runs is made by the first call
+    that needs it.
 
     Args:
         properties: the whole configuration.
@@ -75,7 +75,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._properties = properties
         self._config = config
         self._make_planner = make_planner
-        self._tasks = tasks or TaskReader()
+        self._tasks = tasks or TaskReader.of(properties)
         self._planner: TriggeredPlanner | None = None
         # Spark names the same ones again and again: as an end, as a start, to commit.
         self._offsets: deque[tuple[OffsetJson, Offset]] = deque(maxlen=_OFFSETS_KEPT)
@@ -83,7 +83,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._next_report = float("-inf")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return TaskReader, (self._tasks.key,)
+        return TaskReader, (self._tasks.half,)
 
     @property
     def _plan(self) -> TriggeredPlanner:
@@ -181,7 +181,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
-        return self._tasks.seal(self._plan.partitions(self._parse(start), self._parse(end)))
+        return self._tasks.split(self._plan.partitions(self._parse(start), self._parse(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""

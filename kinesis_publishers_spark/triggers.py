@@ -36,10 +36,7 @@ def planner_factory(properties: Properties, parallelism: int) -> PlannerFactory:
     def make(name: PlannerName, reads_everything: bool) -> Planner:
         if name is PlannerName.PREFETCH:
             return PrefetchPlanner(properties, parallelism=parallelism)
-        planner = RangesPlanner(properties, parallelism=parallelism)
-        if reads_everything:
-            planner.prepare_for_once()
-        return planner
+        return RangesPlanner(properties, parallelism=parallelism, reads_everything=reads_everything)
 
     return make
 

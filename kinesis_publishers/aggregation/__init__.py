@@ -1,11 +1,10 @@
-"""The aggregate format of the Kinesis Producer Library: taking apart and packing, without I/O."""
+"""The aggregate format of the Kinesis Producer Library: decoding and packing, without I/O."""
 
 from kinesis_publishers.aggregation.aggregator import AggregatedRecord, RecordAggregator
 from kinesis_publishers.aggregation.decoding import (
     UserRecordColumns,
     decode_aggregate,
     has_aggregates,
-    is_aggregate,
 )
 from kinesis_publishers.aggregation.expansion import Expansion, expand
 
@@ -17,5 +16,4 @@ __all__ = [
     "decode_aggregate",
     "expand",
     "has_aggregates",
-    "is_aggregate",
 ]

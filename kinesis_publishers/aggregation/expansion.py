@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.aggregation.decoding import decode_aggregate, is_aggregate
-from kinesis_publishers.aggregation.wire_format import KPL_PARTITION_KEY
+from kinesis_publishers.aggregation.decoding import decode_aggregate
+from kinesis_publishers.aggregation.wire_format import KPL_PARTITION_KEY, MAGIC
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.model import hash_key_of
 
@@ -88,7 +88,7 @@ class _Columns:
     _problem: str = field(default="", init=False)
 
     def add(self, index: int, payload: bytes) -> None:
-        if is_aggregate(payload):
+        if payload.startswith(MAGIC):
             try:
                 inside = decode_aggregate(payload)
                 if inside is not None:

@@ -6,27 +6,19 @@ Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregati
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from kinesis_publishers.model.records import AGGREGATE_MAGIC
+from kinesis_publishers.model.records import AGGREGATE_MAGIC as MAGIC
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["DIGEST_BYTES", "KPL_PARTITION_KEY", "MAGIC", "Aggregate", "pack", "unpack"]
 
-__all__ = ["DIGEST_BYTES", "KPL_PARTITION_KEY", "MAGIC", "new_message", "pack", "unpack"]
-
-MAGIC: Final = AGGREGATE_MAGIC
 DIGEST_BYTES: Final = 16
 # The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
 # (`KinesisRecord::partition_key` in its source). AWS's modules take the key of the first record.
 KPL_PARTITION_KEY: Final = "a"
-
-# Parsed in a few milliseconds, whatever it holds.
-_PART_BYTES: Final = 1024 * 1024
-_TAG_WITH_LENGTH: Final = 2
 
 _PACKAGE = "kinesis_publishers.aggregation"
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -73,19 +65,11 @@ def _add_field(
         field.type_name = f".{_PACKAGE}.{of}"
 
 
-_AggregatedRecord = _message_class()
+Aggregate: Any = _message_class()
 
 
-def new_message() -> Any:
-    """Return an empty ``AggregatedRecord`` message."""
-    return _AggregatedRecord()
-
-
-def unpack(data: bytes) -> list[Any] | None:
-    """Return the ``AggregatedRecord`` message in ``data``; ``None`` if these bytes are not one.
-
-    A large one comes as several messages, of which it is the concatenation.
-    """
+def unpack(data: bytes) -> Any | None:
+    """Return the ``AggregatedRecord`` message in ``data``; ``None`` if these bytes are not one."""
     # Without a single byte of a message it is a record of just these bytes, to the KCL as well.
     if not data.startswith(MAGIC) or len(data) <= len(MAGIC) + DIGEST_BYTES:
         return None
@@ -93,33 +77,11 @@ def unpack(data: bytes) -> list[Any] | None:
     if _digest(message) != digest:
         return None
     try:
-        parsed = [_AggregatedRecord.FromString(part) for part in _parts(message)]
+        parsed = Aggregate.FromString(message)
     except DecodeError:
         return None
     # The parser itself accepts a message whose required fields are missing.
-    return parsed if all(part.IsInitialized() for part in parsed) else None
-
-
-def _parts(message: bytes) -> Iterator[bytes]:
-    """Cut ``message`` between fields: while the parser is at one part, nothing else may run."""
-    start = position = 0
-    while len(message) - start > _PART_BYTES:
-        if message[position] & 0x87 != _TAG_WITH_LENGTH:
-            break  # The format has no such field: what follows is not cut.
-        position = _end_of_field(message, position + 1)
-        if position - start >= _PART_BYTES:
-            yield message[start:position]
-            start = position
-    yield message[start:]
-
-
-def _end_of_field(message: bytes, position: int) -> int:
-    length = 0
-    for index, byte in enumerate(message[position : position + 10]):
-        length |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return position + index + 1 + length
-    raise DecodeError("a length has no end")
+    return parsed if parsed.IsInitialized() else None
 
 
 def pack(message: Any) -> bytes:

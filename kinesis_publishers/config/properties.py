@@ -222,6 +222,13 @@ class Properties:
         """
         return {entry.full_key: entry.raw for entry in self._entries.values()}
 
+    def part(self, *, secret: bool) -> Properties:
+        """Return the options whose values are secret, or all others."""
+        return Properties({key: one for key, one in self._entries.items() if one.secret is secret})
+
+    def __or__(self, other: Properties) -> Properties:
+        return Properties(self._entries | other._entries)
+
     def __hash__(self) -> int:
         return hash(frozenset(self._entries.values()))
 

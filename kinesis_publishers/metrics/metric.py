@@ -77,11 +77,6 @@ class MetricTable:
         """Return the metrics that an event of this type changes, and how."""
         return self._by_event.get(event_type, _NOTHING)
 
-    def measure(self, event: Event) -> list[tuple[Metric, float]]:
-        """Return what ``event`` adds to, sets, or records, and how much."""
-        values = [(metric, value_of(event)) for metric, value_of in self.sources_of(type(event))]
-        return [(metric, value) for metric, value in values if value is not None]
-
 
 def stream_of(event: Event) -> str | None:
     """Return the name of the stream that ``event`` is about, if it is about one."""

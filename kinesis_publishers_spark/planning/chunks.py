@@ -10,6 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.model import is_refresh_due
+from kinesis_publishers.range_finding import ReadLimit
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:
@@ -82,11 +83,8 @@ class Chunk:
 
 
 @frozen(kw_only=True)
-class BatchLimit:
+class BatchLimit(ReadLimit):
     """The most that one micro-batch may have; ``None`` is no limit."""
-
-    records: int | None = None
-    payload_bytes: int | None = None
 
     def tightened(self, other: BatchLimit) -> BatchLimit:
         """Return the limit that keeps both."""

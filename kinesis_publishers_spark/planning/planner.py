@@ -62,12 +62,11 @@ class Planner(ABC):
         """Fix where a new query begins: LATEST is one instant from here on; the same each time."""
 
     @abstractmethod
-    def latest_offset(self, start: Offset | None, limit: BatchLimit) -> Offset:
+    def latest_offset(self, start: Offset, limit: BatchLimit) -> Offset:
         """Return the end of the next micro-batch, ``start`` itself if there is nothing new.
 
         Args:
-            start: the end of the micro-batch before; ``None`` (Spark before 4.2) means the last one
-                that was planned or replayed.
+            start: the end of the micro-batch before.
             limit: the most that it may have.
         """
 

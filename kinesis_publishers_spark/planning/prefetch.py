@@ -10,6 +10,7 @@ from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
 from kinesis_publishers_spark.planning.fetch_session import FetchSession
+from kinesis_publishers_spark.planning.grouping import balanced
 from kinesis_publishers_spark.planning.planner import BatchSize
 from kinesis_publishers_spark.planning.session_planner import PlannedBatch, SessionPlanner
 
@@ -77,6 +78,5 @@ class PrefetchPlanner(SessionPlanner[FetchSession, _FetchedBatch]):
         ]
 
     def _replayed_partitions(self, start: Offset, end: Offset) -> list[RangePartition]:
-        ranges = end.ranges_since(start)
-        groups = [tuple(ranges[index :: self._parallelism]) for index in range(self._parallelism)]
-        return [RangePartition.of(self._properties, group) for group in groups if group]
+        groups = balanced(end.ranges_since(start), None, self._parallelism)
+        return [RangePartition.of(self._properties, group) for group in groups]

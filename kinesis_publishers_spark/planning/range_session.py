@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from attrs import frozen
+from typing import TYPE_CHECKING, TypeAlias
 
 from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers_spark.event_loop import OpenInThread
@@ -15,27 +13,20 @@ from kinesis_publishers_spark.planning.planner import Lag
 from kinesis_publishers_spark.planning.session_planner import PlanningSession
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from datetime import datetime
 
     from kinesis_publishers import Clock, Properties, ShardKey, StreamProgress
 
-__all__ = ["FoundBatch", "RangeSession"]
+__all__ = ["RangeSession"]
 
-_T = TypeVar("_T")
+# The end of a micro-batch, and how large the range of each shard is expected to be.
+_Found: TypeAlias = "tuple[Offset, Mapping[ShardKey, int]]"
 
 # How long AvailableNow waits between two looks that found nothing.
 _PAUSE_SECONDS = 0.1
 # How late a micro-batch may be that has no records, and says that a shard has ended.
 _SETTLED_SECONDS = 1.0
-
-
-@frozen(kw_only=True)
-class FoundBatch:
-    """Where a micro-batch ends, and how large the range of each shard is expected to be."""
-
-    end: Offset
-    payload_bytes: Mapping[ShardKey, int]
 
 
 class RangeSession(PlanningSession):
@@ -71,14 +62,18 @@ class RangeSession(PlanningSession):
         """Where each shard begins."""
         return self._begun
 
-    def plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
-        """Find where the micro-batch ends that begins at ``start``; ``None`` if nothing is new.
+    def plan(self, start: Offset, limit: ReadLimit | None) -> _Found:
+        """Find where the micro-batch ends that begins at ``start``, and about how large it is.
 
-        Under AvailableNow ``None`` says that everything has been found.
+        Args:
+            start: itself the end if nothing is new; under AvailableNow, if everything is found.
+            limit: the most that it may have; ``None`` for everything there is now (Trigger.Once).
         """
-        return self._ask(self._plan(start, limit))
+        return self._open.loop.start(self._plan(start, limit)).result()
 
-    async def _plan(self, start: Offset, limit: ReadLimit) -> FoundBatch | None:
+    async def _plan(self, start: Offset, limit: ReadLimit | None) -> _Found:
+        if limit is None:
+            return self._batch(start, await self._open.value.find_tip())
         until = self._catch_up_to
         if until is not None:
             until += self._clock.skew
@@ -87,43 +82,31 @@ class RangeSession(PlanningSession):
             await self._clock.sleep(_PAUSE_SECONDS)
             found = await self._open.value.find(limit, until=until)
         if until is None and not found and self._is_settled(start):
-            return None
+            return start, {}
         return self._batch(start, found)
 
     def _is_settled(self, start: Offset) -> bool:
         return start is self._settled_at and self._clock.monotonic() < self._settled_until
 
-    def plan_everything(self, start: Offset) -> FoundBatch | None:
-        """Find the end of a micro-batch that has everything there is now (Trigger.Once)."""
-        return self._ask(self._plan_everything(start))
-
-    async def _plan_everything(self, start: Offset) -> FoundBatch | None:
-        return self._batch(start, await self._open.value.find_tip())
-
-    def _batch(self, start: Offset, found: FoundRanges) -> FoundBatch | None:
+    def _batch(self, start: Offset, found: FoundRanges) -> _Found:
         known = Offset.of(self._open.value.progress)
         if not found and not needs_refresh(start, known, self._clock.now()):
             self._settled_at = start
             self._settled_until = self._clock.monotonic() + _SETTLED_SECONDS
-            return None
+            return start, {}
         shards = {
             key: ShardOffset(
                 progress=one.progress, first=found.ends[key].first if key in found.ends else None
             )
             for key, one in known.shards.items()
         }
-        return FoundBatch(
-            end=Offset(streams=known.streams, shards=shards),
-            payload_bytes={key: one.payload_bytes or 0 for key, one in found.ends.items()},
-        )
+        end = Offset(streams=known.streams, shards=shards)
+        return end, {key: one.payload_bytes or 0 for key, one in found.ends.items()}
 
     def lag(self) -> Lag:
         """Return how far the source is behind."""
         behind = self._open.value.millis_behind_latest
         return Lag(millis_behind_latest={str(key): ms for key, ms in behind.items()})
-
-    def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
-        return self._open.loop.start(question).result()
 
     def close(self) -> None:
         """Stop looking and close the connections."""

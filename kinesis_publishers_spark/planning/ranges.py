@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers.range_finding import ReadLimit
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.planning.executor_properties import executor_properties
 from kinesis_publishers_spark.planning.grouping import balanced
@@ -30,18 +29,24 @@ class _FoundBatch(PlannedBatch):
 
 
 class RangesPlanner(SessionPlanner[RangeSession, _FoundBatch]):
-    """Plans micro-batches by looking at a few records of each shard."""
+    """Plans micro-batches by looking at a few records of each shard.
+
+    Args:
+        properties, parallelism, clock: as of :class:`SessionPlanner`.
+        reads_everything: let each micro-batch have everything that is there when it is planned.
+    """
 
     def __init__(
-        self, properties: Properties, *, parallelism: int, clock: Clock | None = None
+        self,
+        properties: Properties,
+        *,
+        parallelism: int,
+        reads_everything: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__(properties, parallelism=parallelism, clock=clock)
-        self._is_once = False
+        self._reads_everything = reads_everything
         self._executor_properties: Properties | None = None
-
-    def prepare_for_once(self) -> None:
-        """Let the next micro-batch have everything that is there when it is planned."""
-        self._is_once = True
 
     def _open_session(self, offset: Offset) -> RangeSession:
         return RangeSession(
@@ -49,15 +54,11 @@ class RangesPlanner(SessionPlanner[RangeSession, _FoundBatch]):
         )
 
     def _plan(self, session: RangeSession, start: Offset, limit: BatchLimit) -> _FoundBatch | None:
-        if self._is_once:
-            found = session.plan_everything(start)
-        else:
-            most = ReadLimit(records=limit.records, payload_bytes=limit.payload_bytes)
-            found = session.plan(start, most)
-        if found is None or found.end == start:
+        end, payload_bytes = session.plan(start, None if self._reads_everything else limit)
+        if end == start:
             return None
-        size = BatchSize(payload_bytes=sum(found.payload_bytes.values()))
-        return _FoundBatch(start=start, end=found.end, size=size, payload_bytes=found.payload_bytes)
+        size = BatchSize(payload_bytes=sum(payload_bytes.values()))
+        return _FoundBatch(start=start, end=end, size=size, payload_bytes=payload_bytes)
 
     def _planned_partitions(self, batch: _FoundBatch) -> list[RangePartition]:
         ranges = batch.end.ranges_since(batch.start)
@@ -79,7 +80,7 @@ class RangesPlanner(SessionPlanner[RangeSession, _FoundBatch]):
         properties = self._executor_properties
         expected = None if sizes is None else dict(zip(ranges, sizes, strict=True))
         return [
-            RangePartition.planned(
+            RangePartition(
                 properties,
                 group,
                 None if expected is None else sum(map(expected.__getitem__, group)),

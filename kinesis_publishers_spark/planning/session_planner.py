@@ -111,8 +111,7 @@ class SessionPlanner(Planner, Generic[_Session, _Batch]):
             self._initial = self._reached = self._start(Offset()).begun
         return self._initial
 
-    def latest_offset(self, start: Offset | None, limit: BatchLimit) -> Offset:
-        start = start or self._reached or self.initial_offset()
+    def latest_offset(self, start: Offset, limit: BatchLimit) -> Offset:
         planned = self._batch
         # Comparing many shards takes its time, and Spark asks again and again with the same one.
         if planned is not None and start is not self._reached and start == planned.start:

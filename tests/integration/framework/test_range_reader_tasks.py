@@ -59,7 +59,7 @@ def stored(
 
 def task(server: LocalKinesis, ranges: Iterable[ShardRange], **more: str) -> RangePartition:
     properties = Properties.parse(polling_properties(server, **more))
-    return RangePartition.planned(properties, ranges, None)
+    return RangePartition(properties, tuple(ranges))
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> dict[str, list[tuple[str, bytes]]]:

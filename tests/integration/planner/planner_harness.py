@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.partitions import read_partition
+from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 from kinesis_publishers_spark.planning.ranges import RangesPlanner
@@ -30,6 +30,7 @@ FIRST_SHARD = "shardId-000000000000"
 NO_LIMIT = BatchLimit()
 _PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
+_READER = TaskReader(b"")
 
 #: A row, as (shard id, sequence number, payload).
 Row = tuple[str, str, bytes]
@@ -85,7 +86,7 @@ def planner(
 
 def read(
     partitions: Iterable[InputPartition],
-    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = read_partition,
+    read_one: Callable[[InputPartition], Iterator[pa.RecordBatch]] = _READER.read,
 ) -> list[Row]:
     """Read partitions as tasks do; return the rows in the order in which they come."""
     return [

@@ -101,10 +101,17 @@ def assert_nothing_is_split(batches: list[Batch], most: int) -> None:
         assert len(batch.rows) <= most or len(places) == 1
 
 
-@pytest.mark.parametrize("most", [1, 5, 10, 1000])
+@pytest.mark.parametrize(("most", "in_threads"), [(1, False), (5, True), (10, False), (1000, True)])
 def test_the_rows_are_what_is_inside_and_the_limit_splits_no_aggregate(
-    server: LocalKinesis, start_query: Callable[..., Query], most: int
+    server: LocalKinesis,
+    start_query: Callable[..., Query],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    in_threads: bool,
 ) -> None:
+    if in_threads:
+        monkeypatch.setattr("kinesis_publishers_spark.planning.fetch_session._MOST_ROWS_IN_LOOP", 0)
+        monkeypatch.setattr("kinesis_publishers.deaggregation._MOST_BYTES_AT_ONCE", 0)
     put(server, "before")
     query = start_query()
     query.run_until(20, BatchLimit(records=most))

@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers_spark.partitions import PrefetchedPartition, read_partition
+from kinesis_publishers_spark.partitions import PrefetchedPartition
 from kinesis_publishers_spark.worker_cache import WorkerReader
 from kinesis_publishers_spark.worker_gc import freeze_in_task
 
@@ -37,7 +37,7 @@ def frozen_after(spark: SparkSession, steps: list[Callable[[], object]]) -> list
 
 def test_the_first_partition_of_a_worker_freezes_what_is_loaded(spark: SparkSession) -> None:
     partition = PrefetchedPartition.of([])
-    first, second = frozen_after(spark, [lambda: list(read_partition(partition))] * 2)
+    first, second = frozen_after(spark, [lambda: list(partition.read())] * 2)
     assert second == first > 10_000
 
 
@@ -70,5 +70,5 @@ def test_what_has_become_garbage_is_not_kept(spark: SparkSession) -> None:
 def test_outside_of_a_task_nothing_is_frozen() -> None:
     before = gc.get_freeze_count()
     freeze_in_task(again=True)
-    list(read_partition(PrefetchedPartition.of([])))
+    list(PrefetchedPartition.of([]).read())
     assert gc.get_freeze_count() == before

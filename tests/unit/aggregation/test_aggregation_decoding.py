@@ -8,7 +8,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator as AwsAggregator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.aggregation import decode_aggregate, has_aggregates, is_aggregate
+from kinesis_publishers.aggregation import decode_aggregate, has_aggregates
 from kinesis_publishers.errors import AggregationError
 
 # Written down once, with the MD5 that `md5sum` gives for the bytes between: two keys, one explicit
@@ -115,16 +115,12 @@ def test_what_does_not_parse_is_an_ordinary_record(data: bytes):
 
 
 @pytest.mark.parametrize(
-    ("record", "problem"),
-    [
-        (record_of(2, b"data"), "sub-record 1 of 2 names partition key 2 of 2"),
-        (record_of(2**64 - 1, b"data"), "names partition key 18446744073709551615 of 2"),
-        (record_of(0, b"data", 1), "sub-record 1 of 2 names explicit hash key 1 of 1"),
-    ],
+    "record",
+    [record_of(2, b"data"), record_of(2**64 - 1, b"data"), record_of(0, b"data", 1)],
 )
-def test_an_index_outside_its_table_is_an_error_and_no_partial_result(record: bytes, problem: str):
+def test_an_index_outside_its_table_is_an_error_and_no_partial_result(record: bytes):
     aggregate = aggregate_of(["k1", "k2"], ["5"], [record_of(0, b"good", 0), record])
-    with pytest.raises(AggregationError, match=problem):
+    with pytest.raises(AggregationError, match="that the aggregate does not have"):
         decode_aggregate(aggregate)
 
 
@@ -149,40 +145,4 @@ def test_a_damaged_aggregate_is_an_ordinary_record(data: st.DataObject):
 
 @given(st.lists(st.binary(max_size=8) | st.binary(max_size=4).map(lambda tail: MAGIC + tail)))
 def test_a_page_with_aggregates_is_told_from_one_without(payloads: list[bytes]):
-    assert has_aggregates(payloads) == any(is_aggregate(one) for one in payloads)
-    assert [is_aggregate(one) for one in payloads] == [one[:4] == MAGIC for one in payloads]
-
-
-def large_message() -> bytes:
-    """Return a message that is parsed in parts, with its tables spread over it."""
-    records = [record_of(number % 3, b"%d" % number * 20_000) for number in range(100, 150)]
-    first, second = (b"".join(field_of(3, one) for one in records[at::2]) for at in (0, 1))
-    keys = [field_of(1, key) for key in (b"k1", b"k2", b"k3")]
-    return keys[0] + first + keys[1] + field_of(2, b"5") + second + keys[2]
-
-
-def test_a_large_aggregate_is_taken_apart_like_a_small_one():
-    found = decode_aggregate(wrapped(large_message()))
-    assert found is not None
-    numbers = [*range(100, 150, 2), *range(101, 150, 2)]
-    assert found.payloads == [b"%d" % number * 20_000 for number in numbers]
-    assert found.partition_keys == [f"k{number % 3 + 1}" for number in numbers]
-
-
-def test_a_field_that_the_format_does_not_have_does_not_hide_a_large_aggregate():
-    plain, found = (
-        decode_aggregate(wrapped(unknown + large_message())) for unknown in (b"", number_of(9, 300))
-    )
-    assert plain is not None
-    assert found is not None
-    assert (found.payloads, found.partition_keys) == (plain.payloads, plain.partition_keys)
-
-
-@pytest.mark.parametrize(
-    "end",
-    [b"\x1a", b"\x1a" + b"\xff" * 2**20, b"\x1a\x80\x80\x80\x01"],
-    ids=["no length", "an endless length", "too long"],
-)
-@pytest.mark.parametrize("more", [0, 2**21], ids=["at the end", "before the end"])
-def test_a_large_message_that_does_not_parse_is_an_ordinary_record(end: bytes, more: int):
-    assert decode_aggregate(wrapped(large_message() + end + bytes(more))) is None
+    assert has_aggregates(payloads) == any(one[:4] == MAGIC for one in payloads)

@@ -73,7 +73,8 @@ NO_METRIC_OF_THEIR_OWN = {FetcherStarted, StreamPrepared}
 
 
 def measured(event: Event, table: MetricTable = METRICS) -> dict[str, float]:
-    return {metric.name: value for metric, value in table.measure(event)}
+    values = {one.name: value_of(event) for one, value_of in table.sources_of(type(event))}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def test_every_metric_of_flinks_connector_is_there_under_a_name_like_its_own() -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 from spark_builders import starts_no_thread
 from spark_schemas import struct_type
@@ -22,6 +21,7 @@ from kinesis_publishers.errors import (
     PluginLoadError,
 )
 from kinesis_publishers_spark import KinesisDataSource
+from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.schema import SPARK_SCHEMA, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
@@ -80,11 +80,12 @@ def test_the_schema_that_spark_gives_back_is_accepted() -> None:
 def test_another_schema_fails_where_spark_shows_the_reason(schema: StructType) -> None:
     # An error from streamReader() itself would be hidden behind one of Spark's own.
     reader = KinesisDataSource(OPTIONS).streamReader(schema)
+    offset = Offset().to_json()
     for call in (
         reader.initialOffset,
         reader.latestOffset,
-        lambda: reader.partitions({}, {}),
-        lambda: reader.read(InputPartition(0)),
+        lambda: reader.latestOffset(offset),
+        lambda: reader.partitions(offset, offset),
     ):
         with pytest.raises(InvalidOptionError, match="columns of this source are fixed: data bin"):
             call()

@@ -27,7 +27,6 @@ from kinesis_publishers_spark.partitions import (
     PrefetchedPartition,
     RangePartition,
     TaskReader,
-    read_partition,
 )
 from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark_arrow
 
@@ -110,7 +109,7 @@ def test_a_prefetched_partition_can_be_pickled(dumps: Callable[[Any], bytes]) ->
     partition = PrefetchedPartition.of([rows_of(shard(0), [1], [b"x"])])
     loaded = pickle.loads(dumps(partition))
     assert loaded == partition
-    assert list(read_partition(loaded)) == list(partition.read())
+    assert list(loaded.read()) == list(partition.read())
 
 
 @pytest.mark.parametrize("dumps", PICKLERS)
@@ -150,22 +149,6 @@ def test_an_executor_does_not_need_the_client_of_the_subscriptions() -> None:
     assert partition.properties.to_dict()["kinesis.stream.efo.http2-client"] == "httpx"
 
 
-@pytest.mark.parametrize("publisher", ["EFO", "POLLING", "some.module:Factory"])
-def test_planned_ranges_are_read_as_the_properties_say(publisher: str) -> None:
-    given = Properties.parse(
-        {
-            **range_partition().properties.to_dict(),
-            "kinesis.stream.recordpublisher": publisher,
-            "kinesis.stream.efo.consumername": "app",
-        }
-    )
-    partition = RangePartition.planned(given, range_partition().ranges, 5_000_000)
-    assert partition.properties is given
-    assert partition.ranges == range_partition().ranges
-    assert partition.expected_bytes == 5_000_000
-    assert pickle.loads(pickle.dumps(partition)) == partition
-
-
 def test_spark_takes_both_kinds_for_its_own_partitions() -> None:
     assert isinstance(range_partition(), InputPartition)
     assert isinstance(PrefetchedPartition.of([]), InputPartition)
@@ -173,8 +156,8 @@ def test_spark_takes_both_kinds_for_its_own_partitions() -> None:
 
 def test_what_is_read_is_an_iterator_that_nothing_runs_before_the_first_row() -> None:
     # Reading this range would fail: the endpoint does not exist.
-    assert isinstance(read_partition(range_partition()), Iterator)
-    assert isinstance(read_partition(PrefetchedPartition.of([])), Iterator)
+    assert isinstance(range_partition().read(), Iterator)
+    assert isinstance(PrefetchedPartition.of([]).read(), Iterator)
 
 
 def test_neither_payloads_nor_secrets_are_shown() -> None:
@@ -185,9 +168,12 @@ def test_neither_payloads_nor_secrets_are_shown() -> None:
     assert shard(0).shard_id in shown
 
 
-def test_somebody_elses_partition_is_refused() -> None:
+def test_a_partition_of_another_source_is_refused() -> None:
+    class Other(InputPartition):
+        pass
+
     with pytest.raises(TypeError, match="not a partition of this source"):
-        read_partition(InputPartition(1))
+        TaskReader(b"").read(Other(1))
 
 
 def test_a_partition_without_rows_yields_nothing() -> None:
@@ -198,28 +184,33 @@ def test_a_partition_without_rows_yields_nothing() -> None:
 
 @pytest.mark.parametrize("dumps", PICKLERS)
 def test_a_partition_of_ranges_travels_without_its_secrets(dumps: Callable[[Any], bytes]) -> None:
-    tasks, partition = TaskReader(), range_partition()
-    (sealed,) = tasks.seal([partition])
-    travels = dumps(sealed)
+    partition = range_partition()
+    tasks = TaskReader.of(partition.properties)
+    (split,) = tasks.split([partition])
+    travels, reader = dumps(split), dumps(TaskReader(tasks.half))
     assert SECRET.encode() in dumps(partition)
-    assert SECRET.encode() not in travels
-    assert SECRET.encode() not in dumps(tasks)
-    arrived = pickle.loads(dumps(tasks))
-    assert arrived.opened(pickle.loads(travels)) == partition
+    assert SECRET.encode() not in travels + reader
+    arrived = pickle.loads(reader).joined(pickle.loads(travels))
+    assert arrived == partition
+    assert arrived.properties.to_dict() == partition.properties.to_dict()
 
 
-def test_what_seals_partitions_shows_no_key() -> None:
-    tasks = TaskReader(b"Secret" * 5)
-    assert "Secret" not in repr(tasks)
-    assert SECRET not in repr(tasks.seal([range_partition()]))
+def test_the_halves_of_secrets_are_other_ones_in_each_query() -> None:
+    properties = range_partition().properties
+    one, other = TaskReader.of(properties), TaskReader.of(properties)
+    assert not {one.half, one.other_half} & {other.half, other.other_half}
+    # The driver's processes get what was split once: a second pad would not fit the first half.
+    assert pickle.loads(pickle.dumps(one)) == one
 
 
-def test_a_partition_of_another_query_is_notopened() -> None:
-    (sealed,) = TaskReader().seal([range_partition()])
-    with pytest.raises(ValueError, match="not of this query"):
-        TaskReader().read(sealed)
+def test_a_partition_and_its_reader_show_no_half() -> None:
+    tasks = TaskReader.of(range_partition().properties)
+    shown = repr((tasks, tasks.split([range_partition()])))
+    assert SECRET not in shown
+    assert repr(tasks.half) not in shown
+    assert repr(tasks.other_half) not in shown
 
 
-def test_records_are_not_sealed() -> None:
+def test_records_are_not_split() -> None:
     prefetched = PrefetchedPartition.of([])
-    assert TaskReader().seal([prefetched]) == [prefetched]
+    assert TaskReader(b"").split([prefetched]) == [prefetched]

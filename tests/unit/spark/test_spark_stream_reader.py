@@ -141,7 +141,7 @@ def test_partitions_need_nothing_but_their_two_offsets() -> None:
         one = reader()
         assert list(one.partitions(start, start)) == []
         (partition,) = one.partitions(start, end)
-    assert [r.shard for r in one._tasks.opened(partition).ranges] == [shard(0)]
+    assert [r.shard for r in one._tasks.joined(partition).ranges] == [shard(0)]
 
 
 def test_ranges_are_spread_over_as_many_partitions_as_configured() -> None:
@@ -151,7 +151,7 @@ def test_ranges_are_spread_over_as_many_partitions_as_configured() -> None:
 
     def planned() -> list[RangePartition]:
         one = reader(**{"kinesis.spark.parallelism": "2"})
-        return list(map(one._tasks.opened, one.partitions(start.to_json(), end.to_json())))
+        return list(map(one._tasks.joined, one.partitions(start.to_json(), end.to_json())))
 
     assert sorted(len(one.ranges) for one in planned()) == [2, 3]
     assert planned() == planned()

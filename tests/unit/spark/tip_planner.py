@@ -51,8 +51,7 @@ class TipPlanner(Planner):
         # As LATEST is: pinned when somebody asks.
         return offset({SHARD: after(self._planners.tip)})
 
-    def latest_offset(self, start: Offset | None, limit: BatchLimit) -> Offset:
-        assert start is not None
+    def latest_offset(self, start: Offset, limit: BatchLimit) -> Offset:
         begin = number_of(start)
         self._log(f"latest_offset({begin}, {limit})")
         end = min(self._planners.tip, begin + (limit.records or self._planners.tip))
