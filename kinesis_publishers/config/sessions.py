@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiobotocore.credentials as aio
@@ -123,8 +122,9 @@ def _loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
         case CredentialsProvider.AUTO:
             return kit.create_resolver(kit.session()).load_credentials  # type: ignore[no-any-return]
         case CredentialsProvider.BASIC:
-            keys = (config.access_key_id, config.secret_key, config.session_token)
-            return lambda: kit.static_credentials(*map(_revealed, keys), method="basic")
+            return lambda: kit.static_credentials(
+                config.access_key_id, config.secret_key, config.session_token, method="basic"
+            )
         case CredentialsProvider.ENV_VAR:
             return kit.environment().load  # type: ignore[no-any-return]
         case CredentialsProvider.PROFILE:
@@ -135,24 +135,6 @@ def _loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
             return _web_identity_loader(kit, session, config)
         case CredentialsProvider.CUSTOM:
             return functools.partial(kit.load_custom, config)
-
-
-def _revealed(secret: str | None) -> str | None:
-    """Return ``secret``, or what it refers to: only a session knows that, and no configuration."""
-    kind, _, place = (secret or "").partition(":")
-    if kind not in {"env", "file"}:
-        return secret
-    found, problem = "", "is not set, or empty,"
-    try:
-        found = os.environ.get(place, "") if kind == "env" else Path(place).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"cannot be read ({type(error).__name__})"
-    if found.strip():
-        return found.strip()
-    raise MissingOptionError(
-        f"{secret}, which {aws.CREDENTIALS_PREFIX}.basic refers to, {problem} in this process: "
-        "provide it in every process that reads, with Spark on the driver and on the executors"
-    )
 
 
 def _select_profile(session: Any, config: CredentialsConfig) -> None:
