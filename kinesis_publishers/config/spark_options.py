@@ -69,8 +69,8 @@ def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[Confi
             is_allowed = ".." not in value and any(fnmatchcase(value, each) for each in allow)
             if guarded is not None and re.search(guarded, value) and not is_allowed:
                 yield InvalidOptionError(
-                    f"{one.written_key}: {value} has the driver load code, or use a file or token of "
-                    "its own, which an option of Spark may do only where that is permitted: "
+                    f"{one.written_key}: {value} has the driver load code, or use a file or token "
+                    "of its own, which an option of Spark may do only where that is permitted: "
                     f"add {value!r} or a pattern such as 'mine.*' to {ALLOW_VARIABLE} in the "
                     "driver's environment, or to register(spark, allow=[...])"
                 )
