@@ -7,23 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_publishers.abc import PublisherContext
-from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
-    AwsConfig,
-    DiscoveryConfig,
     Properties,
     RegistrationConfig,
     RegistrationStrategy,
     SourceConfig,
-    StreamsConfig,
-    SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.options import registration
-from kinesis_publishers.events import log_event
 from kinesis_publishers.publishers.fanout.registration import ConsumerLease, create_registrar
-from kinesis_publishers.shard_discovery import ShardDiscovery
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -76,27 +68,10 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
     """Return the ARN of the consumer on each stream, by the stream's name."""
-    clock = SystemClock()
-    aws = AwsConfig.from_properties(properties)
-    async with Boto3ControlPlane(aws) as control_plane:
-        discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock
-        )
-        streams = [
-            (await discovery.describe(selector.arn or selector.name)).identity
-            for selector in StreamsConfig.from_properties(properties).streams
-        ]
-        http = SubscriptionHttpConfig.from_properties(properties)
-        context = PublisherContext(
-            # Not opened: nothing is read here.
-            data_plane=AioDataPlane(aws, http=http, clock=clock),
-            control_plane=control_plane,
-            clock=clock,
-            events=log_event,
-        )
-        return await _consumer_arns(
-            {one.name: one.arn for one in streams}, create_registrar(config, context), config, clock
-        )
+    async with open_stream_access(properties) as access:
+        streams = {one.name: one.arn for one in await access.streams()}
+        registrar = create_registrar(config, access.context)
+        return await _consumer_arns(streams, registrar, config, access.context.clock)
 
 
 async def _consumer_arns(

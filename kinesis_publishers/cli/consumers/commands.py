@@ -21,9 +21,9 @@ from kinesis_publishers.cli.consumers.removal import FoundConsumer, find_consume
 from kinesis_publishers.cli.formats import iso_utc
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.parameters import Checked, DurationType
-from kinesis_publishers.cli.stream_access import open_stream_access
 from kinesis_publishers.config.options import publisher, registration
 from kinesis_publishers.publishers.fanout.registration.consumer_arns import stream_arn_of
+from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
     from datetime import timedelta
