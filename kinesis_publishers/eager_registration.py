@@ -18,10 +18,8 @@ from kinesis_publishers.publishers.fanout.registration import ConsumerLease, cre
 from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
 
-    from kinesis_publishers.abc import StreamConsumerRegistrar
-    from kinesis_publishers.clock import Clock
 
 __all__ = ["register_consumers"]
 
@@ -68,27 +66,18 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
     """Return the ARN of the consumer on each stream, by the stream's name."""
+    assert config.consumer_name is not None, "EAGER has a consumer name"
     async with open_stream_access(properties) as access:
         streams = {one.name: one.arn for one in await access.streams()}
-        registrar = create_registrar(config, access.context)
-        return await _consumer_arns(streams, registrar, config, access.context.clock)
-
-
-async def _consumer_arns(
-    streams: Mapping[str, str],
-    registrar: StreamConsumerRegistrar,
-    config: RegistrationConfig,
-    clock: Clock,
-) -> dict[str, str]:
-    assert config.consumer_name is not None, "EAGER has a consumer name"
-    with ExitStack() as leases:
-        try:
-            await registrar.prepare(tuple(streams.values()))
-            # Held until the registrar has left, which is not the last one then and removes nothing.
-            # Not held before: where one stream fails, the others' consumers are to be removed.
-            for arn in streams.values():
-                lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
-                leases.callback(lease.close)
-            return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
-        finally:
-            await registrar.close()
+        registrar, clock = create_registrar(config, access.context), access.context.clock
+        with ExitStack() as leases:
+            try:
+                await registrar.prepare(tuple(streams.values()))
+                # Held until the registrar has left, so that it is not the last one and removes
+                # nothing. Not held before: where one stream fails, the others' consumers go.
+                for arn in streams.values():
+                    lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
+                    leases.callback(lease.close)
+                return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
+            finally:
+                await registrar.close()

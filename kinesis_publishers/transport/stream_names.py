@@ -19,10 +19,9 @@ def name_streams_if_asked(hooks: Any) -> None:
     """
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
-        answer = response[1] if response else None
         # Some versions hand on what is no answer of AWS's, for their caller to break on.
-        error = answer.get("Error", {}) if isinstance(answer, dict) else {}
-        if "streamname" not in str(error.get("Message")).lower():
+        answer = response[1] if response and isinstance(response[1], dict) else {}
+        if "streamname" not in str(answer.get("Error", {}).get("Message")).lower():
             return None
         before = request_dict["body"]
         _put_name(request_dict, operation)
