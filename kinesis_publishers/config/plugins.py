@@ -15,7 +15,6 @@ __all__ = [
     "CHECKPOINT_STORES_GROUP",
     "RECORD_PUBLISHERS_GROUP",
     "load_class",
-    "load_entry_point",
     "load_plugin",
 ]
 
@@ -37,18 +36,11 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
     """Return the class that ``name`` means: ``module:Class``, else an entry point of ``group``.
 
     Raises:
-        PluginLoadError: says what is missing.
-    """
-    return load_class(name, base) if ":" in name else load_entry_point(name, base, group=group)
-
-
-def load_entry_point(name: str, base: type[_T], *, group: str) -> type[_T]:
-    """Return the class that the entry point ``name`` of ``group`` announces.
-
-    Raises:
         PluginLoadError: there is no such entry point, several packages announce different classes
             by this name, or as for :func:`load_class`.
     """
+    if ":" in name:
+        return load_class(name, base)
     announced = entry_points(group=group)
     # The same package may be found twice, as when it is installed and on the path as well.
     candidates = {_reference(point): point for point in announced if point.name == name}
