@@ -242,10 +242,8 @@ def mapped_errors(
     """Raise errors of our tree for those of a call; put it around the call only.
 
     Args:
-        operation: the API operation, as ``GetRecords``.
-        where: what is asked, for the message.
-        service: who is asked, as IAM names it.
-        client: what makes the call, if it is there already.
+        operation, where, service: as for :func:`map_error`.
+        client: what makes the call, if it exists already.
         unless: codes whose ``ClientError`` is left to the caller.
     """
     try:
@@ -265,9 +263,9 @@ def mapped_errors(
 
 
 def _from_inside(error: Exception) -> Exception | None:
-    """Return what botocore should have raised for what broke inside of it; ``None`` for others.
+    """Return what botocore should have raised for an error of its own; ``None`` for others.
 
-    By place: what the user's own provider of credentials raises there is of the same types.
+    The place tells: what a user's provider of credentials raises has the same types.
     """
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]
@@ -283,10 +281,7 @@ def _from_inside(error: Exception) -> Exception | None:
 
 @contextmanager
 def complete_answer(operation: str, where: str) -> Iterator[None]:
-    """Report an answer without its members as malformed; put it around taking them out only.
-
-    A body that is cut off comes back from botocore as an answer without its members, and what is
-    not AWS's has others.
+    """Report an answer that is cut off, or not AWS's; put it around taking members out only.
 
     Raises:
         MalformedResponseError: a member is missing, or of another type.
@@ -303,7 +298,7 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
 
 
 def text_in(answer: Mapping[str, Any], name: str) -> str:
-    """Return the member ``name``; botocore's parsers take what is there for a text.
+    """Return the member ``name``, which botocore's parsers do not check.
 
     Raises:
         LookupError: there is none.

@@ -7,29 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_publishers.abc import PublisherContext
-from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
-    AwsConfig,
-    DiscoveryConfig,
     Properties,
     RegistrationConfig,
     RegistrationStrategy,
     SourceConfig,
-    StreamsConfig,
-    SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.options import registration
-from kinesis_publishers.events import log_event
 from kinesis_publishers.publishers.fanout.registration import ConsumerLease, create_registrar
-from kinesis_publishers.shard_discovery import ShardDiscovery
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
 
-    from kinesis_publishers.abc import StreamConsumerRegistrar
-    from kinesis_publishers.clock import Clock
 
 __all__ = ["register_consumers"]
 
@@ -76,44 +66,18 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
     """Return the ARN of the consumer on each stream, by the stream's name."""
-    clock = SystemClock()
-    aws = AwsConfig.from_properties(properties)
-    async with Boto3ControlPlane(aws) as control_plane:
-        discovery = ShardDiscovery(
-            control_plane, DiscoveryConfig.from_properties(properties), clock
-        )
-        streams = [
-            (await discovery.describe(selector.arn or selector.name)).identity
-            for selector in StreamsConfig.from_properties(properties).streams
-        ]
-        http = SubscriptionHttpConfig.from_properties(properties)
-        context = PublisherContext(
-            # Not opened: nothing is read here.
-            data_plane=AioDataPlane(aws, http=http, clock=clock),
-            control_plane=control_plane,
-            clock=clock,
-            events=log_event,
-        )
-        return await _consumer_arns(
-            {one.name: one.arn for one in streams}, create_registrar(config, context), config, clock
-        )
-
-
-async def _consumer_arns(
-    streams: Mapping[str, str],
-    registrar: StreamConsumerRegistrar,
-    config: RegistrationConfig,
-    clock: Clock,
-) -> dict[str, str]:
     assert config.consumer_name is not None, "EAGER has a consumer name"
-    with ExitStack() as leases:
-        try:
-            await registrar.prepare(tuple(streams.values()))
-            # Held until the registrar has left, which is not the last one then and removes nothing.
-            # Not held before: where one stream fails, the others' consumers are to be removed.
-            for arn in streams.values():
-                lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
-                leases.callback(lease.close)
-            return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
-        finally:
-            await registrar.close()
+    async with open_stream_access(properties) as access:
+        streams = {one.name: one.arn for one in await access.streams()}
+        registrar, clock = create_registrar(config, access.context), access.context.clock
+        with ExitStack() as leases:
+            try:
+                await registrar.prepare(tuple(streams.values()))
+                # Held until the registrar has left, so that it is not the last one and removes
+                # nothing. Not held before: where one stream fails, the others' consumers go.
+                for arn in streams.values():
+                    lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
+                    leases.callback(lease.close)
+                return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
+            finally:
+                await registrar.close()

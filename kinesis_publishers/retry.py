@@ -84,17 +84,17 @@ class RetryPolicy:
         return float(backoff.full_jitter(self.delay_bound_seconds(attempt)))
 
 
-# Hundreds of shards that fail at once say it once: when the failures of an operation were reported
-# last, and whether its recovery is still to be, per clock, which a fetcher and all in it share.
+# Shards that fail together say so once: when an operation was last reported as failing, and whether
+# its recovery is still to be reported, per clock, which is what a fetcher and all in it share.
 _REPORTS: Final[WeakKeyDictionary[Clock, dict[str, tuple[float, bool]]]] = WeakKeyDictionary()
 
 
 @define(eq=False)
 class RetryBudget:
-    """What a policy still allows one operation; whoever makes the calls does the waiting.
+    """What a policy still allows one operation; the caller does the waiting.
 
-    It serves those who cannot wait on the spot, because they hold something that others need;
-    everybody else uses :func:`call_with_retries`.
+    It serves callers that hold something that others need; all others use
+    :func:`call_with_retries`.
 
     Args:
         policy: how often and after which delays.
@@ -118,7 +118,7 @@ class RetryBudget:
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
-    # What fails so that it is worth a report, whoever makes it.
+    # The operation that fails, once that is worth a report, even by another budget.
     _failing: str | None = field(default=None, init=False)
 
     def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
@@ -136,23 +136,24 @@ class RetryBudget:
         """
         if not (is_endless or getattr(error, "retryable", False)):
             raise error
-        now = self._clock.monotonic()
-        began_at = self._began_at = now if self._began_at is None else self._began_at
-        delay = self._policy.delay_seconds(self._attempts)
+        policy, now = self._policy, self._clock.monotonic()
+        self._began_at = now if self._began_at is None else self._began_at
+        elapsed = now - self._began_at
+        delay = policy.delay_seconds(self._attempts)
         self._attempts += 1
         self._failures += not is_endless
         self._unexpected += not isinstance(error, _REQUESTS_TO_WAIT)
-        start, policy = self._start_seconds, self._policy
+        start = self._start_seconds
         is_used_up = start is not None or self._failures > policy.max_retries
-        seconds_left = began_at + (policy.outage_seconds if start is None else start) - now
-        if not is_endless and is_used_up and seconds_left <= 0:
-            raise self._exhausted(error, now - began_at) from error
+        seconds_left = (policy.outage_seconds if start is None else start) - elapsed
         limit = f"{policy.max_retries} times at most"
         if is_endless:
             limit = "as often as it takes"
         elif seconds_left > 0:
             limit = f"until {self._clock.now() + timedelta(seconds=seconds_left):%H:%M:%S}"
-        self._report(error, delay, limit)
+        elif is_used_up:
+            raise self._exhausted(error, elapsed) from error
+        self._report(error, delay, elapsed, limit)
         return delay
 
     @property
@@ -161,10 +162,9 @@ class RetryBudget:
         is_unanswered = self._is_start and self._unexpected == self._attempts
         return self._policy.start_seconds if is_unanswered else None
 
-    def _report(self, error: Exception, delay: float, limit: str) -> None:
-        now = self._clock.monotonic()
-        elapsed = 0.0 if self._began_at is None else now - self._began_at
-        if self._is_to_report(getattr(error, "operation", "") or "The call", now, elapsed):
+    def _report(self, error: Exception, delay: float, elapsed: float, limit: str) -> None:
+        operation = getattr(error, "operation", "")
+        if self._is_to_report(operation or "The call", elapsed):
             since = self._clock.now() - timedelta(seconds=elapsed)
             _LOGGER.warning(
                 "%s has failed since %s UTC, retry %d in %.1f s, %s: %s",
@@ -177,7 +177,7 @@ class RetryBudget:
             )
         self._events(
             CallRetried(
-                operation=getattr(error, "operation", ""),
+                operation=operation,
                 code=getattr(error, "code", "") or type(error).__name__,
                 attempt=self._attempts,
                 delay_seconds=delay,
@@ -186,20 +186,17 @@ class RetryBudget:
             )
         )
 
-    def _is_to_report(self, operation: str, now: float, elapsed: float) -> bool:
+    def _is_to_report(self, operation: str, elapsed: float) -> bool:
         """Say whether a failure is worth a warning now.
 
-        A single quick one is not. Several in a row are what somebody who waits for an unreachable
-        service must be able to see, at once and then once a minute; being asked to wait is that
-        after a minute.
+        A single quick one is not. Several in a row are, at once and then once a minute; being
+        asked to wait is after a minute.
         """
-        is_soon = self._unexpected >= _FAILURES_TO_REPORT or (
-            self._unexpected > 0 and elapsed >= _PROMPT_SECONDS
-        )
-        if not is_soon and elapsed < _REPORT_PERIOD_SECONDS:
+        failures_to_report = _FAILURES_TO_REPORT if elapsed < _PROMPT_SECONDS else 1
+        if self._unexpected < failures_to_report and elapsed < _REPORT_PERIOD_SECONDS:
             return False
         self._failing = operation
-        reports = _REPORTS.setdefault(self._clock, {})
+        reports, now = _REPORTS.setdefault(self._clock, {}), self._clock.monotonic()
         if now - reports.get(operation, (-math.inf, False))[0] < _REPORT_PERIOD_SECONDS:
             return False
         reports[operation] = now, True
@@ -208,10 +205,10 @@ class RetryBudget:
     def reset(self) -> None:
         """Allow everything again: the operation has succeeded."""
         if self._failing is not None:
-            reports = _REPORTS.get(self._clock, {})
-            said_at, is_open = reports.get(self._failing, (0.0, False))
+            reports = _REPORTS[self._clock]
+            said_at, is_open = reports[self._failing]
+            reports[self._failing] = said_at, False
             if is_open:
-                reports[self._failing] = said_at, False
                 # As loud as the warning that it ends.
                 _LOGGER.warning("%s works again.", self._failing)
         self._began_at = self._failing = None
@@ -220,11 +217,11 @@ class RetryBudget:
     def _exhausted(self, error: Exception, elapsed: float) -> RetriesExhaustedError:
         operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
         advice = _ADVICE_AFTER_OUTAGE if self._policy.outage_seconds else _ADVICE
-        advice = self._advice or (advice if self._start_seconds is None else _ADVICE_AT_START)
+        advice = advice if self._start_seconds is None else _ADVICE_AT_START
         return RetriesExhaustedError(
             f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
             f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "
-            f"{advice}",
+            f"{self._advice or advice}",
             attempts=self._attempts,
             elapsed_seconds=elapsed,
         )

@@ -46,8 +46,8 @@ async def provide_table(client: TableClient) -> None:
 
 async def _is_active(client: TableClient) -> bool:
     try:
-        state = await client.call(
-            "describe_table", "DescribeTable", lambda one: _state(one["Table"])
+        return await client.call(
+            "describe_table", "DescribeTable", lambda answer: _is_usable(client, answer["Table"])
         )
     except ClientError as error:
         if error_code(error) != NOT_FOUND:
@@ -59,15 +59,11 @@ async def _is_active(client: TableClient) -> bool:
             "nor created."
         )
         raise
-    return _is_usable(client, *state)
 
 
-def _state(table: dict[str, Any]) -> tuple[dict[str, str], str]:
+def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
+    status = text_in(table, "TableStatus")
     keys = {text_in(key, "AttributeName"): text_in(key, "KeyType") for key in table["KeySchema"]}
-    return keys, text_in(table, "TableStatus")
-
-
-def _is_usable(client: TableClient, keys: dict[str, str], status: str) -> bool:
     if keys != _KEYS:
         raise CheckpointError(
             f"{client} is not one of checkpoints: its keys are {', '.join(sorted(keys))}, not "
@@ -80,10 +76,10 @@ def _is_usable(client: TableClient, keys: dict[str, str], status: str) -> bool:
 async def _create(client: TableClient) -> bool:
     """Create the table; return whether it is ready."""
     try:
-        state = await client.call(
+        return await client.call(
             "create_table",
             "CreateTable",
-            lambda answer: _state(answer["TableDescription"]),
+            lambda answer: _is_usable(client, answer["TableDescription"]),
             BillingMode="PAY_PER_REQUEST",
             KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in _KEYS.items()],
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _KEYS],
@@ -93,7 +89,6 @@ async def _create(client: TableClient) -> bool:
         if error_code(error) != "ResourceInUseException":
             raise
         return False
-    return _is_usable(client, *state)
 
 
 def missing_table(client: TableClient) -> KinesisPublishersError:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -15,6 +13,7 @@ from kinesis_publishers.errors import CheckpointError, ResourceInUseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["SCHEMA_VERSION", "CheckpointFile"]
 
@@ -77,29 +76,14 @@ class CheckpointFile:
             self._check(connection)
 
     def _make_own_file(self) -> None:
-        """Make the file for its owner alone; refuse one through which others could interfere."""
         with suppress(OSError):
             # Not opened if it is there: closing it would drop the locks that this process has.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        # Whoever owns the directory could exchange the file anyway.
-        trusted = {os.geteuid(), self.path.parent.stat().st_uid}
-        # What sqlite finds in a journal it writes into the file.
-        for path in (self.path, Path(f"{self.path}-journal"), Path(f"{self.path}-wal")):
-            try:
-                found = path.lstat()
-            except OSError:  # not there, or sqlite says what is wrong
-                continue
-            if stat.S_ISLNK(found.st_mode):
-                raise CheckpointError(
-                    f"{path} is a symbolic link, which is not followed: set "
-                    f"kinesis.checkpoint.sqlite.path to the file itself, {os.path.realpath(path)}."
-                )
-            if found.st_uid not in trusted:
-                raise CheckpointError(
-                    f"{path} belongs to another user (uid {found.st_uid}), who could change the "
-                    "checkpoints: set kinesis.checkpoint.sqlite.path to a file of this user's, or "
-                    "make this user its owner (chown)."
-                )
+        if self.path.is_symlink():
+            raise CheckpointError(
+                f"{self.path} is a symbolic link, which is not followed: set "
+                f"kinesis.checkpoint.sqlite.path to the file itself, {self.path.resolve()}."
+            )
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kinesis_publishers.config.choices import Planner
 from kinesis_publishers.config.options import aws, ending, publisher, spark
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.config.stream_selectors import StreamSelector
 
 __all__ = ["contradictions"]
-
-_AWS_ENDPOINT: Final = re.compile(r"https?://[^/:]+\.amazonaws\.com(\.cn)?(:[0-9]+)?(/.*)?")
 
 
 def contradictions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
@@ -59,9 +56,9 @@ def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
 
 
 def _other_regions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
-    region, endpoint = lookup.get(aws.REGION), lookup.get(aws.ENDPOINT)
-    # What another server makes of regions is its own affair: most take any.
-    if not region or (endpoint and not _AWS_ENDPOINT.fullmatch(endpoint.lower())):
+    region = lookup.get(aws.REGION)
+    # An emulator takes any region.
+    if not region or lookup.get(aws.ENDPOINT):
         return
     others = [one for one in streams if one.region not in {None, region.lower()}]
     if others:

@@ -35,13 +35,8 @@ class LoadingProvider:
         return self._load()
 
 
-@define
-class AioLoadingProvider:
+class AioLoadingProvider(LoadingProvider):
     """A credential provider of aiobotocore around a function, which may be a coroutine's."""
-
-    METHOD: str
-    _load: Callable[[], Any]
-    CANONICAL_NAME: str | None = None
 
     async def load(self) -> Any:
         """Return the credentials, None for none."""
@@ -63,15 +58,10 @@ class SourceCredentials:
         return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
 
 
-@define
-class AioSourceCredentials:
+class AioSourceCredentials(SourceCredentials):
     """The credentials with which a role is assumed, for aiobotocore."""
 
-    _load: Callable[[], Any]
-    _hint: str
-    _loaded: Any = field(default=None, init=False, repr=False)
-
-    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
         """Return what signs the call to STS; raises CredentialsError if there is nothing."""
         if self._loaded is None:
             self._loaded = _require(await _resolve(self._load()), self._hint)

@@ -15,7 +15,6 @@ __all__ = [
     "CHECKPOINT_STORES_GROUP",
     "RECORD_PUBLISHERS_GROUP",
     "load_class",
-    "load_entry_point",
     "load_plugin",
 ]
 
@@ -37,30 +36,11 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
     """Return the class that ``name`` means: ``module:Class``, else an entry point of ``group``.
 
     Raises:
-        PluginLoadError: says what is missing.
-    """
-    return load_class(name, base) if ":" in name else load_entry_point(name, base, group=group)
-
-
-def load_class(reference: str, base: type[_T]) -> type[_T]:
-    """Return the class at ``module:Class``, a concrete subclass of ``base`` that can be used as it.
-
-    With ``base=object`` any class will do.
-
-    Raises:
-        PluginLoadError: the module or the attribute is missing, importing fails, or it is not such
-            a class; says what is missing.
-    """
-    return _load(reference, base, shown=reference)
-
-
-def load_entry_point(name: str, base: type[_T], *, group: str) -> type[_T]:
-    """Return the class that the entry point ``name`` of ``group`` announces.
-
-    Raises:
         PluginLoadError: there is no such entry point, several packages announce different classes
             by this name, or as for :func:`load_class`.
     """
+    if ":" in name:
+        return load_class(name, base)
     announced = entry_points(group=group)
     # The same package may be found twice, as when it is installed and on the path as well.
     candidates = {_reference(point): point for point in announced if point.name == name}
@@ -69,10 +49,26 @@ def load_entry_point(name: str, base: type[_T], *, group: str) -> type[_T]:
     if not candidates:
         raise PluginLoadError(_describe_missing_name(name, {one.name for one in announced}, group))
     ((reference, point),) = candidates.items()
-    return _load(reference, base, shown=f"{reference} (entry point {name!r} of {_owner(point)})")
+    return load_class(
+        reference, base, shown=f"{reference} (entry point {name!r} of {_owner(point)})"
+    )
 
 
-def _load(reference: str, base: type[_T], *, shown: str) -> type[_T]:
+def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
+    """Return the class at ``module:Class``, a concrete subclass of ``base`` that can be used as it.
+
+    With ``base=object`` any class will do.
+
+    Args:
+        reference: ``module:Class``.
+        base: what it must be.
+        shown: what it is called in messages, unless as it is written.
+
+    Raises:
+        PluginLoadError: the module or the attribute is missing, importing fails, or it is not such
+            a class; says what is missing.
+    """
+    shown = shown or reference
     module_name, _, path = reference.partition(":")
     if not module_name or not path:
         raise PluginLoadError(f"{shown!r} is not of the form module:Class")

@@ -29,7 +29,7 @@ __all__ = ["Properties"]
 
 T = TypeVar("T")
 
-# A wrong endpoint or region does not heal, and is not there from the first call on.
+# A wrong endpoint or region does not heal.
 _START_SECONDS = 30.0
 
 
@@ -158,7 +158,7 @@ class Properties:
     def retry_policy(self, options: RetryOptions) -> RetryPolicy:
         """Return the policy that the four options say, and the one for all calls."""
         has_outage = self.is_given(OUTAGE)
-        # Whoever sets the number alone, as Flink's users do, means the number.
+        # The number alone, as Flink's users set it, is the only limit.
         is_counted = self.is_given(options.max_retries) and not has_outage
         return RetryPolicy(
             max_retries=self.get(options.max_retries),

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiobotocore.credentials as aio
 import botocore.credentials as sync
 from aiobotocore.session import AioSession
-from attrs import frozen
 from botocore.session import Session
 from botocore.utils import FileWebIdentityTokenLoader
 
@@ -44,24 +43,8 @@ _Loader: TypeAlias = Callable[[], Any]
 _BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
 
 
-@frozen(kw_only=True)
-class _Kit:
-    """The classes of one of the two libraries."""
-
-    session: Callable[[], Any]
-    create_resolver: Callable[..., Any]
-    resolver: Callable[..., Any]
-    provider: Callable[..., Any]
-    environment: Callable[[], Any]
-    static_credentials: Callable[..., Any]
-    deferred_credentials: Callable[..., Any]
-    source_credentials: Callable[..., Any]
-    role_fetcher: Callable[..., Any]
-    web_identity_fetcher: Callable[..., Any]
-    load_custom: Callable[[CredentialsConfig], Any]
-
-
-_SYNC: Final = _Kit(
+# The classes of either library, by the names that they have below.
+_SYNC: Final = SimpleNamespace(
     session=Session,
     create_resolver=sync.create_credential_resolver,
     resolver=sync.CredentialResolver,
@@ -74,7 +57,7 @@ _SYNC: Final = _Kit(
     web_identity_fetcher=sync.AssumeRoleWithWebIdentityCredentialFetcher,
     load_custom=load_custom,
 )
-_AIO: Final = _Kit(
+_AIO: Final = SimpleNamespace(
     session=AioSession,
     create_resolver=aio.create_credential_resolver,
     resolver=aio.AioCredentialResolver,
@@ -117,14 +100,15 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     return session
 
 
-def _loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
+def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
     """Return what loads the credentials of ``config``; ``session`` makes the clients for STS."""
     match config.provider:
         case CredentialsProvider.AUTO:
             return kit.create_resolver(kit.session()).load_credentials  # type: ignore[no-any-return]
         case CredentialsProvider.BASIC:
-            keys = (config.access_key_id, config.secret_key, config.session_token)
-            return lambda: kit.static_credentials(*map(_revealed, keys), method="basic")
+            return lambda: kit.static_credentials(
+                config.access_key_id, config.secret_key, config.session_token, method="basic"
+            )
         case CredentialsProvider.ENV_VAR:
             return kit.environment().load  # type: ignore[no-any-return]
         case CredentialsProvider.PROFILE:
@@ -137,31 +121,13 @@ def _loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
             return functools.partial(kit.load_custom, config)
 
 
-def _revealed(secret: str | None) -> str | None:
-    """Return ``secret``, or what it refers to: only a session knows that, and no configuration."""
-    kind, _, place = (secret or "").partition(":")
-    if kind not in {"env", "file"}:
-        return secret
-    found, problem = "", "is not set, or empty,"
-    try:
-        found = os.environ.get(place, "") if kind == "env" else Path(place).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"cannot be read ({type(error).__name__})"
-    if found.strip():
-        return found.strip()
-    raise MissingOptionError(
-        f"{secret}, which {aws.CREDENTIALS_PREFIX}.basic refers to, {problem} in this process: "
-        "provide it in every process that reads, with Spark on the driver and on the executors"
-    )
-
-
 def _select_profile(session: Any, config: CredentialsConfig) -> None:
     session.set_config_variable("profile", config.profile_name or "default")
     if config.profile_path:
         session.set_config_variable("credentials_file", os.path.expanduser(config.profile_path))
 
 
-def _profile_loader(kit: _Kit, config: CredentialsConfig) -> _Loader:
+def _profile_loader(kit: SimpleNamespace, config: CredentialsConfig) -> _Loader:
     session = kit.session()
     _select_profile(session, config)
     resolver = kit.create_resolver(session)
@@ -170,7 +136,7 @@ def _profile_loader(kit: _Kit, config: CredentialsConfig) -> _Loader:
     return resolver.load_credentials  # type: ignore[no-any-return]
 
 
-def _role_loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
+def _role_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
     source = config.source or CredentialsConfig()
     hint = f"no credentials to assume {config.role_arn} with: {source.provider.value} found none"
     fetcher = kit.role_fetcher(
@@ -182,7 +148,7 @@ def _role_loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
     return lambda: kit.deferred_credentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _web_identity_loader(kit: _Kit, session: Any, config: CredentialsConfig) -> _Loader:
+def _web_identity_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
     # The variables are those that EKS sets in a pod; Flink's connector falls back to them too.
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")

@@ -43,11 +43,11 @@ def assign_spark_options(
     """Resolve the options of a Spark source, whose keys Spark has lower-cased.
 
     Args:
-        options: the options, which may come from whoever may write SQL.
-        allow: patterns (as of a shell) of the guarded values that the operator permits.
+        options: the options.
+        allow: shell patterns of the guarded values that the operator permits.
 
     Raises:
-        ConfigErrors: there are guarded values that nobody has permitted; nothing was loaded.
+        ConfigErrors: guarded values are not permitted; nothing was loaded.
     """
     assignments = Assignments()
     for key, value in options.items():
@@ -69,11 +69,10 @@ def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[Confi
             is_allowed = ".." not in value and any(fnmatchcase(value, each) for each in allow)
             if guarded is not None and re.search(guarded, value) and not is_allowed:
                 yield InvalidOptionError(
-                    f"{one.written_key}: {value} has the driver load code, or use a file, a "
-                    "variable or a token of its own, which an option of Spark may do only where "
-                    f"that is permitted: add {value!r} or a pattern such as 'mine.*' to "
-                    f"{ALLOW_VARIABLE} in the driver's environment, or to "
-                    "register(spark, allow=[...])"
+                    f"{one.written_key}: {value} has the driver load code, or use a file or token "
+                    "of its own, which an option of Spark may do only where that is permitted: "
+                    f"add {value!r} or a pattern such as 'mine.*' to {ALLOW_VARIABLE} in the "
+                    "driver's environment, or to register(spark, allow=[...])"
                 )
 
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Boto3Client", "watch_clock"]
 
 _T = TypeVar("_T")
-# The first call tells a wrong endpoint: whoever waits for it is to hear of it soon.
+# The first call shows that an endpoint is wrong: its caller is to hear of it soon.
 _CONNECT_TIMEOUT_SECONDS = 3.0
-_READ_TIMEOUT_SECONDS = 30.0
+_READ_TIMEOUT_SECONDS = 10.0
 _THREADS = 4
 _SENT_AT = "kinesis_publishers.sent_at"
 
@@ -56,7 +56,6 @@ class Boto3Client:
         # Building a client reads files and parses the service model: not on the event loop.
         try:
             self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
-            name_streams_if_asked(self._client.meta.events)
         except BaseException:
             # Cancelled, or without credentials: __aexit__ does not run then.
             self._executor.shutdown(wait=False, cancel_futures=True)
@@ -115,6 +114,7 @@ class Boto3Client:
                 user_agent_extra="kinesis-publishers",
             ),
         )
+        name_streams_if_asked(client.meta.events)
         watch_clock(client, self._clock)
         return client
 

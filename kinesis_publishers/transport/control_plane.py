@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from kinesis_publishers.abc.control_plane import ControlPlane
 from kinesis_publishers.aws_errors import complete_answer, text_in
@@ -12,7 +12,6 @@ from kinesis_publishers.transport.boto3_client import Boto3Client
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.aws import AwsConfig
@@ -20,30 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["Boto3ControlPlane"]
 
 
-class Boto3ControlPlane(ControlPlane):
+class Boto3ControlPlane(Boto3Client, ControlPlane):
     """Calls Kinesis through boto3, on a client that the data plane's connections cannot block.
 
     Use it as ``async with Boto3ControlPlane(config) as control_plane``.
     """
 
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:
-        self._client = Boto3Client(config, "control plane", clock)
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, traceback)
+        super().__init__(config, "control plane", clock)
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         request = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
-        answer = await self._client.call(
+        answer = await self.call(
             "DescribeStreamSummary",
             stream,
             lambda client: client.describe_stream_summary(**request),
@@ -73,11 +60,11 @@ class Boto3ControlPlane(ControlPlane):
             with complete_answer("ListShards", stream_arn):
                 return tuple(_shard(stream_arn, one) for page in answers for one in page["Shards"])
 
-        return await self._client.call("ListShards", stream_arn, all_pages)
+        return await self.call("ListShards", stream_arn, all_pages)
 
     async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         operation, where = "DescribeStreamConsumer", f"{consumer_name} on {stream_arn}"
-        answer = await self._client.call(
+        answer = await self.call(
             operation,
             where,
             lambda client: client.describe_stream_consumer(
@@ -95,11 +82,11 @@ class Boto3ControlPlane(ControlPlane):
             with complete_answer("ListStreamConsumers", stream_arn):
                 return tuple(_consumer(one) for page in answers for one in page["Consumers"])
 
-        return await self._client.call("ListStreamConsumers", stream_arn, all_pages)
+        return await self.call("ListStreamConsumers", stream_arn, all_pages)
 
     async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
         operation, where = "RegisterStreamConsumer", f"{consumer_name} on {stream_arn}"
-        answer = await self._client.call(
+        answer = await self.call(
             operation,
             where,
             lambda client: client.register_stream_consumer(
@@ -110,7 +97,7 @@ class Boto3ControlPlane(ControlPlane):
             return _consumer(answer["Consumer"])
 
     async def deregister_stream_consumer(self, consumer_arn: str) -> None:
-        await self._client.call(
+        await self.call(
             "DeregisterStreamConsumer",
             consumer_arn,
             lambda client: client.deregister_stream_consumer(ConsumerARN=consumer_arn),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -12,7 +12,6 @@ from kinesis_publishers.transport.boto3_client import Boto3Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from kinesis_publishers.config.aws import AwsConfig
     from kinesis_publishers.model import UserRecord
@@ -35,26 +34,14 @@ class PutResult:
     sequence_number: str
 
 
-class Boto3RecordWriter:
+class Boto3RecordWriter(Boto3Client):
     """Makes each call once: retrying is the caller's.
 
     Use it as ``async with Boto3RecordWriter(config) as writer``.
     """
 
     def __init__(self, config: AwsConfig) -> None:
-        self._client = Boto3Client(config, "record writer")
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, traceback)
+        super().__init__(config, "record writer")
 
     async def put_records(
         self, stream: str, entries: Sequence[UserRecord]
@@ -71,7 +58,7 @@ class Boto3RecordWriter:
         """
         target = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
         records = [_request_entry(one) for one in entries]
-        answer = await self._client.call(
+        answer = await self.call(
             _OPERATION, stream, lambda client: client.put_records(Records=records, **target)
         )
         with complete_answer(_OPERATION, stream):

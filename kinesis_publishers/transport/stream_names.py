@@ -19,16 +19,18 @@ def name_streams_if_asked(hooks: Any) -> None:
     """
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
-        answer = response[1] if response else None
         # Some versions hand on what is no answer of AWS's, for their caller to break on.
-        error = answer.get("Error", {}) if isinstance(answer, dict) else {}
-        if "streamname" not in str(error.get("Message")).lower():
+        answer = response[1] if response and isinstance(response[1], dict) else {}
+        error, before = answer.get("Error", {}), request_dict["body"]
+        # A stream that is not found may have any name.
+        is_missing = error.get("Code") == "ResourceNotFoundException"
+        if is_missing or "streamname" not in str(error.get("Message")).lower():
             return None
-        before = request_dict["body"]
         _put_name(request_dict, operation)
+        if request_dict["body"] == before:
+            return None
         hooks.register("before-call.kinesis", _put_name, unique_id=__name__)
-        # botocore sends it again after so many seconds, or not at all.
-        return None if request_dict["body"] == before else 0
+        return 0  # the seconds after which botocore sends it again
 
     hooks.register("needs-retry.kinesis", repeat)
 

@@ -15,8 +15,8 @@ from kinesis_publishers.publishers.fanout.registration.consumer_limit import con
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
-    from kinesis_publishers.cli.stream_access import StreamAccess
     from kinesis_publishers.model import StreamConsumer
+    from kinesis_publishers.stream_access import StreamAccess
 
 __all__ = ["find_consumer", "list_consumers", "register_consumer", "wait_until_active"]
 

@@ -17,13 +17,13 @@ from kinesis_publishers.cli.consumers.actions import (
     register_consumer,
     wait_until_active,
 )
-from kinesis_publishers.cli.consumers.removal import FoundConsumer, find_consumers, remove_consumers
+from kinesis_publishers.cli.consumers.removal import find_consumers, remove_consumers
 from kinesis_publishers.cli.formats import iso_utc
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.parameters import Checked, DurationType
-from kinesis_publishers.cli.stream_access import open_stream_access
 from kinesis_publishers.config.options import publisher, registration
 from kinesis_publishers.publishers.fanout.registration.consumer_arns import stream_arn_of
+from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -149,9 +149,9 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
         raise click.ClickException("A stream consumer was not removed.")
 
 
-def _confirm(found: list[FoundConsumer]) -> None:
+def _confirm(found: list[tuple[str, StreamConsumer]]) -> None:
     """Ask on the terminal; Ctrl-C is left to the command."""
-    say("\n".join(f"{one.consumer.arn} ({one.consumer.status})" for one in found))
+    say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
     click.echo("Whoever reads with it stops. Remove it? [y/N]: ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise click.ClickException("Not confirmed: nothing was removed. In scripts, use --yes.")

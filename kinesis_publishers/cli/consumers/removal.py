@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from kinesis_publishers.cli.console import say
 from kinesis_publishers.cli.consumers.actions import find_consumer
-from kinesis_publishers.cli.stream_access import open_stream_access
 from kinesis_publishers.publishers.fanout.registration import deregister_consumer
 from kinesis_publishers.publishers.fanout.registration.consumer_arns import consumer_name_in
+from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,19 +16,13 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import StreamConsumer
 
-__all__ = ["FoundConsumer", "find_consumers", "remove_consumers"]
+__all__ = ["find_consumers", "remove_consumers"]
 
 
-@frozen
-class FoundConsumer:
-    """A consumer, and the stream that it is registered on."""
-
-    stream_name: str
-    consumer: StreamConsumer
-
-
-async def find_consumers(properties: Properties, name_or_arn: str) -> list[FoundConsumer]:
-    """Return the consumers of this name on the streams of ``properties``, or the one of this ARN.
+async def find_consumers(
+    properties: Properties, name_or_arn: str
+) -> list[tuple[str, StreamConsumer]]:
+    """Return the consumers of this name or ARN, each with the name of its stream.
 
     A later consumer of the same name has another ARN and is not meant by that.
     """
@@ -38,27 +30,29 @@ async def find_consumers(properties: Properties, name_or_arn: str) -> list[Found
     name = consumer_name_in(name_or_arn) if is_arn else name_or_arn
     async with open_stream_access(properties) as access:
         found = [
-            FoundConsumer(stream.name, consumer)
+            (stream.name, consumer)
             for stream in await access.streams()
             if (consumer := await find_consumer(access, stream.arn, name)) is not None
         ]
-    return [one for one in found if not is_arn or one.consumer.arn == name_or_arn]
+    return [one for one in found if not is_arn or one[1].arn == name_or_arn]
 
 
-async def remove_consumers(properties: Properties, found: Sequence[FoundConsumer]) -> bool:
+async def remove_consumers(
+    properties: Properties, found: Sequence[tuple[str, StreamConsumer]]
+) -> bool:
     """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
     async with open_stream_access(properties) as access:
         gone = [
             await deregister_consumer(
-                one.consumer.arn,
+                consumer.arn,
                 control_plane=access.context.control_plane,
                 config=access.registration,
                 clock=access.context.clock,
                 events=access.context.events,
             )
-            for one in found
+            for _, consumer in found
         ]
-    for one, is_gone in zip(found, gone, strict=True):
+    for (stream_name, consumer), is_gone in zip(found, gone, strict=True):
         if is_gone:
-            say(f"{one.consumer.name} is removed from {one.stream_name}.")
+            say(f"{consumer.name} is removed from {stream_name}.")
     return all(gone)

@@ -37,11 +37,6 @@ def _text_option(
     )
 
 
-def _secret_option(name: str, doc: str) -> Option[str | None]:
-    doc = f"{doc}, or where it is: env:NAME or file:/path."
-    return _text_option(name, doc, secret=True, guarded="^(env|file):")
-
-
 REGION: Final[Option[str | None]] = Option(
     key="aws.region",
     parser=Text(
@@ -52,7 +47,7 @@ REGION: Final[Option[str | None]] = Option(
     namespace=Namespace.AWS,
     section=_SECTION,
     doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
-    "that contradicts an ARN is an error, except with an aws.endpoint that is not AWS's.",
+    "that contradicts an ARN is an error, except with an aws.endpoint.",
 )
 ENDPOINT: Final[Option[str | None]] = Option(
     key="aws.endpoint",
@@ -79,10 +74,10 @@ PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     section=_SECTION,
     doc="Where credentials come from; BASIC if both basic keys are there, else AUTO.",
 )
-ACCESS_KEY_ID: Final = _secret_option("basic.accesskeyid", "The access key id of BASIC")
-SECRET_KEY: Final = _secret_option("basic.secretkey", "The secret key of BASIC")
-SESSION_TOKEN: Final = _secret_option(
-    "basic.sessiontoken", "The session token of BASIC, for temporary credentials"
+ACCESS_KEY_ID: Final = _text_option("basic.accesskeyid", "The access key id of BASIC.", secret=True)
+SECRET_KEY: Final = _text_option("basic.secretkey", "The secret key of BASIC.", secret=True)
+SESSION_TOKEN: Final = _text_option(
+    "basic.sessiontoken", "The session token of BASIC, for temporary credentials.", secret=True
 )
 # A profile may name a command that prints credentials.
 PROFILE_PATH: Final = _text_option("profile.path", "The credentials file of PROFILE.", guarded="")
@@ -108,7 +103,7 @@ ROLE_STS_ENDPOINT: Final = _text_option(
     "role.stsEndpoint",
     "The URL of the STS endpoint.",
     URL,
-    guarded=r"(?i)^(?!https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?/?$)",
+    guarded=r"(?i)^(?!https://[a-z0-9.-]+\.amazonaws\.com(\.cn)?/?$)",
 )
 ROLE_PROVIDER: Final[Option[CredentialsProvider | None]] = Option(
     key=f"{CREDENTIALS_PREFIX}.role.provider",

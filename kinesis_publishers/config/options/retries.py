@@ -85,9 +85,9 @@ OUTAGE: Final = Option(
     default=300_000.0,
     namespace=Namespace.OURS,
     section=_SECTION,
-    doc="How long every call is repeated, even when its maxretries are used up: an outage that is "
-    "shorter ends nothing. If it is not set, a service that has never answered is given up after "
-    "30 seconds. 0 leaves the maxretries alone, as in Flink.",
+    doc="How long every call is repeated, even when its maxretries are used up. If it is not set, "
+    "a service that has never answered is given up after 30 seconds. 0 leaves the maxretries "
+    "alone, as in Flink.",
 )
 DESCRIBE_STREAM: Final = declare_retries(
     "stream.describe", "DescribeStreamSummary", (50, 2000.0, 5000.0, 1.5)

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
 from kinesis_publishers.config import AwsConfig
-from kinesis_publishers.errors import InvalidArgumentError
+from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.local_kinesis.answers import Answer
@@ -127,3 +127,12 @@ async def test_a_service_that_refuses_the_name_as_well_is_not_asked_again(
         with pytest.raises(InvalidArgumentError, match="No StreamName"):
             await plane.list_shards(ARN)
     assert len(local_kinesis.calls("ListShards")) == 2
+
+
+async def test_a_stream_that_is_not_found_asks_for_no_name(emulator: Emulator) -> None:
+    async with Boto3ControlPlane(emulator.config) as plane:
+        with pytest.raises(StreamNotFoundError, match="a-streamname"):
+            await plane.describe_stream("a-streamname")
+        await plane.list_shards(ARN)
+    # A name would be looked for in another account than that of the ARN.
+    assert emulator.calls[1:] == [("ListShards", False), ("ListShards", True)]

@@ -63,20 +63,6 @@ def test_a_region_beside_arns_of_several_regions_names_those_that_differ() -> No
     assert _ARN not in problem
 
 
-@pytest.mark.parametrize(
-    "endpoint",
-    [
-        "https://kinesis.eu-west-1.amazonaws.com",
-        "https://vpce-1-2.kinesis.eu-west-1.vpce.amazonaws.com",
-        "https://kinesis.cn-north-1.amazonaws.com.cn:443/",
-    ],
-)
-def test_an_endpoint_of_aws_does_not_reconcile_a_region_with_an_arn(endpoint: str) -> None:
-    options = {"streamName": _ARN, "region": "eu-west-1", "aws.endpoint": endpoint}
-    (problem,) = _problems(options)
-    assert "us-east-1" in problem
-
-
 def test_another_server_s_regions_are_its_own_affair() -> None:
     options = {"streamName": f"{_ARN},{_FAR_ARN}", "region": "eu-west-1"}
     assert _problems(options | {"aws.endpoint": "http://localhost:4566"}) == []

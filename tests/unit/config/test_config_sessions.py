@@ -84,48 +84,6 @@ def _caller(session: Any, endpoint_url: str) -> str:
     return str(client.get_caller_identity()["Arn"])
 
 
-def _referring(tmp_path: Path) -> dict[str, str]:
-    return {
-        "basic.accesskeyid": "env:ORDERS_KEY_ID",
-        "basic.secretkey": f"file:{tmp_path}/secret",
-        "basic.sessiontoken": f"file:{tmp_path}/token",
-    }
-
-
-@_KINDS
-def test_basic_may_refer_to_variables_and_files(
-    kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = _build(kind, _referring(tmp_path))
-    # Read with the first credentials, not with the configuration: whoever has that knows nothing.
-    monkeypatch.setenv("ORDERS_KEY_ID", "A")
-    (tmp_path / "secret").write_text("S\n")
-    (tmp_path / "token").write_text("T")
-    assert _credentials(session) == ("A", "S", "T", None)
-
-
-@_KINDS
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [(None, r"cannot be read \(FileNotFoundError\)"), (" \n", "is not set, or empty")],
-)
-def test_a_reference_to_nothing_says_what_is_missing_and_where(
-    kind: type,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    content: str | None,
-    problem: str,
-) -> None:
-    session = _build(kind, _referring(tmp_path))
-    with pytest.raises(MissingOptionError, match=r"env:ORDERS_KEY_ID.* is not set, or empty"):
-        _credentials(session)
-    monkeypatch.setenv("ORDERS_KEY_ID", "A")
-    if content is not None:
-        (tmp_path / "secret").write_text(content)
-    with pytest.raises(MissingOptionError, match=rf"file:.*/secret.* {problem}.*executors"):
-        _credentials(session)
-
-
 @_KINDS
 def test_basic(kind: type) -> None:
     values = {"basic.accesskeyid": "A", "basic.secretkey": "S", "basic.sessiontoken": "T"}

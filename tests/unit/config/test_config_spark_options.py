@@ -197,8 +197,6 @@ _GUARDED = [
     (f"{_PREFIX}.profile.path", "/srv/my_package.profiles"),
     (f"{_PREFIX}.webIdentityToken.file", "/run/my_package.token"),
     ("stsEndpoint", "http://sts.my_package.example"),
-    (f"{_PREFIX}.basic.secretkey", "env:my_package.SECRET"),
-    ("awsSecretKey", "file:/run/my_package.secret"),
 ]
 
 

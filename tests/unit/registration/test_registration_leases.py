@@ -133,21 +133,6 @@ async def test_the_files_stay_while_the_consumer_could_not_be_removed(
     assert files_in(runtime_directory) == {".users", ".json"}
 
 
-async def test_the_files_that_a_dead_process_left_go_with_the_next_one_to_join(
-    clock: ManualClock, runtime_directory: Path
-) -> None:
-    dead, recorded, living = [await acquire(clock, name) for name in ("dead", "recorded", "a.b")]
-    async with dead.registering(), living.registering():
-        recorded.note_created(f"{STREAM_ARN}/consumer/recorded:1")
-    for one in (dead, recorded):
-        one.close()  # as the kernel does when a process is killed
-    await acquire(clock)
-    left = {name.rpartition("-")[0] for name in os.listdir(lease_directory())}
-    assert left == {"recorded", "a.b", CONSUMER_NAME}
-    assert living._users is not None
-    assert living._users.is_current
-
-
 async def test_two_who_leave_at_once_warn_of_nothing(
     clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

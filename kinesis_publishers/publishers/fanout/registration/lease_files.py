@@ -13,14 +13,13 @@ import os
 import stat
 import tempfile
 import weakref
-from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import orjson
 from attrs import frozen
 
-__all__ = ["FileLock", "LeaseFiles", "lease_directory", "remove_abandoned"]
+__all__ = ["FileLock", "LeaseFiles", "lease_directory"]
 
 _NAME = "kinesis-publishers"
 
@@ -155,30 +154,9 @@ class LeaseFiles:
 
     def remove(self) -> None:
         """Remove the files, and with them the record; the caller has ``users`` to itself."""
-        _remove_beside(self.users)
-
-
-def remove_abandoned(directory: Path) -> None:
-    """Remove the files that killed processes have left behind.
-
-    Those with a record stay: the consumer may be there still, and is for its next user to remove.
-    """
-    for users in directory.glob("*.users"):
-        record = users.with_suffix(".json")
-        if record.exists():
-            # Not even locked for a moment: its last user might leave in that moment.
-            continue
-        lock = FileLock.try_take(users, exclusive=True)
-        if lock is not None:
-            with closing(lock):
-                if not record.exists():
-                    _remove_beside(users)
-
-
-def _remove_beside(users: Path) -> None:
-    # The locked one last: whoever comes after it is gone begins with files of its own.
-    for suffix in (".json", ".new", ".registration", ".users"):
-        users.with_suffix(suffix).unlink(missing_ok=True)
+        # The locked one last: whoever comes after it is gone begins with files of its own.
+        for suffix in (".json", ".new", ".registration", ".users"):
+            self.users.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def lease_directory() -> Path:

@@ -18,7 +18,6 @@ from kinesis_publishers.publishers.fanout.registration.lease_files import (
     FileLock,
     LeaseFiles,
     lease_directory,
-    remove_abandoned,
 )
 from kinesis_publishers.retry import RetryPolicy
 
@@ -65,7 +64,6 @@ class ConsumerLease:
         """Join those who use a consumer; waits while somebody is removing it."""
         try:
             files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name)
-            remove_abandoned(files.directory)
             with ExitStack() as on_failure:
                 # What is below a locked directory is never too old for systemd-tmpfiles, says
                 # tmpfiles.d(5).

@@ -1,4 +1,4 @@
-"""What the commands need that describe streams and manage their consumers."""
+"""What describes streams and manages their consumers, apart from reading."""
 
 from __future__ import annotations
 
