@@ -34,10 +34,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # How long whoever stops because of an error, or is cancelled, still tries to write.
 _LAST_WRITE_SECONDS = 10.0
-# How often a reader that has taken over from another one shows that it is alive, and how long after
-# that the next one has to wait.
+# How often a reader that has taken over from another one shows that it is alive.
 _LIFE_SECONDS = 5.0
-_CONTESTED_SECONDS = 300.0
 
 
 @define(eq=False)
@@ -69,7 +67,6 @@ class Checkpointer:
     _has_failed: bool = field(default=False, init=False)
     _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _is_contested: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     @property
@@ -87,21 +84,14 @@ class Checkpointer:
         """
         return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
-    async def load(self) -> dict[str, StreamProgress]:
-        """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
-        return await self._stored.load()
-
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
-        """Load, and let whoever has read these streams until now be refused and stop.
+        """Return what is stored, per stream (by ARN); from now on another reader is refused.
 
         Args:
             arns: the streams that this reader is going to read.
         """
         async with self._turn, self._watching():
-            resume = await self._stored.take_over(arns)
-        if self._stored.contested_since:
-            self._is_contested.set()
-        return resume
+            return await self._stored.take_over(arns)
 
     async def release(self) -> None:
         """Note that this reader has stopped: nobody needs to find out whether it lives."""
@@ -260,14 +250,10 @@ class Checkpointer:
                 await self.flush()
 
     async def _show_life(self) -> None:
-        await self._is_contested.wait()
-        began_at = self._clock.monotonic()
         while True:
             await self._clock.sleep(_LIFE_SECONDS)
-            if self._clock.monotonic() - began_at >= _CONTESTED_SECONDS:
-                self._stored.contested_since = None
             async with self._turn, self._watching():
-                await self._stored.mark()
+                await self._stored.show_life()
 
     async def flush_despite(self, error: BaseException) -> None:
         """Write what has been recorded although ``error`` ends everything.
@@ -281,6 +267,8 @@ class Checkpointer:
             async with self._clock.timeout(_LAST_WRITE_SECONDS):
                 await self.flush()
         except (KinesisPublishersError, TimeoutError) as failure:
+            # It is not tried again for as long, wherever the error passes on its way out.
+            self._has_failed = True
             error.add_note(
                 "The last checkpoints could not be written, what they stand for will be repeated: "
                 f"{failure!r}"

@@ -48,17 +48,19 @@ _LOGGER = logging.getLogger(__name__)
 
 # The id under which a stream's first checkpoint is marked as complete. Its position is that of
 # shards without a checkpoint of their own: they were found later. The last writer of the mark owns
-# the stream: `as_of` is when it took over from a reader that may have been running, and missing
-# again after a while; `is_ended` says that it has stopped.
+# the stream: `as_of` is there for a while if it took over from a reader that may have been running,
+# and `is_ended` says that it has stopped.
 _STREAM: Final = "*"
 _FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
 
 # More than enough: another reader writes once per interval.
 _MOST_TRIES: Final = 10
+# How long after a takeover the next reader has to wait.
+_CONTESTED_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 2.0
-_SAY_SECONDS: Final = 60.0
-# A contested owner writes its marks three times in this time while it lives.
-_DEAD_SECONDS: Final = 15.0
+_LOOKS_UNTIL_SAID: Final = 30
+# A contested owner writes its marks three times meanwhile.
+_DEAD_LOOKS: Final = 8
 
 
 @define(eq=False)
@@ -69,10 +71,6 @@ class StoredProgress:
         store: an open store, which nobody else in this process writes to.
         clock: what the store's time is measured with.
         events: where writes are reported.
-
-    Attributes:
-        contested_since: when streams were taken over from a reader that may have been running;
-            ``None`` if they were not, or as soon as that is long ago.
     """
 
     _store: CheckpointStore
@@ -83,7 +81,8 @@ class StoredProgress:
     _begun: dict[str, datetime] = field(factory=dict, init=False)
     _removed: set[ShardKey] = field(factory=set, init=False)
     _owned: set[str] = field(factory=set, init=False)
-    contested_since: datetime | None = field(default=None, init=False)
+    # When streams were taken over from a reader that may have been running.
+    _contested_at: float | None = field(default=None, init=False)
 
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard, ``None`` if its checkpoint has been removed.
@@ -111,58 +110,56 @@ class StoredProgress:
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
         """Own streams, so that their former reader is refused; return what :meth:`load` does.
 
-        If that one has taken them over itself a short while ago, this waits until it has stopped:
-        two readers that are started again and again would stop each other for ever.
+        If that reader has itself taken them over a short while ago, this waits until it has
+        stopped: otherwise two readers that are restarted would stop each other for ever.
         """
+
+        async def take() -> None:
+            # Of several that have waited one goes on, and the others have to wait for it.
+            if await self._wait_for_owner(arns) or self._held(arns):
+                self._contested_at = self._clock.monotonic()
+            await self._save_once(self._new_marks(arns))
+
         await self.load()
-        if any(mark.checkpoint.progress.as_of for mark in self._held(arns)):
-            await self._wait_for_owner(arns)
-        await self._repeat(lambda: self._take(arns), lambda _: self.load())
+        await self._repeat(take, lambda _: self.load())
+        self._owned = {one.checkpoint.shard.stream_arn for one in self._marks(arns)}
         return resumable_streams(self._stored)
 
-    async def _take(self, arns: Collection[str]) -> None:
-        held = {one.checkpoint.shard.stream_arn for one in self._held(arns)}
-        if held and self.contested_since is None:
-            self.contested_since = self._clock.now()
-        # First of all: who does not own a stream does not repeat a write that is refused.
-        marks = self._new_marks(arns)
-        await self._save_once(marks)
-        self._owned = {one.shard.stream_arn for one in marks}
-        await self._save_once(
-            [
-                one.checkpoint
-                for key, one in self._stored.items()
-                if key.stream_arn in held and key.shard_id != _STREAM
-            ]
-        )
-
-    async def _wait_for_owner(self, arns: Collection[str]) -> None:
-        seen: object = None
-        seen_at = said_at = float("-inf")
-        while held := self._held(arns):
-            now, versions = self._clock.monotonic(), [one.version for one in held]
-            if versions != seen:
-                seen, seen_at = versions, now
-            elif now - seen_at >= _DEAD_SECONDS:
-                return
-            if now - said_at >= _SAY_SECONDS:
-                said_at = now
+    async def _wait_for_owner(self, arns: Collection[str]) -> bool:
+        held = [one for one in self._held(arns) if one.checkpoint.progress.as_of]
+        contested = [one.checkpoint.shard.stream_arn for one in held]
+        looks = unchanged = 0
+        # Looks are counted: while the store is down, an owner that is alive cannot write either.
+        while held and unchanged < _DEAD_LOOKS:
+            if looks % _LOOKS_UNTIL_SAID == 0:
                 _LOGGER.warning(
                     "Another reader of the application, %s, has taken over %s a short while ago: "
                     "this one waits until that one has stopped.",
-                    versions[0].writer,
+                    held[0].version.writer,
                     held[0].checkpoint.shard.stream_arn,
                 )
+            looks += 1
+            seen = held
             await self._clock.sleep(_LOOK_SECONDS)
             await self.load()
+            held = self._held(contested)
+            unchanged = unchanged + 1 if held == seen else 0
+        return looks > 0
+
+    async def show_life(self) -> None:
+        """Show that the owner of contested streams is alive, for as long as it runs."""
+        if self._contested_at is not None:
+            await self.mark()
 
     async def mark(self, *, is_ended: bool = False) -> None:
-        """Show that the owner of the streams is alive, or that it has stopped."""
+        """Write as the owner of the streams, or note that it has stopped."""
         await self._save(self._new_marks(self._owned, is_ended=is_ended))
 
     def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
-        since = None if is_ended else self.contested_since
-        progress = evolve(_FOUND_LATER, as_of=since, is_ended=is_ended)
+        now, since = self._clock.monotonic(), self._contested_at
+        is_contested = since is not None and now - since < _CONTESTED_SECONDS and not is_ended
+        as_of = self._clock.now() if is_contested else None
+        progress = evolve(_FOUND_LATER, as_of=as_of, is_ended=is_ended)
         return [evolve(one.checkpoint, progress=progress) for one in self._marks(arns)]
 
     def _marks(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
@@ -224,11 +221,13 @@ class StoredProgress:
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write how far shards have been processed that have a checkpoint, where that is new."""
         known = {key: self._stored[key].checkpoint for key in progress if key in self._stored}
-        await self._save(
+        new = [
             evolve(checkpoint, progress=progress[key])
             for key, checkpoint in known.items()
             if checkpoint.progress != progress[key]
-        )
+        ]
+        # With the marks, which refuse a reader that was replaced.
+        await self._save([*self._new_marks({one.shard.stream_arn for one in new}), *new])
 
     def _is_begun(self, key: ShardKey, identity: StreamIdentity) -> bool:
         stored = self._stored.get(key)
@@ -253,26 +252,26 @@ class StoredProgress:
         )
 
     async def _save(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Write as the owner: what another one has written without being that, it has not read."""
         written = list(checkpoints)
-        keys = [one.shard for one in written]
-        await self._repeat(
-            lambda: self._save_once(written), lambda refused: self._learn_versions(keys, refused)
-        )
+        await self._change([one.shard for one in written], lambda: self._save_once(written))
+
+    async def _change(
+        self, keys: Collection[ShardKey], change: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Write as the owner: over what another one has written without being that."""
+        await self._repeat(change, lambda refused: self._learn_versions(keys, refused))
 
     async def _repeat(
         self,
         change: Callable[[], Awaitable[None]],
         learn: Callable[[StaleCheckpointError], Awaitable[object]],
     ) -> None:
-        for attempt in range(1, _MOST_TRIES + 1):
+        for _ in range(_MOST_TRIES - 1):
             try:
-                await change()
-                return
+                return await change()
             except StaleCheckpointError as refused:
-                if attempt == _MOST_TRIES:
-                    raise
                 await learn(refused)
+        return await change()
 
     async def _learn_versions(
         self, keys: Collection[ShardKey], refused: StaleCheckpointError
@@ -315,15 +314,18 @@ class StoredProgress:
         stored = self._stored.get(checkpoint.shard)
         return None if stored is None else stored.version
 
-    async def _remove(self, keys: Iterable[ShardKey]) -> None:
-        versions = {key: self._stored[key].version for key in keys}
-        if not versions:
+    async def _remove(self, keys: Collection[ShardKey]) -> None:
+        async def remove() -> None:
+            known = {key: self._stored[key].version for key in keys if key in self._stored}
+            with self._asking("remove"):
+                await self._store.remove(known)
+
+        if not keys:
             return
-        with self._asking("remove"):
-            await self._store.remove(versions)
-        for key in versions:
-            del self._stored[key]
-        self._removed |= versions.keys()
+        await self._change(keys, remove)
+        for key in keys:
+            self._stored.pop(key, None)
+        self._removed.update(keys)
 
     @contextmanager
     def _asking(self, verb: str) -> Iterator[None]:
@@ -343,13 +345,11 @@ class StoredProgress:
 
 
 def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
-    as_of = owner.checkpoint.progress.as_of
     return ReaderReplacedError(
         f"Another reader of this kinesis.checkpoint.application, {owner.version.writer}, has taken "
-        f"over {owner.checkpoint.shard.stream_arn}"
-        f"{f' at {as_of.isoformat()}' if as_of else ''}, and this one has stopped. Nothing is "
-        "lost: what was processed here since the last checkpoint comes again there. Do not restart "
-        "this one while the other one runs: it would wait for that."
+        f"over {owner.checkpoint.shard.stream_arn}, and this one has stopped. Nothing is lost: "
+        "what was processed here since the last checkpoint comes again there. Do not restart this "
+        "one while the other one runs: it would wait for that."
     )
 
 

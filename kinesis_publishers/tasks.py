@@ -119,10 +119,6 @@ class BackgroundTask:
             f"the task {self._task.get_name()!r} was cancelled from outside, and only its owner may"
         )
 
-    async def wait(self) -> None:
-        """Wait until the work has ended, however."""
-        await asyncio.wait([self._task])
-
     async def stop(self) -> None:
         """Cancel the work, wait until it has ended, and raise what it has failed with."""
         self._is_stopping = not self._task.done()
