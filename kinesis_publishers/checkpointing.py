@@ -32,7 +32,7 @@ __all__ = ["Checkpointer", "CheckpointingSink"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# How long whoever stops because of an error, or is cancelled, still tries to write.
+# How long a reader that stops because of an error, or is cancelled, still tries to write.
 _LAST_WRITE_SECONDS = 10.0
 # How often a reader that has taken over from another one shows that it is alive.
 _LIFE_SECONDS = 5.0
@@ -47,8 +47,8 @@ class Checkpointer:
     latest, or with so many others that the limit of records is reached; the end of a shard at once.
     One batch is written at a time, and meanwhile progress accumulates.
 
-    A failure of the store, after its own retries, is raised out of :meth:`running`: nobody goes on
-    to process records whose progress cannot be kept.
+    A failure of the store, after its own retries, is raised out of :meth:`running`: no records are
+    processed whose progress cannot be kept.
 
     Args:
         stored: what the store holds.
@@ -79,8 +79,8 @@ class Checkpointer:
 
         Args:
             inner: what deliveries are handed to.
-            records_deliveries: ``False`` if somebody else calls :meth:`record`; only the age of
-                what he has recorded is kept up then.
+            records_deliveries: ``False`` if the caller calls :meth:`record` itself; only the age
+                of what is recorded is kept up then.
         """
         return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
@@ -94,7 +94,7 @@ class Checkpointer:
             return await self._stored.take_over(arns)
 
     async def release(self) -> None:
-        """Note that this reader has stopped: nobody needs to find out whether it lives."""
+        """Note that this reader has stopped: the next one need not find out whether it lives."""
         if self._has_failed:
             return
         try:
@@ -125,7 +125,7 @@ class Checkpointer:
     def record(self, key: ShardKey, progress: ShardProgress, *, records: int = 0) -> None:
         """Note how far a shard has been processed; a sub-record of an aggregate will do.
 
-        Progress of a shard that has left the retention is dropped: nobody can read it again.
+        Progress of a shard that has left the retention is dropped: it cannot be read again.
 
         Args:
             key: which shard, one that :meth:`follow` has seen.
@@ -143,8 +143,7 @@ class Checkpointer:
                 f"The progress of {key} would move back, from {_shown(latest)} to "
                 f"{_shown(progress)}: record the records of a shard in their order."
             )
-        # The younger of two instants before which everything has been read is one, too; who records
-        # single records need not know any.
+        # The younger of two instants before which everything has been read is one, too.
         as_of = max((one.as_of for one in (latest, progress) if one.as_of), default=None)
         progress = evolve(progress, as_of=as_of)
         self._records += records
@@ -296,12 +295,11 @@ class CheckpointingSink(DeliverySink):
         self._inner.observe_discovery()
 
 
-class _RenewingSink(DeliverySink):
+class _RenewingSink(CheckpointingSink):
     """Hands everything on; an idle shard's progress is renewed, lest it look like lost data."""
 
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
-        self._inner = inner
-        self._checkpointer = checkpointer
+        super().__init__(inner, checkpointer)
         # The last record of each shard, within an aggregate the last one inside.
         self._delivered: dict[ShardKey, SequenceNumber] = {}
 
@@ -318,9 +316,6 @@ class _RenewingSink(DeliverySink):
         self._checkpointer.renew(key, status.progress, self._delivered.get(key))
         if status.progress.is_ended:
             self._delivered.pop(key, None)
-
-    def observe_discovery(self) -> None:
-        self._inner.observe_discovery()
 
 
 def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:

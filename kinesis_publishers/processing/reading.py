@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
-from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
-from kinesis_publishers.processing.opening import fetcher_opener
+from kinesis_publishers.processing.feed import (
+    DeliveryFeed,
+    EndOfShard,
+    HandedOut,
+    OpenFetcher,
+    fetcher_opener,
+)
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
