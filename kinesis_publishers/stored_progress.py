@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field
@@ -68,7 +69,7 @@ class StoredProgress:
     """The checkpoints of one application, each with the version that this reader knows.
 
     Args:
-        store: an open store, which nobody else in this process writes to.
+        store: an open store, which nothing else in this process writes to.
         clock: what the store's time is measured with.
         events: where writes are reported.
     """
@@ -114,37 +115,40 @@ class StoredProgress:
         stopped: otherwise two readers that are restarted would stop each other for ever.
         """
 
-        async def take() -> None:
-            # Of several that have waited one goes on, and the others have to wait for it.
-            if await self._wait_for_owner(arns) or self._held(arns):
-                self._contested_at = self._clock.monotonic()
-            await self._save_once(self._new_marks(arns))
-
         await self.load()
-        await self._repeat(take, lambda _: self.load())
-        self._owned = {one.checkpoint.shard.stream_arn for one in self._marks(arns)}
+        # In one order, and each by itself: of several that have waited one gets all of them.
+        for arn in sorted(arns):
+            await self._repeat(partial(self._take, arn), lambda _: self.load())
         return resumable_streams(self._stored)
 
-    async def _wait_for_owner(self, arns: Collection[str]) -> bool:
-        held = [one for one in self._held(arns) if one.checkpoint.progress.as_of]
-        contested = [one.checkpoint.shard.stream_arn for one in held]
+    async def _take(self, arn: str) -> None:
+        # The others that have waited have to wait for the one that goes on.
+        if await self._wait_for_owner(arn) or self._owner(arn):
+            self._contested_at = self._clock.monotonic()
+        if marks := self._new_marks([arn]):
+            await self._save_once(marks)
+            self._owned.add(arn)
+
+    async def _wait_for_owner(self, arn: str) -> bool:
+        owner = self._owner(arn)
+        if owner is None or owner.checkpoint.progress.as_of is None:
+            return False
         looks = unchanged = 0
         # Looks are counted: while the store is down, an owner that is alive cannot write either.
-        while held and unchanged < _DEAD_LOOKS:
+        while owner is not None and unchanged < _DEAD_LOOKS:
             if looks % _LOOKS_UNTIL_SAID == 0:
                 _LOGGER.warning(
                     "Another reader of the application, %s, has taken over %s a short while ago: "
                     "this one waits until that one has stopped.",
-                    held[0].version.writer,
-                    held[0].checkpoint.shard.stream_arn,
+                    owner.version.writer,
+                    arn,
                 )
             looks += 1
-            seen = held
             await self._clock.sleep(_LOOK_SECONDS)
             await self.load()
-            held = self._held(contested)
-            unchanged = unchanged + 1 if held == seen else 0
-        return looks > 0
+            seen, owner = owner, self._owner(arn)
+            unchanged = unchanged + 1 if owner == seen else 0
+        return True
 
     async def show_life(self) -> None:
         """Show that the owner of contested streams is alive, for as long as it runs."""
@@ -160,15 +164,14 @@ class StoredProgress:
         is_contested = since is not None and now - since < _CONTESTED_SECONDS and not is_ended
         as_of = self._clock.now() if is_contested else None
         progress = evolve(_FOUND_LATER, as_of=as_of, is_ended=is_ended)
-        return [evolve(one.checkpoint, progress=progress) for one in self._marks(arns)]
-
-    def _marks(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
         keys = [ShardKey(arn, _STREAM) for arn in arns]
-        return [self._stored[key] for key in keys if key in self._stored]
+        known = [self._stored[key].checkpoint for key in keys if key in self._stored]
+        return [evolve(checkpoint, progress=progress) for checkpoint in known]
 
-    def _held(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
-        """Return the marks of streams whose owner has not said that it has stopped."""
-        return [one for one in self._marks(arns) if not one.checkpoint.progress.is_ended]
+    def _owner(self, arn: str) -> StoredCheckpoint | None:
+        """Return the mark of a stream whose owner has not said that it has stopped."""
+        mark = self._stored.get(ShardKey(arn, _STREAM))
+        return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
     async def follow(
         self,
@@ -258,8 +261,8 @@ class StoredProgress:
     async def _change(
         self, keys: Collection[ShardKey], change: Callable[[], Awaitable[None]]
     ) -> None:
-        """Write as the owner: over what another one has written without being that."""
-        await self._repeat(change, lambda refused: self._learn_versions(keys, refused))
+        """Write as the owner: also over what a reader that is not the owner has written."""
+        await self._repeat(change, partial(self._learn_versions, keys))
 
     async def _repeat(
         self,
@@ -336,7 +339,7 @@ class StoredProgress:
                 self._events(CheckpointsRefused(message=str(error)))
             error.add_note(f"It was to {verb} checkpoints in {self._store}.")
             raise
-        except Exception as error:  # a store of somebody else's may raise anything
+        except Exception as error:  # a plugin may raise anything
             raise CheckpointError(
                 f"The store of checkpoints {type(self._store).__name__} failed to {verb} them: "
                 f"{type(error).__name__}: {error}. Look into the store; what was processed since "

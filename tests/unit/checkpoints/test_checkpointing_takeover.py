@@ -315,3 +315,22 @@ async def test_of_two_readers_that_have_waited_one_goes_on_and_the_other_waits_f
         assert not tasks[1].done()
     await older.clock.advance(2)
     await tasks[1]
+
+
+async def test_a_takeover_of_several_streams_that_meets_a_write_does_not_wait_for_itself() -> None:
+    other_arn = f"{STREAM_ARN}-a"
+    older = Buffer()
+    await older.begin()
+    identity = evolve(IDENTITIES[STREAM_ARN], arn=other_arn)
+    await older.checkpointer.follow({other_arn: identity}, {}, {})
+    newer = Buffer(clock=older.clock, memory=older.memory)
+    async with newer.store:
+        newer.store.gate.clear()
+        arns = [other_arn, STREAM_ARN]
+        taking_over = asyncio.create_task(newer.checkpointer.take_over(arns))
+        await older.clock.settle()
+        await write(older, 1)
+        newer.store.gate.set()
+        await older.clock.settle()
+        assert taking_over.done()
+        assert older.clock.sleeps == []
