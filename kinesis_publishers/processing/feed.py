@@ -8,7 +8,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from kinesis_publishers.config import Properties
 from kinesis_publishers.data_fetcher import KinesisDataFetcher
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeliveryFeed",
-    "EndOfShard",
     "HandedOut",
     "OpenFetcher",
     "fetcher_opener",
@@ -80,13 +79,6 @@ class HandedOut:
     is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
 
 
-@frozen(eq=False)
-class EndOfShard:
-    """All records of a shard have been worked through, and no more follow."""
-
-    status: ShardStatus
-
-
 def progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return how far a shard has been processed with ``count`` records of a delivery.
 
@@ -127,7 +119,7 @@ class DeliveryFeed(DeliverySink):
     def __init__(self, open_fetcher: OpenFetcher, clock: Clock) -> None:
         self._open_fetcher = open_fetcher
         self._clock = clock
-        self._waiting: deque[HandedOut | EndOfShard] = deque()
+        self._waiting: deque[HandedOut | ShardStatus] = deque()
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
@@ -261,8 +253,8 @@ class DeliveryFeed(DeliverySink):
         """Say whether earlier records of the shard have been processed and are not recorded yet."""
         return handed.delivery.shard.key in self._held_back
 
-    async def next(self) -> HandedOut | EndOfShard | None:
-        """Wait for what comes next and return it; ``None`` once :meth:`stop` has been called.
+    async def next(self) -> HandedOut | ShardStatus | None:
+        """Return what comes next, an ended shard if it is a status; ``None`` after :meth:`stop`.
 
         Raises:
             KinesisPublishersError: reading has failed.
@@ -275,8 +267,8 @@ class DeliveryFeed(DeliverySink):
             await self._has_news.wait()
         return None
 
-    def put_back(self, end: EndOfShard) -> None:
-        """Let :meth:`next` return ``end`` once more: nobody has seen to it."""
+    def put_back(self, end: ShardStatus) -> None:
+        """Let :meth:`next` return ``end`` once more: it has not been seen to."""
         self._waiting.appendleft(end)
 
     def stop(self) -> None:
@@ -305,15 +297,15 @@ class DeliveryFeed(DeliverySink):
             self._held_back.add(handed.delivery.shard.key)
         handed.is_done.set()
 
-    def record_end(self, end: EndOfShard, *, was_told: bool) -> None:
+    def record_end(self, end: ShardStatus, *, was_told: bool) -> None:
         """Note that a shard has been processed to its end: it is not read again.
 
         Args:
-            end: its end.
-            was_told: whether somebody was told of it, who has then seen to the records that were
+            end: its last status.
+            was_told: whether a hook was called for it, which has then seen to the records that were
                 not to be recorded yet. Otherwise these come again, and the end with them.
         """
-        key = end.status.shard.key
+        key = end.shard.key
         if key in self._held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "
@@ -321,7 +313,7 @@ class DeliveryFeed(DeliverySink):
                 key,
             )
         elif self._checkpointer is not None:
-            self._checkpointer.record(key, end.status.progress)
+            self._checkpointer.record(key, end.progress)
 
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)
@@ -334,5 +326,5 @@ class DeliveryFeed(DeliverySink):
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:
-            self._waiting.append(EndOfShard(status))
+            self._waiting.append(status)
             self._has_news.set()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.delivery import ShardStatus
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -16,7 +17,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, OpenFetcher
 from kinesis_publishers.processing.signals import stopped_by
 from kinesis_publishers.processing.threads import CallThreads
 from kinesis_publishers.tasks import TaskScope, wait_for_event
@@ -124,15 +125,15 @@ class Scanner:
 
     async def _next(self, feed: DeliveryFeed) -> HandedOut | None:
         async with self._turn:
-            while isinstance(item := await feed.next(), EndOfShard):
+            while isinstance(item := await feed.next(), ShardStatus):
                 await self._see_to_end(feed, item)
             return item
 
-    async def _see_to_end(self, feed: DeliveryFeed, end: EndOfShard) -> None:
+    async def _see_to_end(self, feed: DeliveryFeed, end: ShardStatus) -> None:
         if self._on_shard_end is None:
             feed.record_end(end, was_told=False)
             return
-        shard = end.status.shard
+        shard = end.shard
         await self._threads.call(
             f"on_shard_end for {shard}",
             self._on_shard_end,
