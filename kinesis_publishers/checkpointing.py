@@ -54,6 +54,9 @@ class Checkpointer:
         stored: what the store holds.
         config: how often to write.
         clock: the only source of time.
+
+    Attributes:
+        has_failed: whether the last write has failed, after the store's own retries.
     """
 
     _stored: StoredProgress
@@ -64,15 +67,10 @@ class Checkpointer:
     _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _is_stopping: bool = field(default=False, init=False)
-    _has_failed: bool = field(default=False, init=False)
+    has_failed: bool = field(default=False, init=False)
     _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last write has failed, after the store's own retries."""
-        return self._has_failed
 
     def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
         """Return ``inner`` with each delivery recorded as soon as it has been taken.
@@ -95,7 +93,7 @@ class Checkpointer:
 
     async def release(self) -> None:
         """Note that this reader has stopped: the next one need not find out whether it lives."""
-        if self._has_failed:
+        if self.has_failed:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
@@ -192,7 +190,7 @@ class Checkpointer:
             try:
                 await self._stored.write(self._in_flight)
                 if self._in_flight:
-                    self._has_failed = False
+                    self.has_failed = False
             except BaseException:
                 self._pending = self._in_flight | self._pending
                 raise
@@ -209,7 +207,7 @@ class Checkpointer:
         try:
             yield
         except KinesisPublishersError:
-            self._has_failed = True
+            self.has_failed = True
             raise
 
     @asynccontextmanager
@@ -257,17 +255,17 @@ class Checkpointer:
     async def flush_despite(self, error: BaseException) -> None:
         """Write what has been recorded although ``error`` ends everything.
 
-        It is tried for ten seconds, unless the store has failed itself. That it has failed is a
-        note on ``error``, which the caller raises.
+        It is tried for ten seconds, unless the store has failed. If it fails, that is a note on
+        ``error``, which the caller raises.
         """
-        if self._has_failed:
+        if self.has_failed:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS):
                 await self.flush()
         except (KinesisPublishersError, TimeoutError) as failure:
             # It is not tried again for as long, wherever the error passes on its way out.
-            self._has_failed = True
+            self.has_failed = True
             error.add_note(
                 "The last checkpoints could not be written, what they stand for will be repeated: "
                 f"{failure!r}"

@@ -25,7 +25,6 @@ from kinesis_publishers.events import (
 from kinesis_publishers.lineage import generations
 from kinesis_publishers.model import (
     Checkpoint,
-    CheckpointVersion,
     CheckpointWrite,
     ShardKey,
     ShardProgress,
@@ -179,13 +178,7 @@ class StoredProgress:
         listed: Mapping[ShardKey, Shard],
         progress: Mapping[ShardKey, ShardProgress],
     ) -> None:
-        """Write the first checkpoint of each new shard; remove those of shards that are gone.
-
-        Args:
-            identities: the streams that are read, by ARN; checkpoints of others are left alone.
-            listed: the shards that there are, and those that are still in use.
-            progress: where each of them begins, or how far it has been read.
-        """
+        """Write and remove checkpoints as :meth:`Checkpointer.follow` says."""
         new = [
             shard
             for key, shard in listed.items()
@@ -209,14 +202,8 @@ class StoredProgress:
             await self._begin({shard.key: progress[shard.key] for shard in generation}, identities)
         # Last of all: a first checkpoint that was cut off is written anew from the beginning.
         streams = {ShardKey(arn, _STREAM): identity for arn, identity in identities.items()}
-        await self._begin(
-            {
-                key: _FOUND_LATER
-                for key, identity in streams.items()
-                if not self._is_begun(key, identity)
-            },
-            identities,
-        )
+        begun = {key for key, identity in streams.items() if self._is_begun(key, identity)}
+        await self._begin(dict.fromkeys(streams.keys() - begun, _FOUND_LATER), identities)
         self._begun |= {arn: identity.created_at for arn, identity in identities.items()}
         self._owned |= identities.keys()
         await self._remove(gone)
@@ -292,9 +279,12 @@ class StoredProgress:
         self._stored |= {key: found[key] for key in keys if key in found}
 
     async def _save_once(self, checkpoints: Iterable[Checkpoint]) -> None:
-        writes = [
-            CheckpointWrite(checkpoint=one, expected=self._version(one)) for one in checkpoints
-        ]
+        writes = []
+        for one in checkpoints:
+            known = self._stored.get(one.shard)
+            writes.append(
+                CheckpointWrite(checkpoint=one, expected=known.version if known else None)
+            )
         if not writes:
             return
         began_at = self._clock.monotonic()
@@ -312,10 +302,6 @@ class StoredProgress:
         if shards := sum(one.shard.shard_id != _STREAM for one in writes):
             seconds = self._clock.monotonic() - began_at
             self._events(CheckpointsSaved(shards=shards, seconds=seconds))
-
-    def _version(self, checkpoint: Checkpoint) -> CheckpointVersion | None:
-        stored = self._stored.get(checkpoint.shard)
-        return None if stored is None else stored.version
 
     async def _remove(self, keys: Collection[ShardKey]) -> None:
         async def remove() -> None:

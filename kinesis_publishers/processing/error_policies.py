@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DeadLetter",
     "ErrorPolicy",
-    "PutAside",
     "RetryOnError",
     "StopOnError",
     "check_callback",
@@ -37,9 +36,6 @@ __all__ = [
 ]
 
 _LOGGER = logging.getLogger(__name__)
-
-PutAside: TypeAlias = "Callable[[Record | RecordBatch, Exception], None]"
-"""Takes what a callback has failed with, a record or a batch, and the error."""
 
 
 @frozen
@@ -56,7 +52,7 @@ class DeadLetter:
             processed. If it raises, reading stops.
     """
 
-    put: PutAside
+    put: Callable[[Record | RecordBatch, Exception], None]
 
     def put_aside(self, item: Record | RecordBatch, error: Exception) -> object:
         """Call :attr:`put`; ``error`` is the cause of what that fails with."""

@@ -82,8 +82,7 @@ class HandedOut:
 def progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return how far a shard has been processed with ``count`` records of a delivery.
 
-    Inside an aggregate that is the place of the last one; behind its last record it is the whole
-    aggregate, so that nobody has to read that again.
+    Behind the last record of an aggregate that is the whole aggregate, which is not read again.
     """
     batch = delivery.batch
     if count >= len(batch):
@@ -152,7 +151,10 @@ class DeliveryFeed(DeliverySink):
                     # What is in hand may be recorded although no more is read.
                     await asyncio.Event().wait()
                 except asyncio.CancelledError as error:
-                    await self._write_at_the_end(error)
+                    self._note()
+                    await self._write_rest(error)
+                    for problem in getattr(error, "__notes__", ()):
+                        _LOGGER.warning("%s", problem)
                     raise
         except Exception as failure:  # noqa: BLE001 - raised by whoever asks for more, or at the end
             self._fail(failure)
@@ -190,12 +192,6 @@ class DeliveryFeed(DeliverySink):
     def _note(self) -> None:
         for note in tuple(self.notes):
             note()
-
-    async def _write_at_the_end(self, error: BaseException) -> None:
-        self._note()
-        await self._write_rest(error)
-        for problem in getattr(error, "__notes__", ()):
-            _LOGGER.warning("%s", problem)
 
     async def __aexit__(
         self,
@@ -277,11 +273,7 @@ class DeliveryFeed(DeliverySink):
         self._has_news.set()
 
     def record(self, handed: HandedOut, count: int) -> None:
-        """Note that the first ``count`` records of a delivery have been processed.
-
-        Raises:
-            CheckpointError: a defect: the progress of the shard would move back.
-        """
+        """Note that the first ``count`` records of a delivery have been processed."""
         if count <= handed.recorded:
             return
         key = handed.delivery.shard.key

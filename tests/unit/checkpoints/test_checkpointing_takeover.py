@@ -212,7 +212,7 @@ async def test_checkpoints_that_were_removed_by_hand_are_not_written_again() -> 
     buffer = Buffer()
     await buffer.begin()
     buffer.memory.applications["billing"].clear()
-    with pytest.raises(StaleCheckpointError, match="it was removed by somebody else") as raised:
+    with pytest.raises(StaleCheckpointError, match="by hand, has removed it") as raised:
         await write(buffer, 1)
     assert not isinstance(raised.value, ReaderReplacedError)
     assert buffer.stored == {}
