@@ -32,12 +32,10 @@ __all__ = ["Checkpointer", "CheckpointingSink"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# How long whoever stops because of an error, or is cancelled, still tries to write.
+# How long a reader that stops because of an error, or is cancelled, still tries to write.
 _LAST_WRITE_SECONDS = 10.0
-# How often a reader that has taken over from another one shows that it is alive, and how long after
-# that the next one has to wait.
+# How often a reader that has taken over from another one shows that it is alive.
 _LIFE_SECONDS = 5.0
-_CONTESTED_SECONDS = 300.0
 
 
 @define(eq=False)
@@ -49,13 +47,16 @@ class Checkpointer:
     latest, or with so many others that the limit of records is reached; the end of a shard at once.
     One batch is written at a time, and meanwhile progress accumulates.
 
-    A failure of the store, after its own retries, is raised out of :meth:`running`: nobody goes on
-    to process records whose progress cannot be kept.
+    A failure of the store, after its own retries, is raised out of :meth:`running`: no records are
+    processed whose progress cannot be kept.
 
     Args:
         stored: what the store holds.
         config: how often to write.
         clock: the only source of time.
+
+    Attributes:
+        has_failed: whether the last write has failed, after the store's own retries.
     """
 
     _stored: StoredProgress
@@ -66,46 +67,33 @@ class Checkpointer:
     _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _is_stopping: bool = field(default=False, init=False)
-    _has_failed: bool = field(default=False, init=False)
+    has_failed: bool = field(default=False, init=False)
     _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _is_contested: asyncio.Event = field(factory=asyncio.Event, init=False)
     _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last write has failed, after the store's own retries."""
-        return self._has_failed
 
     def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
         """Return ``inner`` with each delivery recorded as soon as it has been taken.
 
         Args:
             inner: what deliveries are handed to.
-            records_deliveries: ``False`` if somebody else calls :meth:`record`; only the age of
-                what he has recorded is kept up then.
+            records_deliveries: ``False`` if the caller calls :meth:`record` itself; only the age
+                of what is recorded is kept up then.
         """
         return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
-    async def load(self) -> dict[str, StreamProgress]:
-        """Return what is stored, per stream (by ARN), as a fetcher's ``resume`` takes it."""
-        return await self._stored.load()
-
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
-        """Load, and let whoever has read these streams until now be refused and stop.
+        """Return what is stored, per stream (by ARN); from now on another reader is refused.
 
         Args:
             arns: the streams that this reader is going to read.
         """
         async with self._turn, self._watching():
-            resume = await self._stored.take_over(arns)
-        if self._stored.contested_since:
-            self._is_contested.set()
-        return resume
+            return await self._stored.take_over(arns)
 
     async def release(self) -> None:
-        """Note that this reader has stopped: nobody needs to find out whether it lives."""
-        if self._has_failed:
+        """Note that this reader has stopped: the next one need not find out whether it lives."""
+        if self.has_failed:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
@@ -135,7 +123,7 @@ class Checkpointer:
     def record(self, key: ShardKey, progress: ShardProgress, *, records: int = 0) -> None:
         """Note how far a shard has been processed; a sub-record of an aggregate will do.
 
-        Progress of a shard that has left the retention is dropped: nobody can read it again.
+        Progress of a shard that has left the retention is dropped: it cannot be read again.
 
         Args:
             key: which shard, one that :meth:`follow` has seen.
@@ -153,8 +141,7 @@ class Checkpointer:
                 f"The progress of {key} would move back, from {_shown(latest)} to "
                 f"{_shown(progress)}: record the records of a shard in their order."
             )
-        # The younger of two instants before which everything has been read is one, too; who records
-        # single records need not know any.
+        # The younger of two instants before which everything has been read is one, too.
         as_of = max((one.as_of for one in (latest, progress) if one.as_of), default=None)
         progress = evolve(progress, as_of=as_of)
         self._records += records
@@ -203,7 +190,7 @@ class Checkpointer:
             try:
                 await self._stored.write(self._in_flight)
                 if self._in_flight:
-                    self._has_failed = False
+                    self.has_failed = False
             except BaseException:
                 self._pending = self._in_flight | self._pending
                 raise
@@ -220,7 +207,7 @@ class Checkpointer:
         try:
             yield
         except KinesisPublishersError:
-            self._has_failed = True
+            self.has_failed = True
             raise
 
     @asynccontextmanager
@@ -260,27 +247,25 @@ class Checkpointer:
                 await self.flush()
 
     async def _show_life(self) -> None:
-        await self._is_contested.wait()
-        began_at = self._clock.monotonic()
         while True:
             await self._clock.sleep(_LIFE_SECONDS)
-            if self._clock.monotonic() - began_at >= _CONTESTED_SECONDS:
-                self._stored.contested_since = None
             async with self._turn, self._watching():
-                await self._stored.mark()
+                await self._stored.show_life()
 
     async def flush_despite(self, error: BaseException) -> None:
         """Write what has been recorded although ``error`` ends everything.
 
-        It is tried for ten seconds, unless the store has failed itself. That it has failed is a
-        note on ``error``, which the caller raises.
+        It is tried for ten seconds, unless the store has failed. If it fails, that is a note on
+        ``error``, which the caller raises.
         """
-        if self._has_failed:
+        if self.has_failed:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS):
                 await self.flush()
         except (KinesisPublishersError, TimeoutError) as failure:
+            # It is not tried again for as long, wherever the error passes on its way out.
+            self.has_failed = True
             error.add_note(
                 "The last checkpoints could not be written, what they stand for will be repeated: "
                 f"{failure!r}"
@@ -308,12 +293,11 @@ class CheckpointingSink(DeliverySink):
         self._inner.observe_discovery()
 
 
-class _RenewingSink(DeliverySink):
+class _RenewingSink(CheckpointingSink):
     """Hands everything on; an idle shard's progress is renewed, lest it look like lost data."""
 
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
-        self._inner = inner
-        self._checkpointer = checkpointer
+        super().__init__(inner, checkpointer)
         # The last record of each shard, within an aggregate the last one inside.
         self._delivered: dict[ShardKey, SequenceNumber] = {}
 
@@ -330,9 +314,6 @@ class _RenewingSink(DeliverySink):
         self._checkpointer.renew(key, status.progress, self._delivered.get(key))
         if status.progress.is_ended:
             self._delivered.pop(key, None)
-
-    def observe_discovery(self) -> None:
-        self._inner.observe_discovery()
 
 
 def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:

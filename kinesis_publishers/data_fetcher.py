@@ -153,7 +153,6 @@ class KinesisDataFetcher:
             open_checkpointer(properties, clock=parts.clock, events=parts.events) as checkpointer,
         ):
             if checkpointer is not None:
-                resume = await checkpointer.load()
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
             own = ConsumerGuard.for_properties(properties) if guard is None else None
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field
@@ -24,7 +25,6 @@ from kinesis_publishers.events import (
 from kinesis_publishers.lineage import generations
 from kinesis_publishers.model import (
     Checkpoint,
-    CheckpointVersion,
     CheckpointWrite,
     ShardKey,
     ShardProgress,
@@ -48,17 +48,19 @@ _LOGGER = logging.getLogger(__name__)
 
 # The id under which a stream's first checkpoint is marked as complete. Its position is that of
 # shards without a checkpoint of their own: they were found later. The last writer of the mark owns
-# the stream: `as_of` is when it took over from a reader that may have been running, and missing
-# again after a while; `is_ended` says that it has stopped.
+# the stream: `as_of` is there for a while if it took over from a reader that may have been running,
+# and `is_ended` says that it has stopped.
 _STREAM: Final = "*"
 _FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
 
 # More than enough: another reader writes once per interval.
 _MOST_TRIES: Final = 10
+# How long after a takeover the next reader has to wait.
+_CONTESTED_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 2.0
-_SAY_SECONDS: Final = 60.0
-# A contested owner writes its marks three times in this time while it lives.
-_DEAD_SECONDS: Final = 15.0
+_LOOKS_UNTIL_SAID: Final = 30
+# A contested owner writes its marks three times meanwhile.
+_DEAD_LOOKS: Final = 8
 
 
 @define(eq=False)
@@ -66,13 +68,9 @@ class StoredProgress:
     """The checkpoints of one application, each with the version that this reader knows.
 
     Args:
-        store: an open store, which nobody else in this process writes to.
+        store: an open store, which nothing else in this process writes to.
         clock: what the store's time is measured with.
         events: where writes are reported.
-
-    Attributes:
-        contested_since: when streams were taken over from a reader that may have been running;
-            ``None`` if they were not, or as soon as that is long ago.
     """
 
     _store: CheckpointStore
@@ -83,7 +81,8 @@ class StoredProgress:
     _begun: dict[str, datetime] = field(factory=dict, init=False)
     _removed: set[ShardKey] = field(factory=set, init=False)
     _owned: set[str] = field(factory=set, init=False)
-    contested_since: datetime | None = field(default=None, init=False)
+    # When streams were taken over from a reader that may have been running.
+    _contested_at: float | None = field(default=None, init=False)
 
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard, ``None`` if its checkpoint has been removed.
@@ -111,67 +110,67 @@ class StoredProgress:
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
         """Own streams, so that their former reader is refused; return what :meth:`load` does.
 
-        If that one has taken them over itself a short while ago, this waits until it has stopped:
-        two readers that are started again and again would stop each other for ever.
+        If that reader has itself taken them over a short while ago, this waits until it has
+        stopped: otherwise two readers that are restarted would stop each other for ever.
         """
+
         await self.load()
-        if any(mark.checkpoint.progress.as_of for mark in self._held(arns)):
-            await self._wait_for_owner(arns)
-        await self._repeat(lambda: self._take(arns), lambda _: self.load())
+        # In one order, and each by itself: of several that have waited one gets all of them.
+        for arn in sorted(arns):
+            await self._repeat(partial(self._take, arn), lambda _: self.load())
         return resumable_streams(self._stored)
 
-    async def _take(self, arns: Collection[str]) -> None:
-        held = {one.checkpoint.shard.stream_arn for one in self._held(arns)}
-        if held and self.contested_since is None:
-            self.contested_since = self._clock.now()
-        # First of all: who does not own a stream does not repeat a write that is refused.
-        marks = self._new_marks(arns)
-        await self._save_once(marks)
-        self._owned = {one.shard.stream_arn for one in marks}
-        await self._save_once(
-            [
-                one.checkpoint
-                for key, one in self._stored.items()
-                if key.stream_arn in held and key.shard_id != _STREAM
-            ]
-        )
+    async def _take(self, arn: str) -> None:
+        # The others that have waited have to wait for the one that goes on.
+        if await self._wait_for_owner(arn) or self._owner(arn):
+            self._contested_at = self._clock.monotonic()
+        if marks := self._new_marks([arn]):
+            await self._save_once(marks)
+            self._owned.add(arn)
 
-    async def _wait_for_owner(self, arns: Collection[str]) -> None:
-        seen: object = None
-        seen_at = said_at = float("-inf")
-        while held := self._held(arns):
-            now, versions = self._clock.monotonic(), [one.version for one in held]
-            if versions != seen:
-                seen, seen_at = versions, now
-            elif now - seen_at >= _DEAD_SECONDS:
-                return
-            if now - said_at >= _SAY_SECONDS:
-                said_at = now
+    async def _wait_for_owner(self, arn: str) -> bool:
+        owner = self._owner(arn)
+        if owner is None or owner.checkpoint.progress.as_of is None:
+            return False
+        looks = unchanged = 0
+        # Looks are counted: while the store is down, an owner that is alive cannot write either.
+        while owner is not None and unchanged < _DEAD_LOOKS:
+            if looks % _LOOKS_UNTIL_SAID == 0:
                 _LOGGER.warning(
                     "Another reader of the application, %s, has taken over %s a short while ago: "
                     "this one waits until that one has stopped.",
-                    versions[0].writer,
-                    held[0].checkpoint.shard.stream_arn,
+                    owner.version.writer,
+                    arn,
                 )
+            looks += 1
             await self._clock.sleep(_LOOK_SECONDS)
             await self.load()
+            seen, owner = owner, self._owner(arn)
+            unchanged = unchanged + 1 if owner == seen else 0
+        return True
+
+    async def show_life(self) -> None:
+        """Show that the owner of contested streams is alive, for as long as it runs."""
+        if self._contested_at is not None:
+            await self.mark()
 
     async def mark(self, *, is_ended: bool = False) -> None:
-        """Show that the owner of the streams is alive, or that it has stopped."""
+        """Write as the owner of the streams, or note that it has stopped."""
         await self._save(self._new_marks(self._owned, is_ended=is_ended))
 
     def _new_marks(self, arns: Iterable[str], *, is_ended: bool = False) -> list[Checkpoint]:
-        since = None if is_ended else self.contested_since
-        progress = evolve(_FOUND_LATER, as_of=since, is_ended=is_ended)
-        return [evolve(one.checkpoint, progress=progress) for one in self._marks(arns)]
-
-    def _marks(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
+        now, since = self._clock.monotonic(), self._contested_at
+        is_contested = since is not None and now - since < _CONTESTED_SECONDS and not is_ended
+        as_of = self._clock.now() if is_contested else None
+        progress = evolve(_FOUND_LATER, as_of=as_of, is_ended=is_ended)
         keys = [ShardKey(arn, _STREAM) for arn in arns]
-        return [self._stored[key] for key in keys if key in self._stored]
+        known = [self._stored[key].checkpoint for key in keys if key in self._stored]
+        return [evolve(checkpoint, progress=progress) for checkpoint in known]
 
-    def _held(self, arns: Iterable[str]) -> list[StoredCheckpoint]:
-        """Return the marks of streams whose owner has not said that it has stopped."""
-        return [one for one in self._marks(arns) if not one.checkpoint.progress.is_ended]
+    def _owner(self, arn: str) -> StoredCheckpoint | None:
+        """Return the mark of a stream whose owner has not said that it has stopped."""
+        mark = self._stored.get(ShardKey(arn, _STREAM))
+        return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
     async def follow(
         self,
@@ -179,13 +178,7 @@ class StoredProgress:
         listed: Mapping[ShardKey, Shard],
         progress: Mapping[ShardKey, ShardProgress],
     ) -> None:
-        """Write the first checkpoint of each new shard; remove those of shards that are gone.
-
-        Args:
-            identities: the streams that are read, by ARN; checkpoints of others are left alone.
-            listed: the shards that there are, and those that are still in use.
-            progress: where each of them begins, or how far it has been read.
-        """
+        """Write and remove checkpoints as :meth:`Checkpointer.follow` says."""
         new = [
             shard
             for key, shard in listed.items()
@@ -209,14 +202,8 @@ class StoredProgress:
             await self._begin({shard.key: progress[shard.key] for shard in generation}, identities)
         # Last of all: a first checkpoint that was cut off is written anew from the beginning.
         streams = {ShardKey(arn, _STREAM): identity for arn, identity in identities.items()}
-        await self._begin(
-            {
-                key: _FOUND_LATER
-                for key, identity in streams.items()
-                if not self._is_begun(key, identity)
-            },
-            identities,
-        )
+        begun = {key for key, identity in streams.items() if self._is_begun(key, identity)}
+        await self._begin(dict.fromkeys(streams.keys() - begun, _FOUND_LATER), identities)
         self._begun |= {arn: identity.created_at for arn, identity in identities.items()}
         self._owned |= identities.keys()
         await self._remove(gone)
@@ -224,11 +211,13 @@ class StoredProgress:
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write how far shards have been processed that have a checkpoint, where that is new."""
         known = {key: self._stored[key].checkpoint for key in progress if key in self._stored}
-        await self._save(
+        new = [
             evolve(checkpoint, progress=progress[key])
             for key, checkpoint in known.items()
             if checkpoint.progress != progress[key]
-        )
+        ]
+        # With the marks, which refuse a reader that was replaced.
+        await self._save([*self._new_marks({one.shard.stream_arn for one in new}), *new])
 
     def _is_begun(self, key: ShardKey, identity: StreamIdentity) -> bool:
         stored = self._stored.get(key)
@@ -253,26 +242,26 @@ class StoredProgress:
         )
 
     async def _save(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Write as the owner: what another one has written without being that, it has not read."""
         written = list(checkpoints)
-        keys = [one.shard for one in written]
-        await self._repeat(
-            lambda: self._save_once(written), lambda refused: self._learn_versions(keys, refused)
-        )
+        await self._change([one.shard for one in written], lambda: self._save_once(written))
+
+    async def _change(
+        self, keys: Collection[ShardKey], change: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Write as the owner: also over what a reader that is not the owner has written."""
+        await self._repeat(change, partial(self._learn_versions, keys))
 
     async def _repeat(
         self,
         change: Callable[[], Awaitable[None]],
         learn: Callable[[StaleCheckpointError], Awaitable[object]],
     ) -> None:
-        for attempt in range(1, _MOST_TRIES + 1):
+        for _ in range(_MOST_TRIES - 1):
             try:
-                await change()
-                return
+                return await change()
             except StaleCheckpointError as refused:
-                if attempt == _MOST_TRIES:
-                    raise
                 await learn(refused)
+        return await change()
 
     async def _learn_versions(
         self, keys: Collection[ShardKey], refused: StaleCheckpointError
@@ -290,9 +279,12 @@ class StoredProgress:
         self._stored |= {key: found[key] for key in keys if key in found}
 
     async def _save_once(self, checkpoints: Iterable[Checkpoint]) -> None:
-        writes = [
-            CheckpointWrite(checkpoint=one, expected=self._version(one)) for one in checkpoints
-        ]
+        writes = []
+        for one in checkpoints:
+            known = self._stored.get(one.shard)
+            writes.append(
+                CheckpointWrite(checkpoint=one, expected=known.version if known else None)
+            )
         if not writes:
             return
         began_at = self._clock.monotonic()
@@ -311,19 +303,18 @@ class StoredProgress:
             seconds = self._clock.monotonic() - began_at
             self._events(CheckpointsSaved(shards=shards, seconds=seconds))
 
-    def _version(self, checkpoint: Checkpoint) -> CheckpointVersion | None:
-        stored = self._stored.get(checkpoint.shard)
-        return None if stored is None else stored.version
+    async def _remove(self, keys: Collection[ShardKey]) -> None:
+        async def remove() -> None:
+            known = {key: self._stored[key].version for key in keys if key in self._stored}
+            with self._asking("remove"):
+                await self._store.remove(known)
 
-    async def _remove(self, keys: Iterable[ShardKey]) -> None:
-        versions = {key: self._stored[key].version for key in keys}
-        if not versions:
+        if not keys:
             return
-        with self._asking("remove"):
-            await self._store.remove(versions)
-        for key in versions:
-            del self._stored[key]
-        self._removed |= versions.keys()
+        await self._change(keys, remove)
+        for key in keys:
+            self._stored.pop(key, None)
+        self._removed.update(keys)
 
     @contextmanager
     def _asking(self, verb: str) -> Iterator[None]:
@@ -334,7 +325,7 @@ class StoredProgress:
                 self._events(CheckpointsRefused(message=str(error)))
             error.add_note(f"It was to {verb} checkpoints in {self._store}.")
             raise
-        except Exception as error:  # a store of somebody else's may raise anything
+        except Exception as error:  # a plugin may raise anything
             raise CheckpointError(
                 f"The store of checkpoints {type(self._store).__name__} failed to {verb} them: "
                 f"{type(error).__name__}: {error}. Look into the store; what was processed since "
@@ -343,13 +334,11 @@ class StoredProgress:
 
 
 def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
-    as_of = owner.checkpoint.progress.as_of
     return ReaderReplacedError(
         f"Another reader of this kinesis.checkpoint.application, {owner.version.writer}, has taken "
-        f"over {owner.checkpoint.shard.stream_arn}"
-        f"{f' at {as_of.isoformat()}' if as_of else ''}, and this one has stopped. Nothing is "
-        "lost: what was processed here since the last checkpoint comes again there. Do not restart "
-        "this one while the other one runs: it would wait for that."
+        f"over {owner.checkpoint.shard.stream_arn}, and this one has stopped. Nothing is lost: "
+        "what was processed here since the last checkpoint comes again there. Do not restart this "
+        "one while the other one runs: it would wait for that."
     )
 
 

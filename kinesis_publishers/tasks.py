@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
 
-__all__ = ["BackgroundTask", "TaskScope", "cancelled_from_outside_only", "wait_for_event"]
+__all__ = ["TaskScope", "cancelled_from_outside_only", "wait_for_event"]
 
 
 @contextmanager
@@ -84,51 +84,6 @@ class TaskScope:
         """Ask every task of the scope to stop; leaving the scope waits until they have."""
         for task in tuple(self._tasks):
             task.cancel()
-
-
-class BackgroundTask:
-    """Work that goes on beside its owner, until it ends or is stopped.
-
-    Only for an owner that cannot hold a :class:`TaskScope` open, as one whose methods are called
-    in turn. It has to call :meth:`stop`.
-    """
-
-    def __init__(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        self._task = asyncio.get_running_loop().create_task(work, name=name)
-        self._was_raised = self._is_stopping = False
-
-    def raise_if_failed(self) -> None:
-        """Raise what the work has failed with, if it has; once.
-
-        Raises:
-            RuntimeError: somebody else has cancelled it.
-        """
-        if not self._task.done() or self._was_raised:
-            return
-        error = self._failure()
-        if error is not None:
-            self._was_raised = True
-            raise error
-
-    def _failure(self) -> BaseException | None:
-        if not self._task.cancelled():
-            return self._task.exception()
-        if self._is_stopping:
-            return None
-        return RuntimeError(
-            f"the task {self._task.get_name()!r} was cancelled from outside, and only its owner may"
-        )
-
-    async def wait(self) -> None:
-        """Wait until the work has ended, however."""
-        await asyncio.wait([self._task])
-
-    async def stop(self) -> None:
-        """Cancel the work, wait until it has ended, and raise what it has failed with."""
-        self._is_stopping = not self._task.done()
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        self.raise_if_failed()
 
 
 async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:

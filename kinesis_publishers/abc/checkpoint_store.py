@@ -52,10 +52,9 @@ class CheckpointStore(ABC):
     processes may use the same storage. Its ``str`` says where the checkpoints are.
 
     A write names the version that it replaces, and is refused if there is another one by now:
-    somebody else reads the same shard. Two things are no reason to refuse. A call that is repeated
-    because its answer was lost must succeed, even if its first attempt was carried out; so must a
-    call with the same expected version after one that was cancelled or has failed, whatever became
-    of that, unless somebody else has written since.
+    another reader has written. A call that is repeated because its answer was lost must succeed,
+    even if its first attempt was carried out; so must one with the same expected version after a
+    call that was cancelled or has failed, unless another store has written since.
     :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
     """
 

@@ -110,10 +110,8 @@ class MemoryCheckpointStore(CheckpointStore):
 def _refusal(
     checkpoints: Mapping[ShardKey, tuple[StoredCheckpoint, str]], attempt: Attempt
 ) -> Refusal | None:
-    found = checkpoints.get(attempt.shard)
-    if found is None:
-        return None if attempt.replaces(None) else Refusal(attempt=attempt, stored=None)
-    stored, written_at = found
-    if attempt.replaces(stored.version):
+    stored, written_at = checkpoints.get(attempt.shard, (None, None))
+    version = None if stored is None else stored.version
+    if attempt.replaces(version):
         return None
-    return Refusal(attempt=attempt, stored=stored.version, written_at=written_at)
+    return Refusal(attempt=attempt, stored=version, written_at=written_at)

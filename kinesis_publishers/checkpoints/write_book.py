@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Attempt", "Refusal", "WriteBook", "raise_refused"]
 
 
-def _new_writer() -> str:
-    """Return a name that no other store object has, and that tells people where it is."""
-    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(6)}"
-
-
 @frozen(kw_only=True)
 class Attempt:
     """One write or removal that is about to be tried.
@@ -61,20 +56,22 @@ class Attempt:
 class WriteBook:
     """The memory by which a store tells its own writes from those of others.
 
-    A store asks it for an :class:`Attempt` before it writes, replaces what is stored only if the
+    A store asks for an :class:`Attempt` before it writes, replaces what is stored only if the
     attempt :meth:`~Attempt.replaces` it, and confirms what its caller gets to know.
 
     Attributes:
-        writer: the name of this store object.
+        writer: a name that no other store object has, and that tells people where it is.
     """
 
-    writer: str = field(factory=_new_writer)
+    writer: str = field(
+        factory=lambda: f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(6)}"
+    )
     # Numbers are never used twice, not even after a removal: another reader may know the old one.
     _last: dict[ShardKey, int] = field(factory=dict, init=False)
     _unanswered: dict[ShardKey, int] = field(factory=dict, init=False)
 
     def attempt(self, shard: ShardKey, expected: CheckpointVersion | None) -> Attempt:
-        """Note that a write is going to be tried which may happen without an answer."""
+        """Note that a write is going to be tried; it may happen without an answer."""
         known = 0 if expected is None else expected.number
         number = max(known, self._last.get(shard, 0)) + 1
         self._last[shard] = number
@@ -132,6 +129,6 @@ def _describe(refusal: Refusal) -> str:
     expected = refusal.attempt.expected
     known = "this reader found none" if expected is None else f"this reader knows {expected}"
     if refusal.stored is None:
-        return f"it was removed by somebody else ({known})"
+        return f"another reader, or somebody by hand, has removed it ({known})"
     when = f" at {refusal.written_at}" if refusal.written_at else ""
-    return f"it has been written by somebody else{when} (version {refusal.stored}; {known})"
+    return f"another reader has written it{when} (version {refusal.stored}; {known})"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.processing.error_policies import place_of
 from kinesis_publishers.processing.threads import call_in_thread
 
 if TYPE_CHECKING:
@@ -78,11 +77,6 @@ class DeliveryCalls:
             self._record = next(self._records)
         return self._record
 
-    @property
-    def place(self) -> str:
-        """Which records :attr:`current` is, in words."""
-        return place_of(self.current)
-
     def stop(self) -> None:
         """Let :meth:`run` return after the call that it is at; from any thread."""
         self._is_stopping.set()
@@ -97,13 +91,6 @@ class DeliveryCalls:
             self._take(result)
         return None
 
-    def put_aside(self) -> None:
-        """Pass over what comes next: somebody else has it, and it counts as processed.
-
-        What the callback has gathered before it does not.
-        """
-        self._pass()
-
     def _take(self, result: object) -> None:
         if not (result is None or isinstance(result, ScanResult)):
             raise TypeError(
@@ -112,9 +99,10 @@ class DeliveryCalls:
             )
         self._holds = result is ScanResult.SKIP_CHECKPOINT
         self.wants_no_more = result is ScanResult.STOP
-        self._pass()
+        self.pass_over()
 
-    def _pass(self) -> None:
+    def pass_over(self) -> None:
+        """Count :attr:`current` as processed, but not what the callback has gathered before it."""
         self.taken += len(self._batch) if self._per_batch else 1
         self._record = None
         if not self._holds:

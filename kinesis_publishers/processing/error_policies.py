@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import field, frozen
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DeadLetter",
     "ErrorPolicy",
-    "PutAside",
     "RetryOnError",
     "StopOnError",
     "check_callback",
@@ -37,9 +37,6 @@ __all__ = [
 
 _LOGGER = logging.getLogger(__name__)
 
-PutAside: TypeAlias = "Callable[[Record | RecordBatch, Exception], None]"
-"""Takes what a callback has failed with, a record or a batch, and the error."""
-
 
 @frozen
 class StopOnError:
@@ -48,14 +45,23 @@ class StopOnError:
 
 @frozen
 class DeadLetter:
-    """Hand the record to somebody else, and go on once that has been done.
+    """Put the record aside, and go on once that has been done.
 
     Attributes:
         put: takes the record, or the batch, and the error; when it returns, the record counts as
             processed. If it raises, reading stops.
     """
 
-    put: PutAside
+    put: Callable[[Record | RecordBatch, Exception], None]
+
+    def put_aside(self, item: Record | RecordBatch, error: Exception) -> object:
+        """Call :attr:`put`; ``error`` is the cause of what that fails with."""
+        try:
+            return self.put(item, error)  # type: ignore[func-returns-value]
+        except Exception as failure:
+            if failure is error:
+                raise
+            raise failure from failure.__cause__ or error
 
 
 def _few_retries() -> RetryPolicy:
@@ -99,16 +105,16 @@ def with_error_policy(
     clock = clock or SystemClock()
 
     async def take(shard: Shard, batch: RecordBatch) -> None:
-        failures = 0
-        while True:
+        for failures in count(1):
             try:
                 await on_batch(shard, batch)
                 return
             except Exception as error:  # noqa: BLE001 - the policy raises it, or says what follows
-                failures += 1
-                step = next_step(on_error, error, failures, place_of(batch))
+                place = place_of(batch)
+                step = next_step(on_error, error, failures, place)
                 if isinstance(step, DeadLetter):
-                    await asyncio.to_thread(_put_aside, step.put, batch, error)
+                    name = f"put of DeadLetter for {place}"
+                    await asyncio.to_thread(call_plain, name, step.put_aside, batch, error)
                     return
             await clock.sleep(step)
 
@@ -118,7 +124,7 @@ def with_error_policy(
 def next_step(
     policy: ErrorPolicy, error: Exception, failures: int, place: str
 ) -> float | DeadLetter:
-    """Return after how many seconds to call again, or who takes what has failed so many times.
+    """Return after how many seconds to call again, or what takes the record that has failed.
 
     Raises:
         Exception: ``error``, if reading is to stop.
@@ -126,8 +132,7 @@ def next_step(
     error.add_note(f"It was raised by the callback for {place}.")
     if isinstance(policy, RetryOnError):
         # An invalid aggregate has the same bytes the next time.
-        is_worth_it = not isinstance(error, AggregationError)
-        if is_worth_it and failures <= policy.policy.max_retries:
+        if failures <= policy.policy.max_retries and not isinstance(error, AggregationError):
             delay = policy.policy.delay_seconds(failures - 1)
             _LOGGER.warning(
                 "The callback failed for %s, retry %d in %.1f s: %r", place, failures, delay, error
@@ -138,15 +143,6 @@ def next_step(
         raise error
     _LOGGER.error("The callback failed for %s, which is to be put aside: %r", place, error)
     return policy
-
-
-def _put_aside(put: PutAside, batch: RecordBatch, error: Exception) -> None:
-    try:
-        call_plain(f"put of DeadLetter for {place_of(batch)}", put, batch, error)
-    except Exception as failure:
-        if failure is error:
-            raise
-        raise failure from failure.__cause__ or error
 
 
 def place_of(item: Record | RecordBatch) -> str:

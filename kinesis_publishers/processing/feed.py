@@ -1,29 +1,38 @@
-"""Deliveries one after the other, for somebody who works through them record by record."""
+"""Deliveries one after the other, to be worked through record by record."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, field
 
+from kinesis_publishers.config import Properties
+from kinesis_publishers.data_fetcher import KinesisDataFetcher
 from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import SequenceNumber, ShardProgress, resume_after
-from kinesis_publishers.tasks import BackgroundTask, TaskScope
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from kinesis_publishers.checkpointing import Checkpointer
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.data_fetcher import KinesisDataFetcher
+    from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import ShardKey
 
-__all__ = ["DeliveryFeed", "EndOfShard", "HandedOut", "OpenFetcher", "progress_within"]
+__all__ = [
+    "DeliveryFeed",
+    "HandedOut",
+    "OpenFetcher",
+    "fetcher_opener",
+    "progress_within",
+]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -33,40 +42,47 @@ _NOTE_SECONDS = 0.2
 OpenFetcher: TypeAlias = "Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]]"
 
 
+def fetcher_opener(
+    properties: Properties | Mapping[str, str | int | float | bool],
+    *,
+    events: EventSink | None,
+    clock: Clock,
+) -> OpenFetcher:
+    """Return what opens a fetcher that delivers to a sink, and records nothing by itself.
+
+    Raises:
+        ConfigError: the properties cannot work; every problem is named.
+    """
+    if not isinstance(properties, Properties):
+        properties = Properties.parse(properties)
+    return partial(
+        KinesisDataFetcher.from_properties,
+        properties,
+        records_deliveries=False,
+        events=events,
+        clock=clock,
+    )
+
+
 @define(eq=False)
 class HandedOut:
-    """A delivery that somebody works through.
+    """A delivery that is being worked through.
 
     Attributes:
         delivery: the records, at least one.
         recorded: how many of them have been recorded as processed.
+        is_done: is set when all of them have been worked through.
     """
 
     delivery: Delivery
     recorded: int = field(default=0, init=False)
-    _is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
-
-    def finish(self) -> None:
-        """Let the shard be read on: all of it has been worked through."""
-        self._is_done.set()
-
-    async def wait(self) -> None:
-        """Wait until it is finished."""
-        await self._is_done.wait()
-
-
-@frozen(eq=False)
-class EndOfShard:
-    """All records of a shard have been worked through, and no more follow."""
-
-    status: ShardStatus
+    is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
 
 
 def progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return how far a shard has been processed with ``count`` records of a delivery.
 
-    Inside an aggregate that is the place of the last one; behind its last record it is the whole
-    aggregate, so that nobody has to read that again.
+    Behind the last record of an aggregate that is the whole aggregate, which is not read again.
     """
     batch = delivery.batch
     if count >= len(batch):
@@ -86,7 +102,7 @@ class DeliveryFeed(DeliverySink):
     is one delivery per shard, within the pool. What counts as processed is what :meth:`record` is
     told, and nothing else is ever written to the store of checkpoints.
 
-    One task opens, reads and closes: if the event loop ends before anybody has left the context,
+    One task opens, reads and closes: if the event loop ends before the context has been left,
     its cancellation writes what was processed and closes everything.
 
     Args:
@@ -102,19 +118,21 @@ class DeliveryFeed(DeliverySink):
     def __init__(self, open_fetcher: OpenFetcher, clock: Clock) -> None:
         self._open_fetcher = open_fetcher
         self._clock = clock
-        self._waiting: deque[HandedOut | EndOfShard] = deque()
-        self._has_news = asyncio.Event()
-        self._is_open, self._has_ended = asyncio.Event(), asyncio.Event()
+        self._waiting: deque[HandedOut | ShardStatus] = deque()
+        self._changes = tuple(asyncio.Event() for _ in range(3))
+        self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
         self._checkpointer: Checkpointer | None = None
         # Shards of which records have been processed and are not to be recorded yet.
         self._held_back: set[ShardKey] = set()
-        self._reading: BackgroundTask | None = None
+        self._reading: asyncio.Task[None] | None = None
         self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
 
     async def __aenter__(self) -> Self:
-        self._reading = BackgroundTask(self._hold_open(), name="read streams")
+        for event in self._changes:
+            event.clear()
+        self._reading = asyncio.create_task(self._hold_open(), name="read streams")
         try:
             await self._is_open.wait()
             self._raise_if_failed()
@@ -133,12 +151,19 @@ class DeliveryFeed(DeliverySink):
                     # What is in hand may be recorded although no more is read.
                     await asyncio.Event().wait()
                 except asyncio.CancelledError as error:
-                    await self._write_at_the_end(error)
-                    if self._failure is not None:
-                        raise self._failure from None
+                    self._note()
+                    await self._write_rest(error)
+                    for problem in getattr(error, "__notes__", ()):
+                        _LOGGER.warning("%s", problem)
                     raise
+        except Exception as failure:  # noqa: BLE001 - raised by whoever asks for more, or at the end
+            self._fail(failure)
+        except asyncio.CancelledError:
+            if self._reading is not None:
+                self._fail(RuntimeError("the task 'read streams' was cancelled from outside"))
+            raise
         finally:
-            for event in (self._is_open, self._has_ended, self._has_news):
+            for event in self._changes:
                 event.set()
 
     async def _read(self, fetcher: KinesisDataFetcher) -> None:
@@ -148,10 +173,16 @@ class DeliveryFeed(DeliverySink):
                     scope.spawn(self._note_now_and_then(), name="note progress")
                 await fetcher.run()
                 scope.cancel()
-        except Exception as failure:  # noqa: BLE001 - raised by whoever asks for more, or at the end
-            self._failure = failure
+        except Exception as failure:  # noqa: BLE001 - as in _hold_open
+            self._fail(failure)
         self._has_ended.set()
         self._has_news.set()
+
+    def _fail(self, failure: Exception) -> None:
+        if self._failure is None:
+            self._failure = failure
+        else:
+            self._failure.add_note(f"also failed: {failure!r}")
 
     async def _note_now_and_then(self) -> None:
         while True:
@@ -161,12 +192,6 @@ class DeliveryFeed(DeliverySink):
     def _note(self) -> None:
         for note in tuple(self.notes):
             note()
-
-    async def _write_at_the_end(self, error: BaseException) -> None:
-        self._note()
-        await self._write_rest(error)
-        for problem in getattr(error, "__notes__", ()):
-            _LOGGER.warning("%s", problem)
 
     async def __aexit__(
         self,
@@ -181,13 +206,14 @@ class DeliveryFeed(DeliverySink):
             await self._stop_reading(error)
 
     async def _stop_reading(self, error: BaseException | None) -> None:
-        assert self._reading is not None
-        try:
-            await self._reading.stop()
-        except Exception as failure:  # raised, or a note on what is raised already
-            if error is None:
-                raise
-            error.add_note(f"Reading has failed, too: {failure!r}")
+        reading, self._reading = self._reading, None
+        assert reading is not None, "the feed has not been entered"
+        reading.cancel()
+        await asyncio.wait([reading])
+        if error is None:
+            self._raise_if_failed()
+        elif self._failure is not None:
+            error.add_note(f"Reading has failed, too: {self._failure!r}")
 
     async def _write_rest(self, error: BaseException | None) -> None:
         if self._checkpointer is None:
@@ -218,15 +244,13 @@ class DeliveryFeed(DeliverySink):
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-        assert self._reading is not None, "the feed has not been entered"
-        self._reading.raise_if_failed()
 
     def is_held_back(self, handed: HandedOut) -> bool:
         """Say whether earlier records of the shard have been processed and are not recorded yet."""
         return handed.delivery.shard.key in self._held_back
 
-    async def next(self) -> HandedOut | EndOfShard | None:
-        """Wait for what comes next and return it; ``None`` once :meth:`stop` has been called.
+    async def next(self) -> HandedOut | ShardStatus | None:
+        """Return what comes next, an ended shard if it is a status; ``None`` after :meth:`stop`.
 
         Raises:
             KinesisPublishersError: reading has failed.
@@ -239,8 +263,8 @@ class DeliveryFeed(DeliverySink):
             await self._has_news.wait()
         return None
 
-    def put_back(self, end: EndOfShard) -> None:
-        """Let :meth:`next` return ``end`` once more: nobody has seen to it."""
+    def put_back(self, end: ShardStatus) -> None:
+        """Let :meth:`next` return ``end`` once more: it has not been seen to."""
         self._waiting.appendleft(end)
 
     def stop(self) -> None:
@@ -249,11 +273,7 @@ class DeliveryFeed(DeliverySink):
         self._has_news.set()
 
     def record(self, handed: HandedOut, count: int) -> None:
-        """Note that the first ``count`` records of a delivery have been processed.
-
-        Raises:
-            CheckpointError: a defect: the progress of the shard would move back.
-        """
+        """Note that the first ``count`` records of a delivery have been processed."""
         if count <= handed.recorded:
             return
         key = handed.delivery.shard.key
@@ -267,17 +287,17 @@ class DeliveryFeed(DeliverySink):
         """Let the shard of a delivery be read on; what was not recorded is not recorded by that."""
         if handed.recorded < len(handed.delivery.batch):
             self._held_back.add(handed.delivery.shard.key)
-        handed.finish()
+        handed.is_done.set()
 
-    def record_end(self, end: EndOfShard, *, was_told: bool) -> None:
+    def record_end(self, end: ShardStatus, *, was_told: bool) -> None:
         """Note that a shard has been processed to its end: it is not read again.
 
         Args:
-            end: its end.
-            was_told: whether somebody was told of it, who has then seen to the records that were
+            end: its last status.
+            was_told: whether a hook was called for it, which has then seen to the records that were
                 not to be recorded yet. Otherwise these come again, and the end with them.
         """
-        key = end.status.shard.key
+        key = end.shard.key
         if key in self._held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "
@@ -285,18 +305,18 @@ class DeliveryFeed(DeliverySink):
                 key,
             )
         elif self._checkpointer is not None:
-            self._checkpointer.record(key, end.status.progress)
+            self._checkpointer.record(key, end.progress)
 
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)
         self._waiting.append(handed)
         self._has_news.set()
         try:
-            await handed.wait()
+            await handed.is_done.wait()
         finally:
             delivery.release()
 
     def observe(self, status: ShardStatus) -> None:
         if status.progress.is_ended:
-            self._waiting.append(EndOfShard(status))
+            self._waiting.append(status)
             self._has_news.set()

@@ -6,13 +6,18 @@ import asyncio
 import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
-from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
-from kinesis_publishers.processing.opening import fetcher_opener
+from kinesis_publishers.processing.feed import (
+    DeliveryFeed,
+    HandedOut,
+    OpenFetcher,
+    fetcher_opener,
+)
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
@@ -146,11 +151,6 @@ class RecordStream(AsyncIterator["Record"]):
             for record in self._records:
                 self._taken += 1
                 return record
-        with self._asked_by_one():
-            return await self._next_in_turn()
-
-    @contextmanager
-    def _asked_by_one(self) -> Iterator[None]:
         if self._is_asked:
             raise RuntimeError(
                 "Two tasks ask for the next record at once, which would say that the record of the "
@@ -158,7 +158,7 @@ class RecordStream(AsyncIterator["Record"]):
             )
         self._is_asked = True
         try:
-            yield
+            return await self._next_in_turn()
         finally:
             self._is_asked = False
 
@@ -169,7 +169,7 @@ class RecordStream(AsyncIterator["Record"]):
             await self._take_turns()
             record = await self._next_record()
         except BaseException as error:
-            # Who gives up waiting inside of `async with` may ask again.
+            # Inside of `async with` the next record may be asked for again.
             if not (self._is_entered and isinstance(error, asyncio.CancelledError)):
                 await self._close(error)
             raise
@@ -207,19 +207,25 @@ class RecordStream(AsyncIterator["Record"]):
         if self._handed is not None and not self._feed.is_stopping:
             self._feed.finish(self._handed)
             self._handed = None
-        while isinstance(item := await self._feed.next(), EndOfShard):
+        while isinstance(item := await self._feed.next(), ShardStatus):
             await self._tell_end(item)
             self._feed.record_end(item, was_told=self._on_shard_end is not None)
         return item
 
-    async def _tell_end(self, end: EndOfShard) -> None:
+    async def _tell_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:
             return
-        shard = end.status.shard
+        shard = end.shard
         try:
-            await _tell(self._on_shard_end, shard)
+            told: object = self._on_shard_end(shard)
+            if not inspect.isawaitable(told):
+                raise TypeError(
+                    f"on_shard_end returned {told!r}, and read awaits it: make it an async function"
+                )
+            with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: on_shard_end"):
+                await told
         except BaseException as error:
-            # Whoever asks again after a cancellation is told again, before anything else.
+            # After a cancellation the hook is called again, before anything else.
             self._feed.put_back(end)
             if isinstance(error, Exception):
                 error.add_note(f"It was raised by on_shard_end for {shard}.")
@@ -228,14 +234,3 @@ class RecordStream(AsyncIterator["Record"]):
     def _note(self) -> None:
         if self._handed is not None:
             self._feed.record(self._handed, self._processed)
-
-
-async def _tell(on_shard_end: OnShardEnd, shard: Shard) -> None:
-    told: object = on_shard_end(shard)
-    if not inspect.isawaitable(told):
-        raise TypeError(
-            f"on_shard_end returned {told!r} for {shard}, and read awaits it: make it an async "
-            "function"
-        )
-    with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: on_shard_end"):
-        await told

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
+from kinesis_publishers.delivery import ShardStatus
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
-from kinesis_publishers.processing.error_policies import DeadLetter, ErrorPolicy, next_step
-from kinesis_publishers.processing.feed import DeliveryFeed, EndOfShard, HandedOut, OpenFetcher
+from kinesis_publishers.processing.error_policies import (
+    DeadLetter,
+    ErrorPolicy,
+    next_step,
+    place_of,
+)
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, OpenFetcher
 from kinesis_publishers.processing.signals import stopped_by
 from kinesis_publishers.processing.threads import CallThreads
 from kinesis_publishers.tasks import TaskScope, wait_for_event
@@ -119,15 +125,15 @@ class Scanner:
 
     async def _next(self, feed: DeliveryFeed) -> HandedOut | None:
         async with self._turn:
-            while isinstance(item := await feed.next(), EndOfShard):
+            while isinstance(item := await feed.next(), ShardStatus):
                 await self._see_to_end(feed, item)
             return item
 
-    async def _see_to_end(self, feed: DeliveryFeed, end: EndOfShard) -> None:
+    async def _see_to_end(self, feed: DeliveryFeed, end: ShardStatus) -> None:
         if self._on_shard_end is None:
             feed.record_end(end, was_told=False)
             return
-        shard = end.status.shard
+        shard = end.shard
         await self._threads.call(
             f"on_shard_end for {shard}",
             self._on_shard_end,
@@ -169,7 +175,9 @@ class Scanner:
             await asyncio.wait([running])
             if (error := running.result()) is not None:
                 # Something else has ended the scan, and is what it raises.
-                _LOGGER.error("The callback has failed for %s, too: %r", calls.place, error)
+                _LOGGER.error(
+                    "The callback has failed for %s, too: %r", place_of(calls.current), error
+                )
             raise
         finally:
             self._running.discard(calls)
@@ -185,21 +193,15 @@ class Scanner:
         failures: int,
     ) -> None:
         """Do what the error policy says after a call that has failed so many times in a row."""
-        place = calls.place
+        place = place_of(calls.current)
         step = next_step(self._on_error, error, failures, place)
         if not isinstance(step, DeadLetter):
             await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
             return
 
         def note() -> None:
-            calls.put_aside()
+            calls.pass_over()
             feed.record(handed, calls.processed)
 
-        try:
-            await self._threads.call(
-                f"put of DeadLetter for {place}", step.put, calls.current, error, then=note
-            )
-        except Exception as failure:
-            if failure is error:
-                raise
-            raise failure from failure.__cause__ or error
+        name = f"put of DeadLetter for {place}"
+        await self._threads.call(name, step.put_aside, calls.current, error, then=note)

@@ -20,7 +20,7 @@ from kinesis_publishers.processing.error_policies import (
     check_callback,
     check_policy,
 )
-from kinesis_publishers.processing.opening import fetcher_opener
+from kinesis_publishers.processing.feed import fetcher_opener
 from kinesis_publishers.processing.scanner import OnShardClosed, Scanner
 from kinesis_publishers.processing.signals import free_signals
 

@@ -9,11 +9,10 @@ import inspect
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 __all__ = ["CallThreads", "call_in_thread", "call_plain"]
 
@@ -22,7 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class CallThreads:
+class CallThreads(ThreadPoolExecutor):
     """Threads for a number of calls at once; leaving the context waits for those that run.
 
     Not the event loop's own threads: these are few, and resolving a host name waits for one of
@@ -30,23 +29,12 @@ class CallThreads:
     """
 
     def __init__(self, count: int) -> None:
-        self._executor = ThreadPoolExecutor(count, "kinesis-scan")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._executor.shutdown()
+        super().__init__(count, "kinesis-scan")
 
     def start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Run ``work`` in a thread, with the context variables that are set here."""
         context = contextvars.copy_context()
-        return asyncio.get_running_loop().run_in_executor(self._executor, context.run, work)
+        return asyncio.get_running_loop().run_in_executor(self, context.run, work)
 
     async def call(
         self,
@@ -87,7 +75,7 @@ def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
     """Call ``callback`` and return its result; a cancellation of something inside is a failure.
 
     Raises:
-        RuntimeError: it has let out what has a meaning for whoever waits for the thread: a
+        RuntimeError: it has let out what has a meaning for the task that waits for the thread: a
             CancelledError would look as if that task had been cancelled, and a StopIteration
             would never reach it.
     """

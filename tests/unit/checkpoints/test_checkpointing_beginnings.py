@@ -21,7 +21,7 @@ async def resumed(buffer: Buffer) -> dict[str, StreamProgress]:
     """Return what the next reader of the same store goes on from."""
     following = Buffer(memory=buffer.memory)
     await following.store.open()
-    return await following.checkpointer.load()
+    return await following.checkpointer.take_over([])
 
 
 async def test_where_a_stream_begins_is_stored_before_anything_is_read() -> None:
@@ -58,7 +58,7 @@ async def test_a_first_checkpoint_that_was_cut_off_is_made_anew() -> None:
         assert await resumed(buffer) == {}
         again = Buffer(memory=buffer.memory)
         await again.store.open()
-        await again.checkpointer.load()
+        await again.checkpointer.take_over([])
         later = evolve(PINNED, as_of=CREATED_AT)
         await again.follow({one.key: later for one in shards}, *shards)
         assert again.stored == {one.key: later for one in shards}
@@ -70,7 +70,7 @@ async def test_a_first_checkpoint_may_be_cut_off_any_number_of_times() -> None:
     for _ in range(3):
         buffer = Buffer(memory=memory)
         await buffer.store.open()
-        assert await buffer.checkpointer.load() == {}, "nothing has been read yet"
+        assert await buffer.checkpointer.take_over([]) == {}, "nothing has been read yet"
         fail_after(buffer, 2)
         with pytest.raises(InternalServiceError):
             await buffer.follow({one.key: PINNED for one in shards}, *shards)
@@ -146,7 +146,7 @@ async def test_a_stream_that_was_created_again_is_begun_anew() -> None:
     await buffer.checkpointer.flush()
     following = Buffer(memory=buffer.memory)
     await following.store.open()
-    await following.checkpointer.load()
+    await following.checkpointer.take_over([])
     created_at = CREATED_AT + timedelta(days=1)
     identity = evolve(IDENTITIES[STREAM_ARN], created_at=created_at)
     await following.checkpointer.follow({STREAM_ARN: identity}, {KEY: PARENT}, {KEY: BEGINNING})
@@ -163,7 +163,7 @@ async def test_a_stream_that_was_created_again_is_said_to_be_until_it_is_begun_a
     await buffer.begin(PARENT)
     following = Buffer(memory=buffer.memory)
     await following.store.open()
-    await following.checkpointer.load()
+    await following.checkpointer.take_over([])
     fail_after(following, 1)
     identity = evolve(IDENTITIES[STREAM_ARN], created_at=CREATED_AT + timedelta(days=1))
     shards = {one.key: one for one in (PARENT, CHILD)}

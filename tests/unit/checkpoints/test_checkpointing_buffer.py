@@ -381,3 +381,21 @@ async def test_a_write_that_is_refused_is_reported():
     with pytest.raises(ReaderReplacedError) as raised:
         await buffer.checkpointer.flush()
     assert buffer.events == [CheckpointsRefused(message=str(raised.value.__cause__))]
+
+
+async def test_a_store_that_does_not_answer_is_given_ten_seconds_in_all_after_an_error() -> None:
+    buffer = Buffer()
+    await buffer.begin()
+    buffer.store.gate.clear()
+    buffer.checkpointer.record(KEY, at(1))
+    error = RuntimeError("the reason to stop")
+
+    async def leave() -> None:
+        await buffer.checkpointer.flush_despite(error)
+        await buffer.checkpointer.flush_despite(error)
+        await buffer.checkpointer.release()
+
+    leaving = asyncio.create_task(leave())
+    await buffer.clock.advance(10)
+    assert leaving.done()
+    assert len(error.__notes__) == 1

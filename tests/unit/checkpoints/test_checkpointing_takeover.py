@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from checkpoint_support import BEGINNING, CREATED_AT, KEY, Buffer, at
+from attrs import evolve
+from checkpoint_support import BEGINNING, CREATED_AT, IDENTITIES, KEY, Buffer, at
 
+from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.errors import (
     InternalServiceError,
     ReaderReplacedError,
     StaleCheckpointError,
 )
-from kinesis_publishers.model import Checkpoint, CheckpointWrite
+from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ async def test_the_newer_reader_goes_on_and_the_older_one_stops() -> None:
     await write(older, 1)
     newer = await started(older)
     with pytest.raises(
-        ReaderReplacedError, match=r"/[0-9]+/[0-9a-f]{12}, has taken over arn:.* at"
+        ReaderReplacedError, match=r"/[0-9]+/[0-9a-f]{12}, has taken over arn:.*, and"
     ):
         await write(older, 2)
     await write(newer, 3)
@@ -210,7 +212,7 @@ async def test_checkpoints_that_were_removed_by_hand_are_not_written_again() -> 
     buffer = Buffer()
     await buffer.begin()
     buffer.memory.applications["billing"].clear()
-    with pytest.raises(StaleCheckpointError, match="it was removed by somebody else") as raised:
+    with pytest.raises(StaleCheckpointError, match="by hand, has removed it") as raised:
         await write(buffer, 1)
     assert not isinstance(raised.value, ReaderReplacedError)
     assert buffer.stored == {}
@@ -240,3 +242,95 @@ async def test_a_reader_that_is_stopped_while_it_takes_over_leaves_the_older_one
     await newer.checkpointer.release()
     await older.follow(BOTH, SHARD, CHILD)
     await write(older, 1)
+
+
+async def test_a_takeover_writes_no_shard_s_checkpoint() -> None:
+    older = Buffer()
+    await older.begin(SHARD, CHILD)
+    newer = await started(older)
+    assert [list(batch) for batch in newer.store.batches] == [[ShardKey(STREAM_ARN, "*")]]
+
+
+async def test_a_shard_whose_checkpoint_the_older_reader_wrote_last_is_removed() -> None:
+    older = Buffer()
+    await older.begin(SHARD, CHILD)
+    newer = await started(older)
+    # Each write stands for itself: that of the mark is refused, and this one is not.
+    with pytest.raises(ReaderReplacedError):
+        await write(older, 1)
+    await newer.follow({CHILD.key: BEGINNING}, CHILD)
+    assert newer.stored == {CHILD.key: BEGINNING}
+
+
+async def test_a_reader_that_waits_names_the_one_that_it_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    arns = [f"{STREAM_ARN}-a", STREAM_ARN]
+    memory = CheckpointMemory()
+    for arn in arns:
+        other = Buffer(memory=memory)
+        async with other.store:
+            await other.checkpointer.follow({arn: evolve(IDENTITIES[STREAM_ARN], arn=arn)}, {}, {})
+    newer = await started(Buffer(memory=memory))
+    waiting = Buffer(memory=memory, clock=newer.clock)
+    async with waiting.store:
+        taking_over = asyncio.create_task(waiting.checkpointer.take_over(arns))
+        await waiting.clock.settle()
+        taking_over.cancel()
+        await asyncio.wait([taking_over])
+    assert f"has taken over {STREAM_ARN} a short while ago" in caplog.text
+
+
+async def test_an_owner_is_not_taken_for_dead_because_the_store_was_down() -> None:
+    older = Buffer()
+    await older.begin()
+    await started(older)
+    waiting = Buffer(clock=older.clock, memory=older.memory)
+    async with waiting.store:
+        taking_over = asyncio.create_task(waiting.checkpointer.take_over([STREAM_ARN]))
+        await older.clock.advance(1)
+        waiting.store.is_up.clear()
+        await older.clock.advance(200)
+        waiting.store.is_up.set()
+        await older.clock.advance(5)
+        assert not taking_over.done()
+        taking_over.cancel()
+        await asyncio.wait([taking_over])
+
+
+async def test_of_two_readers_that_have_waited_one_goes_on_and_the_other_waits_for_it() -> None:
+    older = Buffer()
+    await older.begin()
+    newer = await started(older)
+    spares = [Buffer(clock=older.clock, memory=older.memory) for _ in range(2)]
+    for one in spares:
+        await one.store.open()
+    tasks = [asyncio.create_task(one.checkpointer.take_over([STREAM_ARN])) for one in spares]
+    async with living(newer):
+        await older.clock.advance(60)
+    await older.clock.advance(2)
+    assert [task.done() for task in tasks] == [True, False]
+    async with living(spares[0]):
+        await older.clock.advance(400)
+        assert not tasks[1].done()
+    await older.clock.advance(2)
+    await tasks[1]
+
+
+async def test_a_takeover_of_several_streams_that_meets_a_write_does_not_wait_for_itself() -> None:
+    other_arn = f"{STREAM_ARN}-a"
+    older = Buffer()
+    await older.begin()
+    identity = evolve(IDENTITIES[STREAM_ARN], arn=other_arn)
+    await older.checkpointer.follow({other_arn: identity}, {}, {})
+    newer = Buffer(clock=older.clock, memory=older.memory)
+    async with newer.store:
+        newer.store.gate.clear()
+        arns = [other_arn, STREAM_ARN]
+        taking_over = asyncio.create_task(newer.checkpointer.take_over(arns))
+        await older.clock.settle()
+        await write(older, 1)
+        newer.store.gate.set()
+        await older.clock.settle()
+        assert taking_over.done()
+        assert older.clock.sleeps == []

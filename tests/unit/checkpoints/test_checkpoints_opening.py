@@ -77,7 +77,7 @@ async def test_a_store_of_somebody_else_s_is_opened_and_closed(
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     async with open_checkpointer(properties_with(name)) as checkpointer:
         assert checkpointer is not None
-        assert await checkpointer.load() == {}
+        assert await checkpointer.take_over([]) == {}
     (store,) = OwnStore.opened
     assert store.is_closed
 

@@ -46,7 +46,7 @@ def test_going_on_after_a_failure_does_not_look_for_the_place_again():
     while not calls.is_done:
         assert isinstance(calls.run(), ZeroDivisionError)
         aside.append(calls.current)
-        calls.put_aside()
+        calls.pass_over()
     assert aside == RECORDS
     assert payloads.looks == len(RECORDS)
 
