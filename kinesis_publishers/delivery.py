@@ -50,9 +50,8 @@ __all__ = [
     "DeliverySink",
     "HasShard",
     "ShardStatus",
+    "MissingShard",
     "drop_processed",
-    "has_left_retention",
-    "retries_when_missing",
     "user_records",
 ]
 
@@ -152,6 +151,10 @@ class ConsumerContext:
     has_shard: HasShard | None = None
     # Of these it was said that their records came out of order.
     _disordered: set[ShardKey] = field(factory=set, init=False)
+
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
 
     def in_order(self, batch: RecordBatch) -> RecordBatch:
         """Return ``batch`` with its records ascending, each once; anything else is mended."""
@@ -279,36 +282,55 @@ async def user_records(
     return batch if records is batch else drop_processed(records, processed, context.events)
 
 
-def retries_when_missing(shard: Shard, clock: Clock, events: EventSink) -> RetryBudget:
-    """Return how often :func:`has_left_retention` may find that nothing is missing."""
-    return RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+class MissingShard:
+    """Decides what it means that the service does not find a shard, or its stream.
 
-
-async def has_left_retention(
-    shard: Shard,
-    error: ServiceError,
-    has_shard: HasShard | None,
-    retries: RetryBudget,
-    clock: Clock,
-) -> bool:
-    """Say whether the stream is there without the shard; if both are there, wait before.
-
-    Raises:
-        ServiceError: ``error``: the stream is gone, or nobody can be asked.
-        RetriesExhaustedError: both have been there for long, and yet were not found.
+    Args:
+        shard: which shard.
+        guard: knows the stream, and reports the loss.
+        has_shard: as in :class:`ConsumerContext`.
+        clock: what pauses are slept on.
+        events: where repetitions are reported.
     """
-    if isinstance(error, ShardNotFoundError):
-        return True
-    is_listed: bool | None = None
-    if has_shard is not None:
-        with suppress(StreamNotFoundError):
-            is_listed = await has_shard(shard)
-    if is_listed is False:
-        return True
-    if is_listed is None or not isinstance(error, StreamNotFoundError):
-        raise error
-    doubted = InternalServiceError(
-        f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
-    )
-    await clock.sleep(retries.delay_after(doubted))
-    return False
+
+    def __init__(
+        self,
+        shard: Shard,
+        guard: DataLossGuard,
+        has_shard: HasShard | None,
+        clock: Clock,
+        events: EventSink,
+    ) -> None:
+        self._shard, self._guard, self._has_shard, self._clock = shard, guard, has_shard, clock
+        self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+    def reset(self) -> None:
+        """Note that the shard was found."""
+        self._retries.reset()
+
+    async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:
+        """Report a shard that has left the retention; wait if shard and stream are there.
+
+        Raises:
+            DataLossError: the shard has left, and loss is not tolerated.
+            StreamRecreatedError: the stream is not the one that was read.
+            ServiceError: ``error``: the stream is gone, or there is nothing to ask.
+            RetriesExhaustedError: both have been there for long, and yet were not found.
+        """
+        shard, is_listed = self._shard, None
+        await self._guard.check_identity(shard.stream_arn, cause=error)
+        if isinstance(error, ShardNotFoundError):
+            is_listed = False
+        elif self._has_shard is not None:
+            with suppress(StreamNotFoundError):
+                is_listed = await self._has_shard(shard)
+        if is_listed is False:
+            self._guard.report_unread(shard.key, progress, cause=error)
+            return True
+        if is_listed is None or not isinstance(error, StreamNotFoundError):
+            raise error
+        doubted = InternalServiceError(
+            f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
+        )
+        await self._clock.sleep(self._retries.delay_after(doubted))
+        return False

@@ -9,8 +9,6 @@ from kinesis_publishers.delivery import (
     ConsumerContext,
     DeliveryRoom,
     drop_processed,
-    has_left_retention,
-    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
@@ -18,7 +16,6 @@ from kinesis_publishers.errors import (
     PositionTrimmedError,
     PublisherCancelledError,
     ReplayMismatchError,
-    ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
 )
@@ -66,7 +63,7 @@ class RangeConsumer(RecordBatchConsumer):
         self._begin = begin
         self._progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
         self._room = DeliveryRoom(self._shard.key, context)
-        self._missing = retries_when_missing(self._shard, context.clock, context.events)
+        self._missing = context.missing(self._shard)
         self._publisher: RecordPublisher | None = None
         self._run: asyncio.Timeout | None = None
         self._rest: RecordBatch | None = None
@@ -132,10 +129,9 @@ class RangeConsumer(RecordBatchConsumer):
         except (StreamNotFoundError, ShardNotFoundError) as error:
             if error is self._delivery_error:
                 raise
-            if not await self._has_left_retention(error):
+            if not await self._missing.has_left(error, self._progress):
                 self._publisher = None
                 return position if self._progress.position == before else self._progress.position
-            self._give_up_shard(error)
         return None
 
     async def _run_publisher(self, publisher: RecordPublisher) -> None:
@@ -287,15 +283,6 @@ class RangeConsumer(RecordBatchConsumer):
             cause=error,
         )
         self._was_trimmed = True
-
-    async def _has_left_retention(self, error: ServiceError) -> bool:
-        context = self._context
-        return await has_left_retention(
-            self._shard, error, context.has_shard, self._missing, context.clock
-        )
-
-    def _give_up_shard(self, cause: ServiceError) -> None:
-        self._context.data_loss.report_unread(self._shard.key, self._progress, cause=cause)
 
     def _leftover(self) -> Leftover | None:
         publisher = None if self._is_complete else self._publisher

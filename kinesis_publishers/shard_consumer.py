@@ -11,10 +11,9 @@ from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordP
 from kinesis_publishers.delivery import (
     ConsumerContext,
     DeliveryRoom,
+    MissingShard,
     ShardStatus,
     drop_processed,
-    has_left_retention,
-    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
@@ -22,7 +21,6 @@ from kinesis_publishers.errors import (
     ConsumerNotFoundError,
     PositionTrimmedError,
     PublisherCancelledError,
-    ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
 )
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.model import ChildShard
-    from kinesis_publishers.retry import RetryBudget
 
 __all__ = ["ShardConsumer"]
 
@@ -86,12 +83,9 @@ class ShardConsumer(RecordBatchConsumer):
         init=False,
         default=Factory(lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True),
     )
-    _missing: RetryBudget = field(
+    _missing: MissingShard = field(
         init=False,
-        default=Factory(
-            lambda self: retries_when_missing(self.shard, self.context.clock, self.context.events),
-            takes_self=True,
-        ),
+        default=Factory(lambda self: self.context.missing(self.shard), takes_self=True),
     )
 
     @property
@@ -166,9 +160,9 @@ class ShardConsumer(RecordBatchConsumer):
         except (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError) as error:
             if error is self._delivery_error:
                 raise
-            if not await self._has_left_retention(error):
+            if not await self._missing.has_left(error, self.progress):
                 return position if self.progress.position == before else self.progress.position
-            self._give_up_shard(error)
+            self._end_shard()
         return None
 
     async def _run_publisher(self, publisher: RecordPublisher) -> None:
@@ -300,17 +294,6 @@ class ShardConsumer(RecordBatchConsumer):
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
         now = self.context.clock.now()
         await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
-
-    async def _has_left_retention(self, error: ServiceError) -> bool:
-        context = self.context
-        await context.data_loss.check_identity(self.shard.stream_arn, cause=error)
-        return await has_left_retention(
-            self.shard, error, context.has_shard, self._missing, context.clock
-        )
-
-    def _give_up_shard(self, cause: ServiceError) -> None:
-        self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)
-        self._end_shard()
 
 
 def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress:

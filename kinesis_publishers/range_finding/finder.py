@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Self
 from attrs import field, frozen
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
-from kinesis_publishers.delivery import has_left_retention, retries_when_missing
+from kinesis_publishers.delivery import MissingShard
 from kinesis_publishers.errors import (
     PositionTrimmedError,
-    ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
     StreamRecreatedError,
@@ -263,8 +262,10 @@ class KinesisRangeFinder:
     async def _look_or_begin_anew(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
-        shard, clock, has_shard = probe.shard, self._parts.clock, self._parts.discovery.has_shard
-        retries = retries_when_missing(shard, clock, self._parts.events)
+        parts = self._parts
+        missing = MissingShard(
+            probe.shard, parts.data_loss, parts.discovery.has_shard, parts.clock, parts.events
+        )
         # Again in the same round: Trigger.Once has no other.
         while True:
             try:
@@ -272,19 +273,14 @@ class KinesisRangeFinder:
             except PositionTrimmedError as error:
                 await self._begin_at_horizon(probe, error)
             except (StreamNotFoundError, ShardNotFoundError) as error:
-                await self._parts.data_loss.check_identity(shard.stream_arn, cause=error)
-                if await has_left_retention(shard, error, has_shard, retries, clock):
-                    return self._give_up(probe, error)
+                if await missing.has_left(error, probe.progress):
+                    return probe.give_up()
 
     async def _begin_at_horizon(self, probe: ShardProbe, error: PositionTrimmedError) -> None:
         now = self._parts.clock.now()
         await self._parts.data_loss.report_trimmed(probe.shard, probe.progress, now, cause=error)
         horizon = StartingPosition.trim_horizon()
         probe.begin_at_horizon(await self._parts.polling.create(horizon, probe.shard))
-
-    def _give_up(self, probe: ShardProbe, error: ServiceError) -> None:
-        self._parts.data_loss.report_unread(probe.shard.key, probe.progress, cause=error)
-        probe.give_up()
 
     async def _take_within(self, limit: ReadLimit) -> FoundRanges:
         probes = [probe for probe in self._probes.values() if probe.has_news]
