@@ -108,6 +108,28 @@ class DataLossGuard:
             raise StreamRecreatedError(f"{found.name}: {message} {_REMEDY}") from cause
         return timedelta(seconds=summary.retention_seconds)
 
+    async def check_beginning(
+        self,
+        shard: Shard,
+        progress: ShardProgress,
+        now: datetime,
+        first: SequenceNumber,
+        arrived: datetime | None,
+    ) -> None:
+        """Report a loss if records may be missing between ``progress`` and ``first``, the next one.
+
+        Raises:
+            PositionTrimmedError: they may, and loss is not tolerated.
+        """
+        asked = progress.position.sequence_number
+        if asked is None or progress.processed is not None:
+            await self.check_retention(shard, progress, now, first=first, arrived=arrived)
+        elif first != asked.whole:
+            message = (
+                f"record {asked.whole} is gone; the next one that the stream holds is {first}."
+            )
+            self.report(shard.key, message, after=progress, first=first)
+
     async def check_retention(
         self,
         shard: Shard,
@@ -183,16 +205,6 @@ class DataLossGuard:
             cause=cause,
             after=progress,
         )
-
-    def check_first(self, shard: ShardKey, asked: SequenceNumber, first: SequenceNumber) -> None:
-        """Report a loss if ``first`` came where reading was to begin with the record ``asked``."""
-        if first != asked:
-            self.report(
-                shard,
-                f"record {asked} is gone; the next one that the stream still holds is {first}.",
-                after=ShardProgress(position=StartingPosition.at(asked)),
-                first=first,
-            )
 
     def report(
         self,

@@ -212,20 +212,21 @@ class RangeConsumer(RecordBatchConsumer):
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
-        position, first = self._progress.position, batch.first_sequence_number
-        if position.sequence_number is not None and self.processed is None:
-            self._context.data_loss.check_first(self._shard.key, position.sequence_number, first)
-        elif self._was_trimmed:
-            self._context.data_loss.report(
+        guard, progress, first = (
+            self._context.data_loss,
+            self._progress,
+            batch.first_sequence_number,
+        )
+        names_first = progress.position.sequence_number is not None and progress.processed is None
+        if self._was_trimmed and not names_first:
+            guard.report(
                 self._shard.key,
-                f"reading goes on with record {first}; whatever was between {position} and it is "
-                "skipped.",
+                f"reading goes on with record {first}; whatever was between {progress.position} "
+                "and it is skipped.",
             )
         else:
             now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
-            await self._context.data_loss.check_retention(
-                self._shard, self._progress, now, first=first, arrived=arrived
-            )
+            await guard.check_beginning(self._shard, progress, now, first, arrived)
         self._was_trimmed = False
 
     def _finish_if_ended(self) -> bool:

@@ -154,7 +154,8 @@ class ShardConsumer(RecordBatchConsumer):
             # What a delivery failed with has been reported already.
             if is_stuck or error is self._delivery_error:
                 raise
-            await self._report_trimmed(error)
+            now = self.context.clock.now()
+            await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
             # Whatever is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError) as error:
@@ -266,7 +267,10 @@ class ShardConsumer(RecordBatchConsumer):
         """Hand on what is in ``batch``, which is not empty; say whether the position moves."""
         processed = self.progress.processed
         try:
-            await self._check_gap(batch)
+            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
+            await self.context.data_loss.check_beginning(
+                self.shard, self.progress, now, batch.first_sequence_number, arrived
+            )
             records = await user_records(batch, processed, self.context, self.shard)
             self._delivered, self._expansion = len(records), max(1.0, len(records) / len(batch))
             if len(records):
@@ -277,23 +281,6 @@ class ShardConsumer(RecordBatchConsumer):
         except BaseException as error:
             self._delivery_error = error
             raise
-
-    async def _check_gap(self, batch: RecordBatch) -> None:
-        """Report records that were removed between the position and the first record of a batch."""
-        guard, position = self.context.data_loss, self.progress.position
-        if position.type is PositionType.AT_SEQUENCE_NUMBER:
-            assert position.sequence_number is not None
-            asked = position.sequence_number.whole
-            guard.check_first(self.shard.key, asked, batch.first_sequence_number)
-        else:
-            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
-            await guard.check_retention(
-                self.shard, self.progress, now, first=batch.first_sequence_number, arrived=arrived
-            )
-
-    async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        now = self.context.clock.now()
-        await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
 
 
 def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress:

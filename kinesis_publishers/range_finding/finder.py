@@ -16,9 +16,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.model import (
-    Shard,
     ShardKey,
-    ShardProgress,
     StartingPosition,
     StreamProgress,
 )
@@ -293,22 +291,15 @@ class KinesisRangeFinder:
             before = probe.progress
             end = probe.take(count)
             if end is not None:
-                await self._check_first(probe.shard, before, end)
+                if end.first is not None:
+                    # Otherwise the reader of the range sees it.
+                    await self._parts.data_loss.check_beginning(
+                        probe.shard, before, self._parts.clock.now(), end.first, end.first_arrival
+                    )
                 ends[probe.shard.key] = end
                 self._shards.progress[probe.shard.key] = end.progress
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return FoundRanges(ends=ends)
-
-    async def _check_first(self, shard: Shard, before: ShardProgress, end: RangeEnd) -> None:
-        guard, asked, first = self._parts.data_loss, before.position.sequence_number, end.first
-        if first is None:
-            # Whoever reads the range sees it.
-            return
-        if before.processed is None and asked is not None:
-            guard.check_first(shard.key, asked, first)
-        else:
-            now = self._parts.clock.now()
-            await guard.check_retention(shard, before, now, first=first, arrived=end.first_arrival)
 
 
 def _look_interval(shards: int) -> float:

@@ -143,11 +143,8 @@ class Sighting:
         )
         rest = Sighting(progress)
         rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
-        rest._first_arrival, rest._last_arrival = (
-            instant_of(self._arrivals[count]),
-            self._last_arrival,
-        )
-        rest.has_ended = self.has_ended
+        rest._first_arrival = instant_of(self._arrivals[count])
+        rest._last_arrival, rest.has_ended = self._last_arrival, self.has_ended
         rest._numbers, rest._weights = self._numbers[count:], self._weights[count:]
         rest._arrivals = self._arrivals[count:]
         return end, rest
