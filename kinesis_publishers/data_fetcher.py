@@ -267,6 +267,7 @@ class KinesisDataFetcher:
                     self._shards = self._shards.renewed()
                     # Of shards that are gone, whose ids come again.
                     self._children.clear()
+                    self._finished.clear()
                     self._is_prepared = False
 
     async def _is_to_begin_anew(self) -> bool:

@@ -125,10 +125,8 @@ class DataLossGuard:
         if asked is None or progress.processed is not None:
             await self.check_retention(shard, progress, now, first=first, arrived=arrived)
         elif first != asked.whole:
-            message = (
-                f"record {asked.whole} is gone; the next one that the stream holds is {first}."
-            )
-            self.report(shard.key, message, after=progress, first=first)
+            message = f"record {asked.whole} is gone; the next one that the stream still holds is"
+            self.report(shard.key, f"{message} {first}.", after=progress, first=first)
 
     async def check_retention(
         self,

@@ -212,17 +212,14 @@ class RangeConsumer(RecordBatchConsumer):
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
-        guard, progress, first = (
-            self._context.data_loss,
-            self._progress,
-            batch.first_sequence_number,
-        )
-        names_first = progress.position.sequence_number is not None and progress.processed is None
-        if self._was_trimmed and not names_first:
+        """Report records that were removed between the position and the first record of a batch."""
+        guard, progress = self._context.data_loss, self._progress
+        first, place = batch.first_sequence_number, progress.position
+        if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
             guard.report(
                 self._shard.key,
-                f"reading goes on with record {first}; whatever was between {progress.position} "
-                "and it is skipped.",
+                f"reading goes on with record {first}; whatever was between {place} and it is "
+                "skipped.",
             )
         else:
             now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
