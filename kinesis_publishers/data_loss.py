@@ -14,7 +14,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated, EventSink
-from kinesis_publishers.model import ShardProgress, StartingPosition
+from kinesis_publishers.model import PositionType, ShardProgress, StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -121,8 +121,8 @@ class DataLossGuard:
         Raises:
             PositionTrimmedError: they may, and loss is not tolerated.
         """
-        asked = progress.position.sequence_number
-        if asked is None or progress.processed is not None:
+        position, asked = progress.position, progress.position.sequence_number
+        if asked is None or position.type is not PositionType.AT_SEQUENCE_NUMBER:
             await self.check_retention(shard, progress, now, first=first, arrived=arrived)
         elif first != asked.whole:
             message = f"record {asked.whole} is gone; the next one that the stream still holds is"

@@ -73,7 +73,7 @@ class Delivery:
     Attributes:
         batch: at least one record.
         progress: how far the shard has been read with this delivery included.
-        reservation: its share of the pool, for who drops the delivery before the records.
+        reservation: its share of the pool, in case the delivery is dropped before the records.
     """
 
     batch: RecordBatch
@@ -117,7 +117,7 @@ class DeliverySink(ABC):
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
         """Learn how far a shard has been read; called after each answer, empty ones included.
 
-        Only while whole shards are read: who reads a range knows where it ends.
+        Only while whole shards are read: the reader of a range knows where it ends.
         """
 
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
@@ -132,7 +132,7 @@ class ConsumerContext:
         create_publisher: makes what reads a shard.
         pool: the budget of all shards together.
         sink: what records and facts are handed to.
-        aggregates: takes aggregates apart.
+        aggregates: deaggregates.
         data_loss: what follows when records are gone.
         clock: the only source of time.
         events: where diagnostic events go.
@@ -269,7 +269,7 @@ async def user_records(
     context: ConsumerContext,
     shard: Shard | None = None,
 ) -> RecordBatch:
-    """Return what producers put of ``batch``, aggregates taken apart, as far as it is to be read.
+    """Return what producers put of ``batch``, deaggregated, as far as it is to be read.
 
     Args:
         batch: whole records that come after ``processed``, or hold it.
@@ -285,12 +285,7 @@ async def user_records(
 class MissingShard:
     """Decides what it means that the service does not find a shard, or its stream.
 
-    Args:
-        shard: which shard.
-        guard: knows the stream, and reports the loss.
-        has_shard: as in :class:`ConsumerContext`.
-        clock: what pauses are slept on.
-        events: where repetitions are reported.
+    ``has_shard`` is as in :class:`ConsumerContext`.
     """
 
     def __init__(

@@ -105,8 +105,8 @@ class ShardConsumer(RecordBatchConsumer):
     def stop(self) -> None:
         """Make :meth:`run` return after the delivery in flight, or else after the next one.
 
-        It interrupts nothing: who does not want to wait for the next answer, which may be an empty
-        one, cancels the task unless :attr:`is_delivering`.
+        It interrupts nothing: to avoid waiting for the next answer, which may be an empty
+        one, cancel the task unless :attr:`is_delivering`.
         """
         self._is_stopping = True
 

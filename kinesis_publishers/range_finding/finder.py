@@ -269,16 +269,13 @@ class KinesisRangeFinder:
             try:
                 return await look(probe)
             except PositionTrimmedError as error:
-                await self._begin_at_horizon(probe, error)
+                now, progress = parts.clock.now(), probe.progress
+                await parts.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
+                horizon = StartingPosition.trim_horizon()
+                probe.begin_at_horizon(await parts.polling.create(horizon, probe.shard))
             except (StreamNotFoundError, ShardNotFoundError) as error:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
-
-    async def _begin_at_horizon(self, probe: ShardProbe, error: PositionTrimmedError) -> None:
-        now = self._parts.clock.now()
-        await self._parts.data_loss.report_trimmed(probe.shard, probe.progress, now, cause=error)
-        horizon = StartingPosition.trim_horizon()
-        probe.begin_at_horizon(await self._parts.polling.create(horizon, probe.shard))
 
     async def _take_within(self, limit: ReadLimit) -> FoundRanges:
         probes = [probe for probe in self._probes.values() if probe.has_news]

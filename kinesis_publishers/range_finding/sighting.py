@@ -135,12 +135,9 @@ class Sighting:
             position=resume_after(SequenceNumber(self._numbers[count - 1])),
             as_of=_latest(self.start.as_of, instant_of(max(self._arrivals[:count]))),
         )
-        end = RangeEnd(
-            progress=progress,
-            first=self._first,
-            first_arrival=self._first_arrival,
-            payload_bytes=_bytes_of(self._weights[:count]),
-        )
+        whole, _ = self.take()
+        assert whole is not None, "there are more records than are taken"
+        end = evolve(whole, progress=progress, payload_bytes=_bytes_of(self._weights[:count]))
         rest = Sighting(progress)
         rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
         rest._first_arrival = instant_of(self._arrivals[count])
