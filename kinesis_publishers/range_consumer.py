@@ -14,7 +14,6 @@ from kinesis_publishers.delivery import (
 from kinesis_publishers.errors import (
     AggregationError,
     PositionTrimmedError,
-    PublisherCancelledError,
     ReplayMismatchError,
     ShardNotFoundError,
     StreamNotFoundError,
@@ -142,11 +141,6 @@ class RangeConsumer(RecordBatchConsumer):
             elif result is RunResult.COMPLETE:
                 self._is_complete = True
                 self._reach_end_of_shard()
-            elif result is RunResult.CANCELLED:
-                raise PublisherCancelledError(
-                    f"{self._shard}: {type(publisher).__name__} returned CANCELLED, but nobody "
-                    "asked it to stop. A publisher may return it only after it was told to."
-                )
 
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher`` once; return its result, ``None`` if it was interrupted."""
@@ -156,7 +150,7 @@ class RangeConsumer(RecordBatchConsumer):
         try:
             async with timeout:
                 result = await publisher.run(self)
-                check_result(result, publisher, self._shard)
+                check_result(result, publisher, self._shard, is_stopping=self._is_done)
         except TimeoutError:
             if not timeout.expired():
                 raise

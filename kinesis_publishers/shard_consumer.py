@@ -172,11 +172,6 @@ class ShardConsumer(RecordBatchConsumer):
             if result is RunResult.COMPLETE:
                 self._end_shard()
                 return
-            if result is RunResult.CANCELLED and not self._is_stopping:
-                raise PublisherCancelledError(
-                    f"{self.shard}: {type(publisher).__name__} returned CANCELLED, but nobody "
-                    "asked it to stop. A publisher may return it only after it was told to."
-                )
 
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
@@ -185,7 +180,7 @@ class ShardConsumer(RecordBatchConsumer):
                 PublisherCancelledError, f"{self.shard}: run() of {type(publisher).__name__}"
             ):
                 result = await publisher.run(self)
-            check_result(result, publisher, self.shard)
+            check_result(result, publisher, self.shard, is_stopping=self._is_stopping)
             return result
         except _Stopped:
             return None
