@@ -122,8 +122,11 @@ class RangeConsumer(RecordBatchConsumer):
             # What a delivery failed with has been reported already.
             if is_stuck or error is self._delivery_error:
                 raise
-            self._report_trimmed(error)
-            # Whatever is left comes after the position, or is dropped on arrival.
+            place = self._progress.position
+            message = f"the place where reading goes on, {place}, is not available any more."
+            self._context.data_loss.report(self._shard.key, message, cause=error)
+            self._publisher, self._was_trimmed = None, True
+            # What is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError) as error:
             if error is self._delivery_error:
@@ -265,16 +268,6 @@ class RangeConsumer(RecordBatchConsumer):
             kind=ReplayMismatchError,
         )
         self._finish()
-
-    def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        self._publisher = None
-        self._context.data_loss.report(
-            self._shard.key,
-            f"the place where reading goes on, {self._progress.position}, is not available any "
-            "more.",
-            cause=error,
-        )
-        self._was_trimmed = True
 
     def _leftover(self) -> Leftover | None:
         publisher = None if self._is_complete else self._publisher

@@ -156,7 +156,7 @@ class ShardConsumer(RecordBatchConsumer):
                 raise
             now = self.context.clock.now()
             await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
-            # Whatever is left comes after the position, or is dropped on arrival.
+            # What is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError) as error:
             if error is self._delivery_error:

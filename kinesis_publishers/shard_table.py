@@ -190,7 +190,11 @@ class ShardTable:
             # A stream that was created again has shards of the same ids, which begin elsewhere.
             if any(begins.get(k) != one.starting_sequence_number for k, one in known.items()):
                 await self._parts.data_loss.check_identity(arn)
-            self._forget([key for key in gone if key not in in_use], given_up)
+            for key in (one for one in gone if one not in in_use):
+                del self.listed[key]
+                progress = self.progress.pop(key, None)
+                if progress is not None and not (progress.is_ended or key in given_up):
+                    self._parts.data_loss.report_unread(key, progress)
             self._add_listed(listed, initial=None)
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
@@ -226,13 +230,6 @@ class ShardTable:
                     shard_ids=tuple(sorted(key.shard_id for key in added)),
                 )
             )
-
-    def _forget(self, gone: Iterable[ShardKey], given_up: Collection[ShardKey]) -> None:
-        for key in gone:
-            del self.listed[key]
-            progress = self.progress.pop(key, None)
-            if progress is not None and not (progress.is_ended or key in given_up):
-                self._parts.data_loss.report_unread(key, progress)
 
     def startable(self) -> list[Shard]:
         """Return the shards that may be read now, in a fixed order within each stream."""
