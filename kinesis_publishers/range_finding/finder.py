@@ -284,17 +284,20 @@ class KinesisRangeFinder:
         counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
         self._first_served = (self._first_served + 1) % len(probes)
         ends: dict[ShardKey, RangeEnd] = {}
-        for probe, count in zip(probes, counts, strict=True):
-            before = probe.progress
-            end = probe.take(count)
-            if end is not None:
+        check, now = self._parts.data_loss.check_beginning, self._parts.clock.now()
+        # All at once: shards that are far behind share the question for the retention.
+        async with TaskScope() as scope:
+            for probe, count in zip(probes, counts, strict=True):
+                shard, before = probe.shard, probe.progress
+                end = probe.take(count)
+                if end is None:
+                    continue
+                # Without its first record, the reader of the range sees what is missing.
                 if end.first is not None:
-                    # Otherwise the reader of the range sees it.
-                    await self._parts.data_loss.check_beginning(
-                        probe.shard, before, self._parts.clock.now(), end.first, end.first_arrival
-                    )
-                ends[probe.shard.key] = end
-                self._shards.progress[probe.shard.key] = end.progress
+                    checking = check(shard, before, now, end.first, end.first_arrival)
+                    scope.spawn(checking, name=f"check the beginning of {shard}")
+                ends[shard.key] = end
+                self._shards.progress[shard.key] = end.progress
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return FoundRanges(ends=ends)
 
