@@ -88,7 +88,7 @@ _STORES: dict[str, type[CheckpointStore]] = {
     "dynamodb": DynamoDbCheckpointStore,
 }
 
-# By name: OpenTelemetry is an extra, and nobody who does not select it needs it.
+# By name: OpenTelemetry is an extra, needed only where it is selected.
 _REPORTERS = {
     "log": "kinesis_publishers.metrics.log:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
@@ -104,12 +104,12 @@ class FetcherParts:
     Attributes:
         streams: what to read: names or ARNs.
         initial_position: where a stream begins that was not read before; LATEST is not pinned yet.
-        initial_shards: the same for single shards, by shard id; these go first.
+        initial_shards: the same for single shards, by shard id; these take precedence.
         factory: makes the publisher of each shard.
         polling: makes polling publishers, whatever ``factory`` makes: for looking at a shard.
         discovery: describes streams and lists shards.
         pool: the budget of all shards together.
-        aggregates: takes aggregates apart.
+        aggregates: deaggregates.
         data_loss: what follows when records are gone.
         clock: the only source of time, corrected by the service's.
         events: where diagnostic events go.
@@ -215,7 +215,7 @@ async def open_checkpointer(
         events: where writes are reported.
 
     Raises:
-        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+        PluginLoadError: a custom class cannot be loaded or does not fit.
         CheckpointError: the store cannot be used.
     """
     config = CheckpointConfig.from_properties(properties)
@@ -242,7 +242,7 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
     """Return the store that ``checkpoint.store`` names.
 
     Raises:
-        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+        PluginLoadError: a custom class cannot be loaded or does not fit.
     """
     if name in _STORES:
         return _STORES[name]
@@ -257,7 +257,7 @@ def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
     """Return the sinks that ``metrics.sinks`` names.
 
     Raises:
-        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+        PluginLoadError: a custom class cannot be loaded or does not fit.
     """
     names = MetricsConfig.from_properties(properties).sinks
     return [load_event_reporter(name, _REPORTERS) for name in names]
@@ -267,7 +267,7 @@ def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
     """Return the factory that ``stream.recordpublisher`` names.
 
     Raises:
-        PluginLoadError: a class of somebody else's cannot be loaded or does not fit.
+        PluginLoadError: a custom class cannot be loaded or does not fit.
     """
     if name in _FACTORIES:
         return _FACTORIES[name]
@@ -297,7 +297,7 @@ def with_region(properties: Properties) -> Properties:
     So that other processes, which may have another environment, read the same region.
 
     Raises:
-        MissingOptionError: nobody names a region.
+        MissingOptionError: nothing names a region.
     """
     return Properties.parse(
         {**properties.to_dict(), aws_options.REGION.full_key: _region(properties)}
@@ -330,17 +330,14 @@ def _initial_position(config: InitialPositionConfig) -> StartingPosition:
 
 
 def _shard_progress(config: ShardPosition) -> ShardProgress:
-    match config.kind:
-        case ShardIteratorKind.SHARD_END:
-            return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
-        case ShardIteratorKind.AT_TIMESTAMP:
-            instant = datetime.fromtimestamp(int(config.marker) / 1000, UTC)
-            return ShardProgress(position=StartingPosition.at_timestamp(instant))
-        case ShardIteratorKind.AT_SEQUENCE_NUMBER:
-            return ShardProgress(position=StartingPosition.at(SequenceNumber(config.marker)))
-        case ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
-            return ShardProgress(position=StartingPosition.after(SequenceNumber(config.marker)))
-        case ShardIteratorKind.TRIM_HORIZON:
-            return ShardProgress(position=StartingPosition.trim_horizon())
-        case ShardIteratorKind.LATEST:
-            return ShardProgress(position=StartingPosition.latest())
+    marker, kind = config.marker, config.kind
+    position = StartingPosition.trim_horizon()
+    if kind is ShardIteratorKind.AT_TIMESTAMP:
+        position = StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
+    elif kind is ShardIteratorKind.AT_SEQUENCE_NUMBER:
+        position = StartingPosition.at(SequenceNumber(marker))
+    elif kind is ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
+        position = StartingPosition.after(SequenceNumber(marker))
+    elif kind is ShardIteratorKind.LATEST:
+        position = StartingPosition.latest()
+    return ShardProgress(position=position, is_ended=kind is ShardIteratorKind.SHARD_END)

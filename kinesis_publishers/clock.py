@@ -14,8 +14,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self
 
-from attrs import frozen
-
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
@@ -75,19 +73,8 @@ class SystemClock(Clock):
         return asyncio.timeout(seconds)
 
 
-@frozen
-class _Bounds:
-    """By how much the service's clock is ahead of this machine's, at least and at most."""
-
-    low: timedelta
-    high: timedelta
-    since: float
-
-
 class ServiceClock(Clock):
-    """A clock that the service's answers correct: instants are sent to it, and come from it.
-
-    This machine's clock is trusted as long as no answer contradicts it.
+    """This machine's clock, corrected where the service's answers contradict it.
 
     Args:
         machine: the clock to correct.
@@ -95,9 +82,10 @@ class ServiceClock(Clock):
 
     def __init__(self, machine: Clock) -> None:
         self.machine = machine
-        # Replaced as a whole: answers come in several threads.
-        self._bounds: _Bounds | None = None
-        self._contradictions = 0
+        # By how much the service's clock is ahead, at least and at most, and since when that is
+        # known. Replaced as a whole: answers come in several threads.
+        self._bounds: tuple[timedelta, timedelta, float] | None = None
+        self._is_doubted = False
         self._reported = _NONE
 
     @classmethod
@@ -107,11 +95,9 @@ class ServiceClock(Clock):
 
     @property
     def skew(self) -> timedelta:
-        bounds = self._bounds
-        if bounds is None or bounds.low <= _NONE <= bounds.high:
-            return _NONE
+        low, high, _ = self._bounds or (_NONE, _NONE, 0.0)
         # A record put after a pinned LATEST must not be missed: rather too early than too late.
-        return bounds.low
+        return _NONE if low <= _NONE <= high else low
 
     def now(self) -> datetime:
         return self.machine.now() + self.skew
@@ -136,19 +122,19 @@ class ServiceClock(Clock):
             told = parsedate_to_datetime(date or "").replace(tzinfo=UTC)
         except (TypeError, ValueError):
             return
-        fresh = _Bounds(told - self.machine.now(), told + _SECOND - sent_at, self.monotonic())
+        low, high = told - self.machine.now(), told + _SECOND - sent_at
+        fresh = low, high, self.monotonic()
         known = self._bounds or fresh
-        if fresh.since - known.since > _MEMORY_SECONDS:
+        if fresh[2] - known[2] <= _MEMORY_SECONDS:
+            low, high = max(known[0], low), min(known[1], high)
+        else:
             known = fresh
-        low, high = max(known.low, fresh.low), min(known.high, fresh.high)
-        if low > high:
-            # One answer may come from a cache; two are a clock that was put right.
-            self._contradictions += 1
-            if self._contradictions < 2:
-                return
-            known, low, high = fresh, fresh.low, fresh.high
-        self._bounds, self._contradictions = _Bounds(low, high, known.since), 0
-        self._report(min(abs(low), abs(high)))
+        # One answer that contradicts the others may come from a cache; two are a clock put right.
+        self._is_doubted = low > high and not self._is_doubted
+        if self._is_doubted:
+            return
+        self._bounds = fresh if low > high else (low, high, known[2])
+        self._report(min(map(abs, self._bounds[:2])))
 
     def _report(self, least: timedelta) -> None:
         skew = self.skew

@@ -129,7 +129,7 @@ class KinesisDataFetcher:
             on_batch: what records are handed to.
             resume: as in the constructor; not beside checkpoints, which say the same.
             records_deliveries: whether a delivery counts as processed as soon as ``on_batch`` has
-                taken it; ``False`` leaves it to whoever calls ``checkpointer.record``.
+                taken it; ``False`` leaves it to calls of ``checkpointer.record``.
             events: takes diagnostic events, beside the sinks that the properties name.
             clock: the only source of time, this machine's unless it is given.
             guard: removes stream consumers once this process is gone, and outlives the fetcher.
@@ -206,13 +206,11 @@ class KinesisDataFetcher:
             for key, one in self._shards.progress.items()
             if not one.is_ended and key not in self._finished
         }
-        return not unread or unread <= self._blocked()
-
-    def _blocked(self) -> set[ShardKey]:
-        """Return the shards that cannot start before somebody reads a finished one to its end."""
-        if not self._parts.discovery.parents_first:
-            return set()
-        return blocked_shards(self._shards.listed, self._current_progress(), self._finished)
+        if not unread or not self._parts.discovery.parents_first:
+            return not unread
+        # What descends from a finished shard starts in a later fetcher that reads that to its end.
+        progress = self._current_progress()
+        return unread <= blocked_shards(self._shards.listed, progress, self._finished)
 
     def _current_progress(self) -> dict[ShardKey, ShardProgress]:
         running = {key: consumer.progress for key, (consumer, _) in self._consumers.items()}
@@ -222,7 +220,7 @@ class KinesisDataFetcher:
         """Read a shard no further, although it has not ended; the others go on.
 
         A delivery in flight is finished, and so is an answer that has been asked for already: it is
-        the last one. With parents first, whatever descends from the shard is left to a later
+        the last one. With parents first, its descendants are left to a later
         fetcher that reads it to its end.
         """
         self._finished.add(key)
@@ -266,6 +264,7 @@ class KinesisDataFetcher:
                     self._shards = self._shards.renewed()
                     # Of shards that are gone, whose ids come again.
                     self._children.clear()
+                    self._finished.clear()
                     self._is_prepared = False
 
     async def _is_to_begin_anew(self) -> bool:

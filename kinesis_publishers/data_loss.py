@@ -14,7 +14,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated, EventSink
-from kinesis_publishers.model import ShardProgress, StartingPosition
+from kinesis_publishers.model import PositionType, ShardProgress, StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,11 +33,13 @@ __all__ = ["DataLossGuard", "recreated_message"]
 # instant costs no call.
 _SHORTEST_RETENTION = timedelta(hours=24)
 # A reader that begins at TRIM_HORIZON reads records that are just leaving the retention: the first
-# page may be beyond it when the second one comes. So much of a shard may go unseen in all before it
-# counts as loss: a reader that stays at the edge loses records all the time.
-_SLACK = timedelta(minutes=5)
-# Between two records that came so close to each other nothing worth a call can be missing.
+# page may be beyond it when the second one comes; and the service's clock is known to a second. So
+# much of a shard may be missing in all before it counts as loss.
+_SLACK = timedelta(seconds=30)
+# Between two records that are so close to each other, a retention that was known a minute ago will
+# do: otherwise each page of a reader that is behind would cost a call.
 _CLOSE = timedelta(seconds=1)
+_KNOWN_FOR = timedelta(minutes=1)
 
 _REMEDY = (
     "To go on with what is left, set kinesis.failondataloss = false; to begin anew, remove the "
@@ -76,9 +78,10 @@ class DataLossGuard:
         self._events = events
         self._describe = describe
         self._identities: dict[str, StreamIdentity] = {}
+        self._retentions: dict[str, tuple[datetime, timedelta]] = {}
         # Where shards stood when a loss was tolerated: it is reported once while they stand there.
         self._tolerated: dict[ShardKey, datetime] = {}
-        # For how long records of each shard came that may have been removed unread.
+        # How much of each shard may have been removed unread, between records that came.
         self._unseen: defaultdict[ShardKey, timedelta] = defaultdict(timedelta)
 
     def note_identity(self, identity: StreamIdentity) -> None:
@@ -86,15 +89,13 @@ class DataLossGuard:
         self._identities[identity.arn] = identity
 
     async def check_identity(self, stream_arn: str, *, cause: Exception | None = None) -> None:
-        """Raise if a stream that is read was deleted and created again; also if loss is tolerated.
-
-        Then whoever reads prepares anew, with the progress in the stream that is gone.
+        """Check that a stream that is read was not deleted and created again.
 
         Raises:
-            StreamRecreatedError: it was.
+            StreamRecreatedError: it was, also if loss is tolerated: its reader prepares anew then.
         """
         if stream_arn in self._identities:
-            # Without a stream there is more to say than that: ``cause`` does.
+            # If the stream is gone, the caller says so better.
             with suppress(StreamNotFoundError):
                 await self._retention(stream_arn, cause=cause)
 
@@ -106,6 +107,26 @@ class DataLossGuard:
             message = recreated_message(known.created_at, found.created_at)
             raise StreamRecreatedError(f"{found.name}: {message} {_REMEDY}") from cause
         return timedelta(seconds=summary.retention_seconds)
+
+    async def check_beginning(
+        self,
+        shard: Shard,
+        progress: ShardProgress,
+        now: datetime,
+        first: SequenceNumber,
+        arrived: datetime | None,
+    ) -> None:
+        """Report a loss if records may be missing between ``progress`` and ``first``, the next one.
+
+        Raises:
+            PositionTrimmedError: they may, and loss is not tolerated.
+        """
+        position, asked = progress.position, progress.position.sequence_number
+        if asked is None or position.type is not PositionType.AT_SEQUENCE_NUMBER:
+            await self.check_retention(shard, progress, now, first=first, arrived=arrived)
+        elif first != asked.whole:
+            message = f"record {asked.whole} is gone; the next one that the stream still holds is"
+            self.report(shard.key, f"{message} {first}.", after=progress, first=first)
 
     async def check_retention(
         self,
@@ -119,9 +140,9 @@ class DataLossGuard:
         """Report a loss if records that came after ``progress`` may have been removed by ``now``.
 
         Everything up to ``progress.as_of`` has been read. What came later is still there as long as
-        that instant lies within the retention: a shard that is merely idle, however long, has lost
-        nothing. The retention is asked for after ``first`` has come, the record that follows, and
-        ``arrived`` then: once it is handed on, the position does not show what is missing before.
+        that instant lies within the retention, or nothing came: a shard that is merely idle has
+        lost nothing. The retention is asked for after ``first``, the record that follows, has come
+        (it arrived at ``arrived``): once it is delivered, nothing shows what is missing before it.
 
         Raises:
             PositionTrimmedError: they may, and loss is not tolerated.
@@ -129,10 +150,13 @@ class DataLossGuard:
         as_of, key = progress.as_of, shard.key
         if as_of is None or progress.is_ended or as_of >= now - _SHORTEST_RETENTION:
             return
-        is_close = arrived is not None and arrived - as_of <= _CLOSE
-        if is_close or self._tolerated.get(key) == as_of:
+        if self._tolerated.get(key) == as_of:
             return
-        retention = await self._retention(shard.stream_arn)
+        asked_at, retention = self._retentions.get(shard.stream_arn, (None, timedelta()))
+        is_close = arrived is not None and arrived - as_of <= _CLOSE
+        if not is_close or asked_at is None or now - asked_at > _KNOWN_FOR:
+            retention = await self._retention(shard.stream_arn)
+            self._retentions[shard.stream_arn] = now, retention
         until = now - retention if arrived is None else min(now - retention, arrived)
         unseen = max(until - as_of, timedelta())
         if arrived is not None:
@@ -153,10 +177,7 @@ class DataLossGuard:
     async def report_trimmed(
         self, shard: Shard, progress: ShardProgress, now: datetime, *, cause: Exception
     ) -> None:
-        """Report that the service does not have the place any more where reading goes on.
-
-        It is no loss where nothing that came after it can have been removed.
-        """
+        """Report a position that is gone, unless no record after it can have been removed."""
         retention = await self._retention(shard.stream_arn, cause=cause)
         if progress.as_of is not None:
             was_reported = self._tolerated.get(shard.key) == progress.as_of
@@ -183,16 +204,6 @@ class DataLossGuard:
             after=progress,
         )
 
-    def check_first(self, shard: ShardKey, asked: SequenceNumber, first: SequenceNumber) -> None:
-        """Report a loss if ``first`` came where reading was to begin with the record ``asked``."""
-        if first != asked:
-            self.report(
-                shard,
-                f"record {asked} is gone; the next one that the stream still holds is {first}.",
-                after=ShardProgress(position=StartingPosition.at(asked)),
-                first=first,
-            )
-
     def report(
         self,
         shard: ShardKey,
@@ -212,7 +223,7 @@ class DataLossGuard:
             kind: the error to raise.
             cause: what showed the loss.
             after: how far the shard had been read.
-            until: when the last of the missing records may have arrived.
+            until: the missing records arrived before it.
             first: the record that reading goes on with.
         """
         text = f"{shard}: {message}"

@@ -50,9 +50,8 @@ __all__ = [
     "DeliverySink",
     "HasShard",
     "ShardStatus",
+    "MissingShard",
     "drop_processed",
-    "has_left_retention",
-    "retries_when_missing",
     "user_records",
 ]
 
@@ -74,7 +73,7 @@ class Delivery:
     Attributes:
         batch: at least one record.
         progress: how far the shard has been read with this delivery included.
-        reservation: its share of the pool, for who drops the delivery before the records.
+        reservation: its share of the pool, in case the delivery is dropped before the records.
     """
 
     batch: RecordBatch
@@ -118,7 +117,7 @@ class DeliverySink(ABC):
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
         """Learn how far a shard has been read; called after each answer, empty ones included.
 
-        Only while whole shards are read: who reads a range knows where it ends.
+        Only while whole shards are read: the reader of a range knows where it ends.
         """
 
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
@@ -133,7 +132,7 @@ class ConsumerContext:
         create_publisher: makes what reads a shard.
         pool: the budget of all shards together.
         sink: what records and facts are handed to.
-        aggregates: takes aggregates apart.
+        aggregates: deaggregates.
         data_loss: what follows when records are gone.
         clock: the only source of time.
         events: where diagnostic events go.
@@ -152,6 +151,10 @@ class ConsumerContext:
     has_shard: HasShard | None = None
     # Of these it was said that their records came out of order.
     _disordered: set[ShardKey] = field(factory=set, init=False)
+
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
 
     def in_order(self, batch: RecordBatch) -> RecordBatch:
         """Return ``batch`` with its records ascending, each once; anything else is mended."""
@@ -266,7 +269,7 @@ async def user_records(
     context: ConsumerContext,
     shard: Shard | None = None,
 ) -> RecordBatch:
-    """Return what producers put of ``batch``, aggregates taken apart, as far as it is to be read.
+    """Return what producers put of ``batch``, deaggregated, as far as it is to be read.
 
     Args:
         batch: whole records that come after ``processed``, or hold it.
@@ -279,36 +282,50 @@ async def user_records(
     return batch if records is batch else drop_processed(records, processed, context.events)
 
 
-def retries_when_missing(shard: Shard, clock: Clock, events: EventSink) -> RetryBudget:
-    """Return how often :func:`has_left_retention` may find that nothing is missing."""
-    return RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+class MissingShard:
+    """Decides what it means that the service does not find a shard, or its stream.
 
-
-async def has_left_retention(
-    shard: Shard,
-    error: ServiceError,
-    has_shard: HasShard | None,
-    retries: RetryBudget,
-    clock: Clock,
-) -> bool:
-    """Say whether the stream is there without the shard; if both are there, wait before.
-
-    Raises:
-        ServiceError: ``error``: the stream is gone, or nobody can be asked.
-        RetriesExhaustedError: both have been there for long, and yet were not found.
+    ``has_shard`` is as in :class:`ConsumerContext`.
     """
-    if isinstance(error, ShardNotFoundError):
-        return True
-    is_listed: bool | None = None
-    if has_shard is not None:
-        with suppress(StreamNotFoundError):
-            is_listed = await has_shard(shard)
-    if is_listed is False:
-        return True
-    if is_listed is None or not isinstance(error, StreamNotFoundError):
-        raise error
-    doubted = InternalServiceError(
-        f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
-    )
-    await clock.sleep(retries.delay_after(doubted))
-    return False
+
+    def __init__(
+        self,
+        shard: Shard,
+        guard: DataLossGuard,
+        has_shard: HasShard | None,
+        clock: Clock,
+        events: EventSink,
+    ) -> None:
+        self._shard, self._guard, self._has_shard, self._clock = shard, guard, has_shard, clock
+        self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+    def reset(self) -> None:
+        """Note that the shard was found."""
+        self._retries.reset()
+
+    async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:
+        """Report a shard that has left the retention; wait if shard and stream are there.
+
+        Raises:
+            DataLossError: the shard has left, and loss is not tolerated.
+            StreamRecreatedError: the stream is not the one that was read.
+            ServiceError: ``error``: the stream is gone, or there is nothing to ask.
+            RetriesExhaustedError: both have been there for long, and yet were not found.
+        """
+        shard, is_listed = self._shard, None
+        await self._guard.check_identity(shard.stream_arn, cause=error)
+        if isinstance(error, ShardNotFoundError):
+            is_listed = False
+        elif self._has_shard is not None:
+            with suppress(StreamNotFoundError):
+                is_listed = await self._has_shard(shard)
+        if is_listed is False:
+            self._guard.report_unread(shard.key, progress, cause=error)
+            return True
+        if is_listed is None or not isinstance(error, StreamNotFoundError):
+            raise error
+        doubted = InternalServiceError(
+            f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
+        )
+        await self._clock.sleep(self._retries.delay_after(doubted))
+        return False

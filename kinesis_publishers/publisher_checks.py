@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc.record_publisher import RecordPublisher
 from kinesis_publishers.config.plugin_fit import check_fit
-from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.errors import PluginLoadError, PublisherCancelledError
 from kinesis_publishers.model import RunResult
 
 if TYPE_CHECKING:
@@ -39,14 +39,22 @@ def _check_class(kind: type) -> None:
     check_fit(kind, RecordPublisher, reference=f"{kind.__module__}:{kind.__qualname__}")
 
 
-def check_result(result: object, publisher: RecordPublisher, shard: Shard) -> None:
+def check_result(
+    result: object, publisher: RecordPublisher, shard: Shard, *, is_stopping: bool
+) -> None:
     """Check what ``run`` of a publisher has returned.
 
     Raises:
         PluginLoadError: it is no result. Taken for INCOMPLETE, it would be asked again for ever.
+        PublisherCancelledError: it is CANCELLED, but the reader is not stopping.
     """
     if not isinstance(result, RunResult):
         raise PluginLoadError(
             f"{shard}: run() of {type(publisher).__name__} returned {result!r}: return "
             "RunResult.INCOMPLETE, or RunResult.COMPLETE after the last record of the shard"
+        )
+    if result is RunResult.CANCELLED and not is_stopping:
+        raise PublisherCancelledError(
+            f"{shard}: {type(publisher).__name__} returned CANCELLED, but nobody asked it to stop. "
+            "A publisher may return it only after it was told to."
         )

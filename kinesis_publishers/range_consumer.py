@@ -9,16 +9,12 @@ from kinesis_publishers.delivery import (
     ConsumerContext,
     DeliveryRoom,
     drop_processed,
-    has_left_retention,
-    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
     AggregationError,
     PositionTrimmedError,
-    PublisherCancelledError,
     ReplayMismatchError,
-    ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
 )
@@ -66,7 +62,7 @@ class RangeConsumer(RecordBatchConsumer):
         self._begin = begin
         self._progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
         self._room = DeliveryRoom(self._shard.key, context)
-        self._missing = retries_when_missing(self._shard, context.clock, context.events)
+        self._missing = context.missing(self._shard)
         self._publisher: RecordPublisher | None = None
         self._run: asyncio.Timeout | None = None
         self._rest: RecordBatch | None = None
@@ -126,16 +122,18 @@ class RangeConsumer(RecordBatchConsumer):
             # What a delivery failed with has been reported already.
             if is_stuck or error is self._delivery_error:
                 raise
-            self._report_trimmed(error)
-            # Whatever is left comes after the position, or is dropped on arrival.
+            place = self._progress.position
+            message = f"the place where reading goes on, {place}, is not available any more."
+            self._context.data_loss.report(self._shard.key, message, cause=error)
+            self._publisher, self._was_trimmed = None, True
+            # What is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError) as error:
             if error is self._delivery_error:
                 raise
-            if not await self._has_left_retention(error):
+            if not await self._missing.has_left(error, self._progress):
                 self._publisher = None
                 return position if self._progress.position == before else self._progress.position
-            self._give_up_shard(error)
         return None
 
     async def _run_publisher(self, publisher: RecordPublisher) -> None:
@@ -146,11 +144,6 @@ class RangeConsumer(RecordBatchConsumer):
             elif result is RunResult.COMPLETE:
                 self._is_complete = True
                 self._reach_end_of_shard()
-            elif result is RunResult.CANCELLED:
-                raise PublisherCancelledError(
-                    f"{self._shard}: {type(publisher).__name__} returned CANCELLED, but nobody "
-                    "asked it to stop. A publisher may return it only after it was told to."
-                )
 
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher`` once; return its result, ``None`` if it was interrupted."""
@@ -160,7 +153,7 @@ class RangeConsumer(RecordBatchConsumer):
         try:
             async with timeout:
                 result = await publisher.run(self)
-                check_result(result, publisher, self._shard)
+                check_result(result, publisher, self._shard, is_stopping=self._is_done)
         except TimeoutError:
             if not timeout.expired():
                 raise
@@ -216,20 +209,18 @@ class RangeConsumer(RecordBatchConsumer):
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first record of a batch."""
-        position, first = self._progress.position, batch.first_sequence_number
-        if position.sequence_number is not None and self.processed is None:
-            self._context.data_loss.check_first(self._shard.key, position.sequence_number, first)
-        elif self._was_trimmed:
-            self._context.data_loss.report(
+        """Report records that were removed between the position and the first record of a batch."""
+        guard, progress = self._context.data_loss, self._progress
+        first, place = batch.first_sequence_number, progress.position
+        if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
+            guard.report(
                 self._shard.key,
-                f"reading goes on with record {first}; whatever was between {position} and it is "
+                f"reading goes on with record {first}; whatever was between {place} and it is "
                 "skipped.",
             )
         else:
             now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
-            await self._context.data_loss.check_retention(
-                self._shard, self._progress, now, first=first, arrived=arrived
-            )
+            await guard.check_beginning(self._shard, progress, now, first, arrived)
         self._was_trimmed = False
 
     def _finish_if_ended(self) -> bool:
@@ -277,25 +268,6 @@ class RangeConsumer(RecordBatchConsumer):
             kind=ReplayMismatchError,
         )
         self._finish()
-
-    def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        self._publisher = None
-        self._context.data_loss.report(
-            self._shard.key,
-            f"the place where reading goes on, {self._progress.position}, is not available any "
-            "more.",
-            cause=error,
-        )
-        self._was_trimmed = True
-
-    async def _has_left_retention(self, error: ServiceError) -> bool:
-        context = self._context
-        return await has_left_retention(
-            self._shard, error, context.has_shard, self._missing, context.clock
-        )
-
-    def _give_up_shard(self, cause: ServiceError) -> None:
-        self._context.data_loss.report_unread(self._shard.key, self._progress, cause=cause)
 
     def _leftover(self) -> Leftover | None:
         publisher = None if self._is_complete else self._publisher

@@ -11,10 +11,9 @@ from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordP
 from kinesis_publishers.delivery import (
     ConsumerContext,
     DeliveryRoom,
+    MissingShard,
     ShardStatus,
     drop_processed,
-    has_left_retention,
-    retries_when_missing,
     user_records,
 )
 from kinesis_publishers.errors import (
@@ -22,7 +21,6 @@ from kinesis_publishers.errors import (
     ConsumerNotFoundError,
     PositionTrimmedError,
     PublisherCancelledError,
-    ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
 )
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.model import ChildShard
-    from kinesis_publishers.retry import RetryBudget
 
 __all__ = ["ShardConsumer"]
 
@@ -86,12 +83,9 @@ class ShardConsumer(RecordBatchConsumer):
         init=False,
         default=Factory(lambda self: DeliveryRoom(self.shard.key, self.context), takes_self=True),
     )
-    _missing: RetryBudget = field(
+    _missing: MissingShard = field(
         init=False,
-        default=Factory(
-            lambda self: retries_when_missing(self.shard, self.context.clock, self.context.events),
-            takes_self=True,
-        ),
+        default=Factory(lambda self: self.context.missing(self.shard), takes_self=True),
     )
 
     @property
@@ -111,8 +105,8 @@ class ShardConsumer(RecordBatchConsumer):
     def stop(self) -> None:
         """Make :meth:`run` return after the delivery in flight, or else after the next one.
 
-        It interrupts nothing: who does not want to wait for the next answer, which may be an empty
-        one, cancels the task unless :attr:`is_delivering`.
+        It interrupts nothing: to avoid waiting for the next answer, which may be an empty
+        one, cancel the task unless :attr:`is_delivering`.
         """
         self._is_stopping = True
 
@@ -160,15 +154,16 @@ class ShardConsumer(RecordBatchConsumer):
             # What a delivery failed with has been reported already.
             if is_stuck or error is self._delivery_error:
                 raise
-            await self._report_trimmed(error)
-            # Whatever is left comes after the position, or is dropped on arrival.
+            now = self.context.clock.now()
+            await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
+            # What is left comes after the position, or is dropped on arrival.
             return StartingPosition.trim_horizon()
         except (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError) as error:
             if error is self._delivery_error:
                 raise
-            if not await self._has_left_retention(error):
+            if not await self._missing.has_left(error, self.progress):
                 return position if self.progress.position == before else self.progress.position
-            self._give_up_shard(error)
+            self._end_shard()
         return None
 
     async def _run_publisher(self, publisher: RecordPublisher) -> None:
@@ -177,11 +172,6 @@ class ShardConsumer(RecordBatchConsumer):
             if result is RunResult.COMPLETE:
                 self._end_shard()
                 return
-            if result is RunResult.CANCELLED and not self._is_stopping:
-                raise PublisherCancelledError(
-                    f"{self.shard}: {type(publisher).__name__} returned CANCELLED, but nobody "
-                    "asked it to stop. A publisher may return it only after it was told to."
-                )
 
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher``; return its result, or ``None`` if it was stopped from here."""
@@ -190,7 +180,7 @@ class ShardConsumer(RecordBatchConsumer):
                 PublisherCancelledError, f"{self.shard}: run() of {type(publisher).__name__}"
             ):
                 result = await publisher.run(self)
-            check_result(result, publisher, self.shard)
+            check_result(result, publisher, self.shard, is_stopping=self._is_stopping)
             return result
         except _Stopped:
             return None
@@ -272,7 +262,10 @@ class ShardConsumer(RecordBatchConsumer):
         """Hand on what is in ``batch``, which is not empty; say whether the position moves."""
         processed = self.progress.processed
         try:
-            await self._check_gap(batch)
+            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
+            await self.context.data_loss.check_beginning(
+                self.shard, self.progress, now, batch.first_sequence_number, arrived
+            )
             records = await user_records(batch, processed, self.context, self.shard)
             self._delivered, self._expansion = len(records), max(1.0, len(records) / len(batch))
             if len(records):
@@ -283,34 +276,6 @@ class ShardConsumer(RecordBatchConsumer):
         except BaseException as error:
             self._delivery_error = error
             raise
-
-    async def _check_gap(self, batch: RecordBatch) -> None:
-        """Report records that were removed between the position and the first record of a batch."""
-        guard, position = self.context.data_loss, self.progress.position
-        if position.type is PositionType.AT_SEQUENCE_NUMBER:
-            assert position.sequence_number is not None
-            asked = position.sequence_number.whole
-            guard.check_first(self.shard.key, asked, batch.first_sequence_number)
-        else:
-            now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
-            await guard.check_retention(
-                self.shard, self.progress, now, first=batch.first_sequence_number, arrived=arrived
-            )
-
-    async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        now = self.context.clock.now()
-        await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
-
-    async def _has_left_retention(self, error: ServiceError) -> bool:
-        context = self.context
-        await context.data_loss.check_identity(self.shard.stream_arn, cause=error)
-        return await has_left_retention(
-            self.shard, error, context.has_shard, self._missing, context.clock
-        )
-
-    def _give_up_shard(self, cause: ServiceError) -> None:
-        self.context.data_loss.report_unread(self.shard.key, self.progress, cause=cause)
-        self._end_shard()
 
 
 def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress:

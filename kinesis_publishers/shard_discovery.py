@@ -56,7 +56,7 @@ class ShardDiscovery:
         self._closed: set[ShardKey] = set()
         self._has_answered = False
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        # The last description of each stream for who asks again, and when it was asked for.
+        # The last description of each stream, and when it was asked for.
         self._described: dict[str, tuple[float, StreamSummary]] = {}
 
     @property
@@ -78,36 +78,31 @@ class ShardDiscovery:
 
         async def attempt() -> StreamSummary:
             summary = await self._control_plane.describe_stream(stream)
-            if summary.status == "CREATING":
-                raise ResourceInUseError(
-                    f"The stream {stream} is still being created.",
-                    operation="DescribeStreamSummary",
-                    code="CREATING",
-                )
-            if summary.status == "DELETING":
-                raise StreamNotFoundError(
-                    f"The stream {stream} is being deleted.",
-                    operation="DescribeStreamSummary",
-                    code="DELETING",
-                )
+            status, operation = summary.status, "DescribeStreamSummary"
+            if status == "CREATING":
+                message = f"The stream {stream} is still being created."
+                raise ResourceInUseError(message, operation=operation, code=status)
+            if status == "DELETING":
+                message = f"The stream {stream} is being deleted."
+                raise StreamNotFoundError(message, operation=operation, code=status)
             return summary
 
         return await self._call(attempt, self._config.describe_retry)
 
     async def describe_now(self, stream_arn: str) -> StreamSummary:
-        """Describe a stream as it is now or later; who asks meanwhile shares the next answer.
+        """Describe a stream as it is now or later; callers that come meanwhile share one answer.
 
         A stream is described once a second at most: an account has 20 calls a second (AWS limits).
         """
-        asked_at = self._clock.monotonic()
+        clock = self._clock
+        asked_at = clock.monotonic()
         async with self._turns[stream_arn]:
-            described = self._described.get(stream_arn)
-            if described is not None and described[0] > asked_at:
-                return described[1]
-            if described is not None:
-                await self._clock.sleep(described[0] + _DESCRIBE_SECONDS - self._clock.monotonic())
-            began_at = self._clock.monotonic()
-            summary = await self.describe(stream_arn)
+            if described := self._described.get(stream_arn):
+                began_at, summary = described
+                if began_at > asked_at:
+                    return summary
+                await clock.sleep(began_at + _DESCRIBE_SECONDS - clock.monotonic())
+            began_at, summary = clock.monotonic(), await self.describe(stream_arn)
             self._described[stream_arn] = began_at, summary
             return summary
 
@@ -127,17 +122,18 @@ class ShardDiscovery:
             lambda: self._control_plane.list_shards(stream_arn, since=since),
             self._config.list_shards_retry,
         )
-        self._closed.update(one.key for one in shards if one.ending_sequence_number is not None)
+        for one in shards:
+            (self._closed.add if one.is_closed else self._closed.discard)(one.key)
         return shards
 
     def has_shown_closed(self, shard: Shard) -> bool:
-        """Say whether a listing has shown ``shard`` as closed; asks nobody."""
+        """Say whether a listing has shown ``shard`` as closed, without a call."""
         return shard.key in self._closed
 
     async def _call(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
         """Repeat a call as ``policy`` says, and for a moment if it does not find a stream."""
         # At the start it is most likely a name that is wrong: that is said at once.
-        pauses = iter(_ASK_AGAIN_SECONDS if self._has_answered else ())
+        pauses = list(_ASK_AGAIN_SECONDS) if self._has_answered else []
         while True:
             try:
                 answer = await call_with_retries(
@@ -148,10 +144,9 @@ class ShardDiscovery:
                     is_start=not self._has_answered,
                 )
             except StreamNotFoundError:
-                pause = next(pauses, None)
-                if pause is None:
+                if not pauses:
                     raise
-                await self._clock.sleep(pause)
+                await self._clock.sleep(pauses.pop(0))
             else:
                 self._has_answered = True
                 return answer

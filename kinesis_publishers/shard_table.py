@@ -41,7 +41,7 @@ _LOGGER = logging.getLogger(__name__)
 class ShardTable:
     """Keeps the listing of the streams and the progress of their shards.
 
-    Whoever reads the shards writes how far they are into :attr:`progress`.
+    The reader of the shards writes how far they are into :attr:`progress`.
 
     Args:
         parts: everything that the properties select.
@@ -151,7 +151,9 @@ class ShardTable:
         self.progress.update(known)
         listed = await self._parts.discovery.list_shards(identity.arn)
         self._add_listed(listed, initial=None)
-        self._check_missing(known, listed)
+        for key in gone_shards((key for key in known if not known[key].is_ended), listed):
+            self._parts.data_loss.report_unread(key, known[key])
+            self.progress[key] = known[key].ended()
 
     async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
         parts = self._parts
@@ -174,7 +176,7 @@ class ShardTable:
         """List the shards again: add what is new, forget what has left the retention.
 
         Args:
-            in_use: shards that are being read: they stay until whoever reads has seen the end.
+            in_use: shards that are being read: they stay until their reader has seen the end.
             given_up: shards that are read no further on purpose: losing them is no loss.
 
         Raises:
@@ -188,7 +190,11 @@ class ShardTable:
             # A stream that was created again has shards of the same ids, which begin elsewhere.
             if any(begins.get(k) != one.starting_sequence_number for k, one in known.items()):
                 await self._parts.data_loss.check_identity(arn)
-            self._forget([key for key in gone if key not in in_use], given_up)
+            for key in (one for one in gone if one not in in_use):
+                del self.listed[key]
+                progress = self.progress.pop(key, None)
+                if progress is not None and not (progress.is_ended or key in given_up):
+                    self._parts.data_loss.report_unread(key, progress)
             self._add_listed(listed, initial=None)
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
@@ -224,20 +230,6 @@ class ShardTable:
                     shard_ids=tuple(sorted(key.shard_id for key in added)),
                 )
             )
-
-    def _check_missing(
-        self, known: Mapping[ShardKey, ShardProgress], listed: Iterable[Shard]
-    ) -> None:
-        for key in gone_shards((key for key in known if not known[key].is_ended), listed):
-            self._parts.data_loss.report_unread(key, known[key])
-            self.progress[key] = known[key].ended()
-
-    def _forget(self, gone: Iterable[ShardKey], given_up: Collection[ShardKey]) -> None:
-        for key in gone:
-            del self.listed[key]
-            progress = self.progress.pop(key, None)
-            if progress is not None and not (progress.is_ended or key in given_up):
-                self._parts.data_loss.report_unread(key, progress)
 
     def startable(self) -> list[Shard]:
         """Return the shards that may be read now, in a fixed order within each stream."""

@@ -124,7 +124,7 @@ class RangeRead:
 class DataLossTolerated:
     """Records may be missing, and the configuration says to go on.
 
-    How many they are nobody can tell: sequence numbers have gaps.
+    Their number is unknown: sequence numbers have gaps.
 
     Attributes:
         shard: where they are missing; the id ``*`` stands for the whole stream.

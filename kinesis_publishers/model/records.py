@@ -129,7 +129,7 @@ class RecordPage:
 class RecordBatch:
     """One delivery to the consumer: records of one shard, in their order, as columns.
 
-    :class:`Record` objects are made only while somebody iterates; :meth:`to_arrow` goes straight
+    :class:`Record` objects are made only by iteration; :meth:`to_arrow` goes straight
     from the columns.
 
     Attributes:
@@ -137,10 +137,10 @@ class RecordBatch:
         requested_at: when the service was asked (aware UTC): with ``millis_behind_latest`` 0,
             everything that arrived before this instant has been delivered.
         sub_sequence_numbers: of each record that was inside an aggregate its index there, ``None``
-            of the others; ``None`` instead of the column if nothing was taken apart.
+            of the others; ``None`` instead of the column if nothing was deaggregated.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
-        child_shards: the shards that continue this one, if it ends with these records; whoever
-            does not name them leaves them to the next listing.
+        child_shards: the shards that continue this one, if it ends with these records; without
+            them the next listing names these.
         payload_bytes: the sum of the payloads' lengths.
     """
 

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Self
 from attrs import field, frozen
 
 from kinesis_publishers.assembly import FetcherParts, open_parts
-from kinesis_publishers.delivery import has_left_retention, retries_when_missing
+from kinesis_publishers.delivery import MissingShard
 from kinesis_publishers.errors import (
     PositionTrimmedError,
-    ServiceError,
     ShardNotFoundError,
     StreamNotFoundError,
     StreamRecreatedError,
 )
 from kinesis_publishers.model import (
-    Shard,
     ShardKey,
-    ShardProgress,
     StartingPosition,
     StreamProgress,
 )
@@ -263,28 +260,22 @@ class KinesisRangeFinder:
     async def _look_or_begin_anew(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
-        shard, clock, has_shard = probe.shard, self._parts.clock, self._parts.discovery.has_shard
-        retries = retries_when_missing(shard, clock, self._parts.events)
+        parts = self._parts
+        missing = MissingShard(
+            probe.shard, parts.data_loss, parts.discovery.has_shard, parts.clock, parts.events
+        )
         # Again in the same round: Trigger.Once has no other.
         while True:
             try:
                 return await look(probe)
             except PositionTrimmedError as error:
-                await self._begin_at_horizon(probe, error)
+                now, progress = parts.clock.now(), probe.progress
+                await parts.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
+                horizon = StartingPosition.trim_horizon()
+                probe.begin_at_horizon(await parts.polling.create(horizon, probe.shard))
             except (StreamNotFoundError, ShardNotFoundError) as error:
-                await self._parts.data_loss.check_identity(shard.stream_arn, cause=error)
-                if await has_left_retention(shard, error, has_shard, retries, clock):
-                    return self._give_up(probe, error)
-
-    async def _begin_at_horizon(self, probe: ShardProbe, error: PositionTrimmedError) -> None:
-        now = self._parts.clock.now()
-        await self._parts.data_loss.report_trimmed(probe.shard, probe.progress, now, cause=error)
-        horizon = StartingPosition.trim_horizon()
-        probe.begin_at_horizon(await self._parts.polling.create(horizon, probe.shard))
-
-    def _give_up(self, probe: ShardProbe, error: ServiceError) -> None:
-        self._parts.data_loss.report_unread(probe.shard.key, probe.progress, cause=error)
-        probe.give_up()
+                if await missing.has_left(error, probe.progress):
+                    return probe.give_up()
 
     async def _take_within(self, limit: ReadLimit) -> FoundRanges:
         probes = [probe for probe in self._probes.values() if probe.has_news]
@@ -293,26 +284,22 @@ class KinesisRangeFinder:
         counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
         self._first_served = (self._first_served + 1) % len(probes)
         ends: dict[ShardKey, RangeEnd] = {}
-        for probe, count in zip(probes, counts, strict=True):
-            before = probe.progress
-            end = probe.take(count)
-            if end is not None:
-                await self._check_first(probe.shard, before, end)
-                ends[probe.shard.key] = end
-                self._shards.progress[probe.shard.key] = end.progress
+        check, now = self._parts.data_loss.check_beginning, self._parts.clock.now()
+        # All at once: shards that are far behind share the question for the retention.
+        async with TaskScope() as scope:
+            for probe, count in zip(probes, counts, strict=True):
+                shard, before = probe.shard, probe.progress
+                end = probe.take(count)
+                if end is None:
+                    continue
+                # Without its first record, the reader of the range sees what is missing.
+                if end.first is not None:
+                    checking = check(shard, before, now, end.first, end.first_arrival)
+                    scope.spawn(checking, name=f"check the beginning of {shard}")
+                ends[shard.key] = end
+                self._shards.progress[shard.key] = end.progress
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
         return FoundRanges(ends=ends)
-
-    async def _check_first(self, shard: Shard, before: ShardProgress, end: RangeEnd) -> None:
-        guard, asked, first = self._parts.data_loss, before.position.sequence_number, end.first
-        if first is None:
-            # Whoever reads the range sees it.
-            return
-        if before.processed is None and asked is not None:
-            guard.check_first(shard.key, asked, first)
-        else:
-            now = self._parts.clock.now()
-            await guard.check_retention(shard, before, now, first=first, arrived=end.first_arrival)
 
 
 def _look_interval(shards: int) -> float:

@@ -122,25 +122,25 @@ class Sighting:
             return None, self
         progress = self.reached.ended() if self.has_ended else self.reached
         size = None if self._is_gap else _bytes_of(self._weights)
-        return self._range_end(progress, size), Sighting(progress)
-
-    def _range_end(self, progress: ShardProgress, payload_bytes: int | None) -> RangeEnd:
-        return RangeEnd(
+        end = RangeEnd(
             progress=progress,
             first=self._first,
             first_arrival=self._first_arrival,
-            payload_bytes=payload_bytes,
+            payload_bytes=size,
         )
+        return end, Sighting(progress)
 
     def _take_some(self, count: int) -> tuple[RangeEnd, Sighting]:
         progress = ShardProgress(
             position=resume_after(SequenceNumber(self._numbers[count - 1])),
             as_of=_latest(self.start.as_of, instant_of(max(self._arrivals[:count]))),
         )
-        size = _bytes_of(self._weights[:count])
-        end = self._range_end(progress, size)
+        whole, _ = self.take()
+        assert whole is not None, "there are more records than are taken"
+        end = evolve(whole, progress=progress, payload_bytes=_bytes_of(self._weights[:count]))
         rest = Sighting(progress)
         rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
+        rest._first_arrival = instant_of(self._arrivals[count])
         rest._last_arrival, rest.has_ended = self._last_arrival, self.has_ended
         rest._numbers, rest._weights = self._numbers[count:], self._weights[count:]
         rest._arrivals = self._arrivals[count:]

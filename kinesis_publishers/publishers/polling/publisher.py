@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.errors import (
@@ -237,10 +237,9 @@ class PollingRecordPublisher(RecordPublisher):
     async def _has_ended(self, page: RecordPage) -> bool:
         """Say whether a second witness confirms the end that an answer without an iterator claims.
 
-        Otherwise the next run reads on from the position. A shard that has left the retention is
-        not listed any more; the service then refuses the position.
+        Otherwise the next run reads on from the position, which the service refuses if the shard
+        has left the retention. Some emulators never name child shards.
         """
-        # Emulators exist that never name child shards.
         if page.child_shards:
             return True
         if not self._shard.is_closed:
@@ -255,7 +254,7 @@ class PollingRecordPublisher(RecordPublisher):
             return self._doubt_end(f"the answer is {page.millis_behind_latest} ms behind the tip")
         return True
 
-    def _doubt_end(self, evidence: str) -> Literal[False]:
+    def _doubt_end(self, evidence: str) -> bool:
         error = MalformedResponseError(
             f"GetRecords of {self._shard} answered without a next shard iterator, but {evidence}. "
             f"Reading goes on from {self._position}.",

@@ -75,7 +75,7 @@ class World(SimulatedWorld):
             PROPERTIES | {"kinesis.stream.recordpublisher": publisher} | more
         )
         parts = self.parts(properties, self.events.append, fails_on_data_loss=fails_on_data_loss)
-        fetcher = KinesisDataFetcher(parts, self.sink)
+        self.fetcher = fetcher = KinesisDataFetcher(parts, self.sink)
         task = asyncio.create_task(fetcher.run())
         try:
             await self.clock.advance(10.0)
@@ -189,3 +189,20 @@ async def test_where_that_is_tolerated_the_new_stream_is_read_from_its_beginning
     assert len(world.sink.payloads) == 80
     (loss,) = world.losses
     assert "deleted and created again" in loss.message
+
+
+async def test_shards_of_the_new_stream_are_read_although_those_of_the_old_one_were_finished(
+    publisher: str,
+) -> None:
+    world = World()
+    interval = {"kinesis.shard.discovery.intervalmillis": "10000"}
+    async with world.reading(publisher, fails_on_data_loss=False, **interval):
+        world.put(40)
+        await world.clock.advance(5.0)
+        for status in world.fetcher.statuses:
+            world.fetcher.finish_shard(status.shard.key)
+        await world.clock.advance(60.0)
+        world.create_again()
+        world.put(40)
+        await world.clock.advance(60.0)
+    assert len(world.sink.payloads) == 80

@@ -206,3 +206,17 @@ async def test_where_that_is_tolerated_the_new_stream_is_read_from_its_first_rec
     assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
     (loss,) = days.losses
     assert "deleted and created again" in loss
+
+
+async def test_shards_that_are_far_behind_ask_for_the_retention_together(days: Days) -> None:
+    keep_for(days, 168)
+    days.reshard(8)
+    days.put(400)
+    for _ in range(30):
+        await days.look()
+    await days.clock.advance(60.0)
+    days.put(400)
+    await days.clock.advance(48 * HOUR)
+    began_at = days.clock.monotonic()
+    await days.look_until_found(5)
+    assert days.clock.monotonic() - began_at < 4.0

@@ -55,11 +55,14 @@ class Guarded:
         seconds = self.retention.total_seconds()
         return FakeStream(retention_seconds=seconds, created_at=self.created_at).summary
 
-    async def check_gap(self, age: timedelta, following: timedelta) -> None:
+    async def check_gap(
+        self, age: timedelta, following: timedelta, *, later: timedelta = timedelta()
+    ) -> None:
         """Let a record follow that came so long after what was read so long ago."""
-        arrived = NOW - age + following
-        before = progress(NOW - age)
-        await self.guard.check_retention(SHARD, before, NOW, first=FIRST, arrived=arrived)
+        now = NOW + later
+        before = progress(now - age)
+        arrived = now - age + following
+        await self.guard.check_retention(SHARD, before, now, first=FIRST, arrived=arrived)
 
 
 @pytest.mark.parametrize(
@@ -107,24 +110,27 @@ async def test_a_retention_that_is_shortened_under_a_reader_that_is_behind_is_lo
     assert len(guarded.questions) == 2
 
 
-async def test_records_that_came_one_after_the_other_cost_no_call_however_old_they_are():
-    guarded = Guarded()
-    await guarded.check_gap(2 * DAY, timedelta(seconds=1))
-    assert guarded.questions == []
+async def test_records_that_came_one_after_the_other_cost_a_call_a_minute():
+    guarded = Guarded(retention=7 * DAY)
+    for seconds in range(90):
+        await guarded.check_gap(2 * DAY, timedelta(seconds=1), later=timedelta(seconds=seconds))
+    assert len(guarded.questions) == 2
 
 
 async def test_a_reader_from_the_edge_of_the_retention_may_miss_some_seconds():
     guarded = Guarded()
     await guarded.check_gap(DAY + timedelta(seconds=20), timedelta(minutes=1))
-    assert len(guarded.questions) == 1
-
-
-async def test_a_reader_that_stays_at_the_edge_of_the_retention_loses_records():
-    guarded = Guarded()
-    for _ in range(5):
-        await guarded.check_gap(DAY + timedelta(minutes=1), timedelta(minutes=1))
     with pytest.raises(PositionTrimmedError, match="may have been removed unread"):
-        await guarded.check_gap(DAY + timedelta(minutes=1), timedelta(minutes=1))
+        await guarded.check_gap(DAY + timedelta(seconds=20), timedelta(minutes=1))
+
+
+@pytest.mark.parametrize("gap", [0.5, 1.0, 7.0])
+async def test_a_reader_that_stays_at_the_edge_of_the_retention_loses_records(gap: float):
+    guarded, missing = Guarded(), timedelta(seconds=gap)
+    for _ in range(int(30 / gap)):
+        await guarded.check_gap(DAY + missing, missing)
+    with pytest.raises(PositionTrimmedError, match="may have been removed unread"):
+        await guarded.check_gap(DAY + missing, missing)
 
 
 async def test_a_shard_that_was_idle_at_the_edge_of_the_retention_has_lost_nothing():

@@ -47,8 +47,7 @@ def consumer_of(reader: ShardReader, *args: object, listed: bool | Exception, **
         return listed
 
     consumer = reader.consumer(*args, **more)
-    consumer.context = evolve(consumer.context, has_shard=has_shard)
-    return consumer
+    return evolve(consumer, context=evolve(consumer.context, has_shard=has_shard))
 
 
 async def test_a_shard_that_is_not_listed_any_more_is_data_loss():

@@ -10,7 +10,7 @@ from attrs import evolve
 from consumer_support import RECORDS, place, run_of
 from range_support import RangeWorld, losses, polled, range_of, scripted
 
-from kinesis_publishers import RunResult
+from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.errors import (
     AccessDeniedError,
     PositionTrimmedError,
@@ -133,6 +133,13 @@ async def test_a_shard_that_ends_before_the_range_is_a_mismatch():
 async def test_a_trimmed_first_record_is_an_error():
     with pytest.raises(PositionTrimmedError, match="record 993 is gone"):
         await scripted(run_of((4, 10), lag=5)).read(range_of(2, 6, at=True))
+
+
+async def test_the_rest_of_an_aggregate_that_is_gone_is_an_error():
+    within = SequenceNumber(RECORDS[2].sequence_number, 1)
+    wanted = evolve(range_of(2, 6), start=StartingPosition.at(within))
+    with pytest.raises(PositionTrimmedError, match=r"record 993 is gone"):
+        await scripted(run_of((4, 10), lag=5)).read(wanted)
 
 
 async def test_a_trimmed_position_is_an_error():
