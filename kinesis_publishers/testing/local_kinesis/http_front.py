@@ -13,13 +13,13 @@ from weakref import WeakSet
 from attrs import frozen
 
 from kinesis_publishers.testing.local_kinesis.http1_server import Http1Server
+from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-    from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
 
 __all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
 
@@ -109,9 +109,6 @@ class HttpFront:
             return None
         if version == "1.1":
             return self._http1.new_connection()
-        # Only a client that speaks HTTP/2 needs h2.
-        from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
-
         connection = Http2Connection(self._dispatcher, max_streams=self._max_streams)
         self._http2.add(connection)
         return connection
