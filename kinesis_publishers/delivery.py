@@ -269,7 +269,7 @@ async def user_records(
     context: ConsumerContext,
     shard: Shard | None = None,
 ) -> RecordBatch:
-    """Return what producers put of ``batch``, deaggregated, as far as it is to be read.
+    """Return what producers put of ``batch``, deaggregated, as far as it is still unread.
 
     Args:
         batch: whole records that come after ``processed``, or hold it.

@@ -215,8 +215,7 @@ class RangeConsumer(RecordBatchConsumer):
         if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
             guard.report(
                 self._shard.key,
-                f"reading goes on with record {first}; whatever was between {place} and it is "
-                "skipped.",
+                f"reading goes on with record {first}; all between {place} and it is skipped.",
             )
         else:
             now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival

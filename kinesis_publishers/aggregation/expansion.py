@@ -59,7 +59,7 @@ def expand(
         batch: records as Kinesis stored them.
         hash_range: leave out records inside aggregates of the KPL whose hash keys are not in it:
             they belong to another shard, to which it sends them again. ``None`` leaves out nothing.
-        filters_all: leave them out of every aggregate, whoever put it.
+        filters_all: leave them out of the aggregates of every producer.
         fails_on_invalid: raise an error instead of returning an invalid aggregate as it is.
 
     Raises:

@@ -92,7 +92,7 @@ class AggregationMode(Enum):
     out."""
 
     KPL = "kpl"
-    """They are deaggregated; what belongs to another shard is left out, whoever put it."""
+    """They are deaggregated; what belongs to another shard is left out, for every producer."""
 
     UNFILTERED = "unfiltered"
     """They are deaggregated, and everything in them is delivered."""

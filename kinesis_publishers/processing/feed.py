@@ -110,7 +110,7 @@ class DeliveryFeed(DeliverySink):
         clock: the only source of time.
 
     Attributes:
-        notes: each calls :meth:`record` for a delivery in hand; they are called now and then,
+        notes: each calls :meth:`record` for a delivery in hand; they are called periodically,
             because a single record may take any time.
         is_stopping: whether nothing is handed out any more.
     """

@@ -151,7 +151,7 @@ async def test_a_trimmed_position_is_an_error():
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        (False, "reading goes on with record 995; whatever was between AFTER_SEQUENCE_NUMBER 993"),
+        (False, "reading goes on with record 995; all between AFTER_SEQUENCE_NUMBER 993"),
         (True, "record 993 is gone; the next one that the stream still holds is 995"),
     ],
 )
