@@ -2,7 +2,7 @@
 
 Every message names what failed, where, and what to do next. Whether a call may be tried again is
 the attribute ``retryable`` of :class:`ServiceError`, not a second tree. The end of a shard is a
-result (:class:`~kinesis_publishers.model.results.RunResult`), never an exception.
+result (:class:`~kinesis_publishers.model.records.RunResult`), never an exception.
 """
 
 from __future__ import annotations

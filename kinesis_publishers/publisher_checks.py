@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc.record_publisher import RecordPublisher
-from kinesis_publishers.config.plugin_fit import check_fit
+from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import PluginLoadError, PublisherCancelledError
 from kinesis_publishers.model import RunResult
 

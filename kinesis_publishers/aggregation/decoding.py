@@ -8,8 +8,8 @@ from attrs import frozen
 
 from kinesis_publishers.aggregation.wire_format import MAGIC, unpack
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.hash_keys import LONGEST_HASH_KEY
-from kinesis_publishers.model.user_records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.shards import LONGEST_HASH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

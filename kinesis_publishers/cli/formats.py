@@ -6,7 +6,7 @@ import unicodedata
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from kinesis_publishers.model.hash_keys import MAX_HASH_KEY
+from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 if TYPE_CHECKING:
     from datetime import datetime

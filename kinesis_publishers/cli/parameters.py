@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_publishers.config.units import DURATION_UNITS, parse_quantity
+from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

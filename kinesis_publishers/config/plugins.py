@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_publishers.config.options.checkpoints import BUILT_IN_STORES
-from kinesis_publishers.config.plugin_fit import check_fit
 from kinesis_publishers.errors import PluginLoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "CHECKPOINT_STORES_GROUP",
     "RECORD_PUBLISHERS_GROUP",
+    "check_fit",
     "load_class",
     "load_plugin",
 ]
@@ -139,3 +144,93 @@ def _describe_missing_attribute(reference: str, owner: object, attribute: str) -
     hint = f"; did you mean {near[0]}?" if near else ""
     where = getattr(owner, "__name__", type(owner).__name__)
     return f"{reference}: {where} has no {attribute!r}{hint}"
+
+
+# How a class is made is its own affair.
+_ITS_OWN = frozenset({"__init__", "__init_subclass__"})
+_CALLED_WITH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_fit(found: type, base: type, *, reference: str) -> None:
+    """Check that what calls ``base`` can call ``found``.
+
+    Args:
+        found: a class of somebody else's.
+        base: the interface.
+        reference: what ``found`` is called in messages.
+
+    Raises:
+        PluginLoadError: names every method that is missing or does not fit.
+    """
+    if not issubclass(found, base):
+        missing = [name for name in _required(base) if not hasattr(found, name)]
+        lacks = f" and lacks {', '.join(missing)}" if missing else ""
+        raise PluginLoadError(
+            f"{reference} does not extend {base.__module__}.{base.__qualname__}{lacks}"
+        )
+    if inspect.isabstract(found):
+        raise PluginLoadError(f"{reference} is abstract: it lacks {', '.join(_required(found))}")
+    problems = [
+        problem for name in _methods(base) for problem in _problems_of_method(found, base, name)
+    ]
+    if problems:
+        raise PluginLoadError(f"{reference} does not fit: {'; '.join(problems)}")
+
+
+def _required(base: type) -> list[str]:
+    return sorted(getattr(base, "__abstractmethods__", ()))
+
+
+def _methods(base: type) -> list[str]:
+    """Return the names of what may be called of ``base``; ``async with`` and ``()`` call too."""
+    return [
+        name
+        for name, member in inspect.getmembers_static(base)
+        if isinstance(member, FunctionType | classmethod) and _is_called_by_others(name)
+    ]
+
+
+def _is_called_by_others(name: str) -> bool:
+    is_special = name.startswith("__") and name.endswith("__") and name not in _ITS_OWN
+    return is_special or not name.startswith("_")
+
+
+def _problems_of_method(found: type, base: type, name: str) -> Iterator[str]:
+    expected = inspect.getattr_static(base, name)
+    given = inspect.getattr_static(found, name)
+    if given is expected:
+        return
+    bound, owner = getattr(found, name), getattr(base, name)
+    if isinstance(expected, classmethod) and not isinstance(given, classmethod):
+        yield f"{name} must be a classmethod"
+        return
+    if not callable(bound):
+        yield f"{name} must be a method, not {type(bound).__name__}"
+        return
+    if _is_async(owner) and not _is_async(bound):
+        yield f"{name} must be async (async def {name})"
+    elif _is_async(bound) and not _is_async(owner):
+        yield f"{name} must not be async"
+    yield from _problems_of_signature(bound, owner, name)
+
+
+def _is_async(function: Any) -> bool:
+    # A decorator may hide it from its own wrapper, but not behind it.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        inspect.unwrap(function)
+    )
+
+
+def _problems_of_signature(bound: Any, owner: Any, name: str) -> Iterator[str]:
+    arguments = [
+        one.name for one in inspect.signature(owner).parameters.values() if one.kind in _CALLED_WITH
+    ]
+    try:
+        signature = inspect.signature(bound)
+    except (TypeError, ValueError):
+        return  # written in C: it does not say what it takes
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        shown = [one for one in arguments if one != "self"]
+        yield f"{name}{signature} cannot be called as {name}({', '.join(shown)}): {error}"

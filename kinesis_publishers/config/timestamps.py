@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.units import parse_number
+from kinesis_publishers.config.parsers import parse_number
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:

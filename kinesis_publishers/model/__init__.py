@@ -6,27 +6,35 @@ from kinesis_publishers.model.checkpoints import (
     CheckpointWrite,
     StoredCheckpoint,
 )
-from kinesis_publishers.model.hash_keys import HashRange, hash_key_of
 from kinesis_publishers.model.positions import (
     PositionType,
     SequenceNumber,
     ShardProgress,
+    ShardRange,
     StartingPosition,
+    StreamProgress,
     continue_from,
+    is_refresh_due,
     resume_after,
 )
-from kinesis_publishers.model.progress import ShardRange, StreamProgress, is_refresh_due
-from kinesis_publishers.model.records import Record, RecordBatch, RecordPage
-from kinesis_publishers.model.results import RunResult
+from kinesis_publishers.model.records import (
+    Record,
+    RecordBatch,
+    RecordPage,
+    RunResult,
+    StreamConsumer,
+    SubscriptionEvent,
+    UserRecord,
+)
 from kinesis_publishers.model.shards import (
     ChildShard,
+    HashRange,
     Shard,
     ShardKey,
     StreamIdentity,
     StreamSummary,
+    hash_key_of,
 )
-from kinesis_publishers.model.subscriptions import StreamConsumer, SubscriptionEvent
-from kinesis_publishers.model.user_records import UserRecord
 
 __all__ = [
     "Checkpoint",

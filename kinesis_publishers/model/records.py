@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from functools import partial
 from itertools import islice, repeat
 from operator import lt
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from attrs import Factory, evolve, field, frozen
 
 from kinesis_publishers.model.positions import SequenceNumber
+from kinesis_publishers.model.shards import parse_hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +22,17 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model.shards import ChildShard, Shard
 
-__all__ = ["AGGREGATE_MAGIC", "Record", "RecordPage", "RecordBatch"]
+__all__ = [
+    "AGGREGATE_MAGIC",
+    "LONGEST_PARTITION_KEY",
+    "Record",
+    "RecordBatch",
+    "RecordPage",
+    "RunResult",
+    "StreamConsumer",
+    "SubscriptionEvent",
+    "UserRecord",
+]
 
 AGGREGATE_MAGIC: Final = b"\xf3\x89\x9a\xc2"
 
@@ -276,3 +288,80 @@ class RecordBatch:
 
 def _column(values: Sequence[_T | None] | None, count: int) -> Iterable[_T | None]:
     return repeat(None, count) if values is None else values
+
+
+class RunResult(Enum):
+    """The result of one ``RecordPublisher.run`` (FLIP-128)."""
+
+    COMPLETE = "COMPLETE"
+    """The shard has ended and everything in it was delivered: no more records, ever."""
+
+    INCOMPLETE = "INCOMPLETE"
+    """There may be more: call ``run`` again."""
+
+    CANCELLED = "CANCELLED"
+    """The publisher was told to stop."""
+
+
+@frozen(kw_only=True, eq=False)
+class SubscriptionEvent:
+    """One ``SubscribeToShardEvent`` (AWS API reference).
+
+    Attributes:
+        page: the records, which may be none; the lag; the child shards of a shard that has ended.
+            It has no shard iterator.
+        continuation_sequence_number: a later subscription that begins after it misses nothing and
+            repeats nothing; ``None`` when the shard has ended.
+    """
+
+    page: RecordPage
+    continuation_sequence_number: SequenceNumber | None
+
+
+@frozen(kw_only=True)
+class StreamConsumer:
+    """A consumer that is registered for enhanced fan-out on one stream.
+
+    Attributes:
+        name: unique on its stream.
+        arn: names this registration: one that is made again has another ARN.
+        status: ``CREATING``, ``ACTIVE`` or ``DELETING``.
+        created_at: when it was registered (aware).
+    """
+
+    name: str
+    arn: str
+    status: str
+    created_at: datetime
+
+
+#: In characters (AWS API reference, PutRecord).
+LONGEST_PARTITION_KEY: Final = 256
+
+
+def _check_partition_key(_: object, __: Any, value: str) -> None:
+    if not 1 <= len(value) <= LONGEST_PARTITION_KEY:
+        raise ValueError(
+            f"a partition key has 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
+            f"{value!r:.300}"
+        )
+
+
+def _check_hash_key(_: object, __: Any, value: str | None) -> None:
+    if value is not None:
+        parse_hash_key(value)
+
+
+@frozen(kw_only=True)
+class UserRecord:
+    """One record as a producer puts it, by itself or inside an aggregate.
+
+    Attributes:
+        data: the payload.
+        partition_key: 1 to 256 characters; decides the shard.
+        explicit_hash_key: decimal; decides the shard in the place of the partition key.
+    """
+
+    data: bytes = field(repr=False)
+    partition_key: str = field(validator=_check_partition_key)
+    explicit_hash_key: str | None = field(default=None, validator=_check_hash_key)

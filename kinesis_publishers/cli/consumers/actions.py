@@ -11,7 +11,7 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import ConsumerRegistered
-from kinesis_publishers.publishers.fanout.registration.consumer_limit import consumer_limit_error
+from kinesis_publishers.publishers.fanout.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:

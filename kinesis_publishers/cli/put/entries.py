@@ -8,7 +8,7 @@ from attrs import define, field
 
 from kinesis_publishers.batching import batched_by_size
 from kinesis_publishers.errors import RecordsNotWrittenError
-from kinesis_publishers.model.hash_keys import parse_hash_key
+from kinesis_publishers.model.shards import parse_hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,8 +19,7 @@ from kinesis_publishers.model import (
     continue_from,
 )
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
-from kinesis_publishers.publishers.lag_watch import LagWatch
-from kinesis_publishers.publishers.trimmed_positions import trimmed_error
+from kinesis_publishers.publishers.lag_watch import LagWatch, trimmed_error
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 from kinesis_publishers.config.recoverable_errors import RecoverableErrors, causes
 from kinesis_publishers.errors import (
     ConnectionFailedError,
+    ConsumerNotFoundError,
     InternalServiceError,
     InvalidArgumentError,
     LimitExceededError,
     ResourceInUseError,
     ServiceError,
+    ShardNotFoundError,
     StreamNotFoundError,
     ThroughputExceededError,
 )
 from kinesis_publishers.events import Throttled
-from kinesis_publishers.publishers.fanout.missing_resources import find_missing_resource
-from kinesis_publishers.publishers.trimmed_positions import (
+from kinesis_publishers.publishers.lag_watch import (
     CLOCK_SKEW_RETRY_SECONDS,
     may_be_ahead_of_service,
     trimmed_error,
@@ -27,12 +28,13 @@ from kinesis_publishers.publishers.trimmed_positions import (
 from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
+    from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
     from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
     from kinesis_publishers.config.fanout import FanOutConfig
     from kinesis_publishers.model import Shard, StartingPosition
 
-__all__ = ["SubscriptionRecovery", "is_repeated_endlessly"]
+__all__ = ["SubscriptionRecovery", "find_missing_resource", "is_repeated_endlessly"]
 
 _LOGGER = logging.getLogger(__name__)
 _WARNING_PERIOD_SECONDS = 60.0
@@ -189,3 +191,35 @@ class SubscriptionRecovery:
 def _deciding_error(error: Exception) -> Exception:
     """Return what an error is judged by: the first one of the service in its cause chain."""
     return next((one for one in causes(error) if isinstance(one, ServiceError)), error)
+
+
+async def find_missing_resource(
+    shard: Shard, consumer_arn: str, registrar: StreamConsumerRegistrar, control_plane: ControlPlane
+) -> None:
+    """Return if the consumer is there (again), or if nothing is missing; raise otherwise.
+
+    The end of a shard is never concluded from it: a shard that was read to its end says so itself.
+
+    Raises:
+        ConsumerNotFoundError: the consumer is gone, and nobody registers it again.
+        ShardNotFoundError: the shard is gone: it has left the retention.
+        StreamNotFoundError: the stream is gone.
+    """
+    try:
+        if await registrar.renew(shard.stream_arn, consumer_arn) != consumer_arn:
+            return
+    except ConsumerNotFoundError:
+        # Without the stream or the shard there is more to say than that.
+        await _check_shard(shard, control_plane)
+        raise
+    await _check_shard(shard, control_plane)
+
+
+async def _check_shard(shard: Shard, control_plane: ControlPlane) -> None:
+    listed = await control_plane.list_shards(shard.stream_arn)
+    if all(one.key != shard.key for one in listed):
+        raise ShardNotFoundError(
+            f"{shard} is not listed any more: it has left the retention.",
+            operation="SubscribeToShard",
+            code="ResourceNotFoundException",
+        )

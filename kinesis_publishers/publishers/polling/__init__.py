@@ -1,6 +1,8 @@
 """Polling with GetRecords."""
 
-from kinesis_publishers.publishers.polling.factory import PollingRecordPublisherFactory
-from kinesis_publishers.publishers.polling.publisher import PollingRecordPublisher
+from kinesis_publishers.publishers.polling.publisher import (
+    PollingRecordPublisher,
+    PollingRecordPublisherFactory,
+)
 
 __all__ = ["PollingRecordPublisher", "PollingRecordPublisherFactory"]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc.record_publisher_factory import (
+    PublisherContext,
+    RecordPublisherFactory,
+)
+from kinesis_publishers.config.polling import PollingConfig
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
@@ -25,16 +30,16 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
-from kinesis_publishers.publishers.lag_watch import LagWatch
+from kinesis_publishers.publishers.lag_watch import (
+    CLOCK_SKEW_RETRY_SECONDS,
+    LagWatch,
+    may_be_ahead_of_service,
+    trimmed_error,
+)
 from kinesis_publishers.publishers.polling.pacing import (
     adapted_limit,
     delay_before_next_call,
     expected_page,
-)
-from kinesis_publishers.publishers.trimmed_positions import (
-    CLOCK_SKEW_RETRY_SECONDS,
-    may_be_ahead_of_service,
-    trimmed_error,
 )
 from kinesis_publishers.retry import RetryBudget
 
@@ -42,10 +47,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
-    from kinesis_publishers.config.polling import PollingConfig
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import Shard, StartingPosition
     from kinesis_publishers.retry import RetryPolicy
 
-__all__ = ["PollingRecordPublisher"]
+__all__ = ["PollingRecordPublisher", "PollingRecordPublisherFactory"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -274,3 +280,20 @@ class PollingRecordPublisher(RecordPublisher):
         self._lag_watch.observe(page, has_ended=page.next_shard_iterator is None)
         if self._lag_watch.is_stuck:
             raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
+
+
+class PollingRecordPublisherFactory(RecordPublisherFactory):
+    """Selected by ``stream.recordpublisher = POLLING``, the default."""
+
+    def __init__(self, config: PollingConfig, context: PublisherContext) -> None:
+        self._config = config
+        self._context = context
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        return cls(PollingConfig.from_properties(properties), context)
+
+    async def create(
+        self, starting_position: StartingPosition, shard: Shard
+    ) -> PollingRecordPublisher:
+        return PollingRecordPublisher(shard, starting_position, self._config, self._context)

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_publishers.abc import RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.config import Properties
-from kinesis_publishers.config.plugin_fit import check_fit
+from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.base import (

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.config.choices import RegistrationStrategy
 from kinesis_publishers.publishers.fanout.registration.deregistration import deregister_consumer
-from kinesis_publishers.publishers.fanout.registration.eager import EagerRegistrar
-from kinesis_publishers.publishers.fanout.registration.lazy import LazyRegistrar
+from kinesis_publishers.publishers.fanout.registration.lazy import (
+    EagerRegistrar,
+    LazyRegistrar,
+    NoRegistrar,
+)
 from kinesis_publishers.publishers.fanout.registration.leases import ConsumerLease
-from kinesis_publishers.publishers.fanout.registration.none import NoRegistrar
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
