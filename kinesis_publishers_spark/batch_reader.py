@@ -13,7 +13,7 @@ from kinesis_publishers.batch_bounds import Narrowing
 from kinesis_publishers.batch_ranges import plan_batch
 from kinesis_publishers_spark.batch_filters import PushedFilters
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
-from kinesis_publishers_spark.planning.grouping import balanced
+from kinesis_publishers_spark.planning.chunks import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,9 +8,8 @@ from attrs import frozen
 
 from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
-from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, pack
+from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, balanced, pack
 from kinesis_publishers_spark.planning.fetch_session import FetchSession
-from kinesis_publishers_spark.planning.grouping import balanced
 from kinesis_publishers_spark.planning.planner import BatchSize
 from kinesis_publishers_spark.planning.session_planner import PlannedBatch, SessionPlanner
 

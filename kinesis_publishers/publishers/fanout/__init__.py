@@ -1,6 +1,8 @@
 """Enhanced fan-out with SubscribeToShard."""
 
-from kinesis_publishers.publishers.fanout.factory import FanOutRecordPublisherFactory
-from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
+from kinesis_publishers.publishers.fanout.publisher import (
+    FanOutRecordPublisher,
+    FanOutRecordPublisherFactory,
+)
 
 __all__ = ["FanOutRecordPublisher", "FanOutRecordPublisherFactory"]

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc.record_publisher_factory import (
+    PublisherContext,
+    RecordPublisherFactory,
+)
+from kinesis_publishers.config.fanout import FanOutConfig
+from kinesis_publishers.config.registration import RegistrationConfig
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.model import (
@@ -19,20 +25,21 @@ from kinesis_publishers.model import (
     continue_from,
 )
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
+from kinesis_publishers.publishers.fanout.registration import create_registrar
 from kinesis_publishers.publishers.lag_watch import LagWatch, trimmed_error
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
     from datetime import datetime
 
     from kinesis_publishers.abc.data_plane import ShardSubscription
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
     from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
-    from kinesis_publishers.config.fanout import FanOutConfig
-    from kinesis_publishers.model import SequenceNumber
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import SequenceNumber, Shard
 
-__all__ = ["FanOutRecordPublisher"]
+__all__ = ["FanOutRecordPublisher", "FanOutRecordPublisherFactory"]
 
 _T = TypeVar("_T")
 
@@ -349,3 +356,33 @@ def _contradiction(event: SubscriptionEvent) -> str:
     if number is not None and children:
         return f"an event has both the continuation {number} and the child shards {children}"
     return ""
+
+
+class FanOutRecordPublisherFactory(RecordPublisherFactory):
+    """Selected by ``stream.recordpublisher = EFO``."""
+
+    def __init__(
+        self, config: FanOutConfig, registrar: StreamConsumerRegistrar, context: PublisherContext
+    ) -> None:
+        self._config = config
+        self._registrar = registrar
+        self._context = context
+        self._warned_at: dict[str, float] = {}
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        config = FanOutConfig.from_properties(properties)
+        registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
+        return cls(config, registrar, context)
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        await self._registrar.prepare(stream_arns)
+
+    async def create(
+        self, starting_position: StartingPosition, shard: Shard
+    ) -> FanOutRecordPublisher:
+        shared = self._config, self._registrar, self._context, self._warned_at
+        return FanOutRecordPublisher(shard, starting_position, *shared)
+
+    async def close(self) -> None:
+        await self._registrar.close()

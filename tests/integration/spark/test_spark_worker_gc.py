@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.partitions import PrefetchedPartition
-from kinesis_publishers_spark.worker_cache import WorkerReader
-from kinesis_publishers_spark.worker_gc import freeze_in_task
+from kinesis_publishers_spark.worker_cache import WorkerReader, freeze_in_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Registers when reading starts."""
+"""The registration strategies: when a stream consumer is registered, and by whom."""
 
 from __future__ import annotations
 
