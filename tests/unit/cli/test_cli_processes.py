@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
@@ -165,7 +165,12 @@ def test_an_interrupt_of_the_question_removes_nothing(run: RunCommand) -> None:
         question = b""
         while b"[y/N]" not in question:
             question += pipe(child.stderr).read(100)
-        child.send_signal(signal.SIGINT)
+        # Python notices a signal only after the read that it comes just before: as a person would,
+        # press Ctrl-C again if nothing happens.
+        while child.poll() is None:
+            child.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_ENDS_WITHIN_SECONDS)
         code, rest = ending(child)
     assert (code, rest.strip()) == (130, b"")
     assert list(run.server.consumers(ORDERS)) == ["reports"]
