@@ -9,6 +9,7 @@ from attrs import frozen
 
 from kinesis_publishers.assembly import open_parts
 from kinesis_publishers.config import PollingConfig, StreamsConfig
+from kinesis_publishers.delivery import MissingShard
 from kinesis_publishers.errors import (
     DataLossError,
     InvalidOptionError,
@@ -66,7 +67,12 @@ async def plan_batch(
     async with open_parts(properties, events=events, clock=clock) as parts:
         # By polling, whatever the publisher: a subscription belongs to one reader.
         pages = PolledPages(
-            parts.polling.create, interval_seconds=polling.interval_seconds, clock=parts.clock
+            parts.polling.create,
+            lambda shard: MissingShard(
+                shard, parts.data_loss, parts.discovery.has_shard, parts.clock, parts.events
+            ),
+            interval_seconds=polling.interval_seconds,
+            clock=parts.clock,
         )
         arns = [(await parts.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.

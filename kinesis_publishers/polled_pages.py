@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer
+from kinesis_publishers.errors import ShardNotFoundError, StreamNotFoundError
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
     SequenceNumber,
     Shard,
     ShardKey,
+    ShardProgress,
     StartingPosition,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.delivery import MissingShard
 
 __all__ = ["CreatePollingPublisher", "PolledPages", "read_page"]
 
@@ -54,15 +57,22 @@ class PolledPages(ShardPages):
 
     Args:
         create_publisher: makes what reads a shard.
+        missing: makes what decides if the service does not find a shard.
         interval_seconds: the least time between two calls to one shard, whichever publishers make
             them: each of them keeps the pace of its own calls only.
         clock: the only source of time.
     """
 
     def __init__(
-        self, create_publisher: CreatePollingPublisher, *, interval_seconds: float, clock: Clock
+        self,
+        create_publisher: CreatePollingPublisher,
+        missing: Callable[[Shard], MissingShard],
+        *,
+        interval_seconds: float,
+        clock: Clock,
     ) -> None:
         self._create_publisher = create_publisher
+        self._missing = missing
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._last_begin: dict[ShardKey, float] = {}
@@ -71,13 +81,19 @@ class PolledPages(ShardPages):
         self, shard: Shard, position: StartingPosition, limit: int
     ) -> AsyncGenerator[ShardPage, None]:
         await self._keep_pace(shard)
-        publisher = await self._create_publisher(position, shard)
+        publisher, missing = await self._create_publisher(position, shard), self._missing(shard)
         result = RunResult.INCOMPLETE
         while result is not RunResult.COMPLETE:
             # Anew for each call: adaptive reads change it.
             publisher.limit = limit
-            page, result = await read_page(publisher)
+            try:
+                page, result = await read_page(publisher)
+            except (StreamNotFoundError, ShardNotFoundError) as error:
+                if await missing.has_left(error, ShardProgress(position=position)):
+                    raise
+                continue
             if page is not None:
+                missing.reset()
                 yield ShardPage(batch=page, has_ended=result is RunResult.COMPLETE)
 
     async def _keep_pace(self, shard: Shard) -> None:

@@ -9,12 +9,15 @@ from attrs import define, evolve
 
 from kinesis_publishers import PublisherContext, SequenceNumber, StartingPosition
 from kinesis_publishers.config import PollingConfig
-from kinesis_publishers.errors import InvalidArgumentError
+from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.delivery import MissingShard
+from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
 from kinesis_publishers.polled_pages import PolledPages
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     Answer,
+    FailingCalls,
     FakeControlPlane,
     FakeDataPlane,
     StoredShard,
@@ -26,6 +29,7 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 from kinesis_publishers.tip_search import TipSearch
 
 if TYPE_CHECKING:
+    from kinesis_publishers import Shard
     from kinesis_publishers.testing.fakes import ShardBehaviour
 
 _POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
@@ -58,8 +62,16 @@ def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, Fak
     context = PublisherContext(
         data_plane=plane, control_plane=FakeControlPlane(), clock=clock, events=lambda _: None
     )
+
+    async def is_listed(_: Shard) -> bool:
+        return True
+
+    guard = DataLossGuard(
+        fail=True, events=context.events, describe=context.control_plane.describe_stream
+    )
     pages = PolledPages(
         PollingRecordPublisherFactory(_CONFIG, context).create,
+        lambda shard: MissingShard(shard, guard, is_listed, clock, context.events),
         interval_seconds=_CONFIG.interval_seconds,
         clock=clock,
     )
@@ -68,6 +80,18 @@ def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, Fak
 
 def last_number(count: int) -> SequenceNumber:
     return SequenceNumber(sample_records(count)[-1].sequence_number)
+
+
+async def test_a_search_goes_on_when_the_stream_was_not_found_for_a_moment() -> None:
+    clock = ManualClock()
+    missing = StreamNotFoundError("not found", operation="GetRecords")
+    shard = FailingCalls(
+        StoredShard(sample_records(10)), on_locate=(missing,), on_read=(missing, missing)
+    )
+    search, _ = search_in(shard, clock)
+    until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=5))
+    found = await finish(search.last_record(sample_shard(), since=_START, until=until), clock)
+    assert found == last_number(5)
 
 
 async def test_looks_at_a_shard_keep_its_pace() -> None:
