@@ -170,7 +170,7 @@ class DeliveryFeed(DeliverySink):
         try:
             async with TaskScope() as scope:
                 if self._checkpointer is not None:
-                    scope.spawn(self._note_now_and_then(), name="note progress")
+                    scope.spawn(self._note_periodically(), name="note progress")
                 await fetcher.run()
                 scope.cancel()
         except Exception as failure:  # noqa: BLE001 - as in _hold_open
@@ -184,7 +184,7 @@ class DeliveryFeed(DeliverySink):
         else:
             self._failure.add_note(f"also failed: {failure!r}")
 
-    async def _note_now_and_then(self) -> None:
+    async def _note_periodically(self) -> None:
         while True:
             await self._clock.sleep(_NOTE_SECONDS)
             self._note()
