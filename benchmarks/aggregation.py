@@ -29,9 +29,9 @@ from kinesis_publishers.aggregation import (
     expand,
     has_aggregates,
 )
+from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.model import HashRange
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
-from kinesis_publishers.transport.decoding import decode_get_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

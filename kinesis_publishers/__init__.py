@@ -11,11 +11,11 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.checkpointing import Checkpointer
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Properties
-from kinesis_publishers.data_fetcher import KinesisDataFetcher, OnBatch
-from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.pool import Reservation
 from kinesis_publishers.events import Event, EventSink, fan_out_events, log_event
 from kinesis_publishers.model import (
     Checkpoint,
@@ -36,7 +36,6 @@ from kinesis_publishers.model import (
     StreamProgress,
     UserRecord,
 )
-from kinesis_publishers.pending_pool import Reservation
 from kinesis_publishers.processing import (
     DeadLetter,
     ErrorPolicy,
@@ -48,6 +47,7 @@ from kinesis_publishers.processing import (
     scan,
     with_error_policy,
 )
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher, OnBatch
 
 __all__ = [
     "read",

@@ -19,12 +19,16 @@ from kinesis_publishers.abc import (
     PublisherContext,
     RecordPublisherFactory,
 )
-from kinesis_publishers.checkpointing import Checkpointer
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.checkpoints import (
     DynamoDbCheckpointStore,
     MemoryCheckpointStore,
     SqliteCheckpointStore,
 )
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
@@ -35,6 +39,7 @@ from kinesis_publishers.config import (
     MetricsConfig,
     PendingConfig,
     Properties,
+    RegistrationConfig,
     ShardIteratorKind,
     ShardPosition,
     SourceConfig,
@@ -44,33 +49,31 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
-from kinesis_publishers.config.sessions import build_session
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.deaggregation import Deaggregator
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import ConfigError, PluginLoadError
-from kinesis_publishers.events import ignore_event
+from kinesis_publishers.events import ignore_event, log_event
 from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.shard_discovery import ShardDiscovery
-from kinesis_publishers.stored_progress import StoredProgress
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Shard
+    from kinesis_publishers.model import Shard, StreamIdentity
 
 __all__ = [
     "FetcherParts",
+    "StreamAccess",
     "checkpoint_store_class",
     "event_reporter_classes",
     "open_checkpointer",
     "open_parts",
+    "open_stream_access",
     "publisher_factory_class",
     "with_region",
 ]
@@ -341,3 +344,56 @@ def _shard_progress(config: ShardPosition) -> ShardProgress:
     elif kind is ShardIteratorKind.LATEST:
         position = StartingPosition.latest()
     return ShardProgress(position=position, is_ended=kind is ShardIteratorKind.SHARD_END)
+
+
+@frozen(kw_only=True)
+class StreamAccess:
+    """The open control plane, and what decides how it is called.
+
+    Attributes:
+        context: control plane, clock and event sink.
+        discovery: describes streams and lists shards, with retries.
+        registration: retries and timeouts of consumers.
+        selectors: names or ARNs of the streams.
+    """
+
+    context: PublisherContext
+    discovery: ShardDiscovery
+    registration: RegistrationConfig
+    selectors: tuple[str, ...]
+
+    async def streams(self) -> list[StreamIdentity]:
+        """Return the streams as they exist now.
+
+        Raises:
+            StreamNotFoundError: one does not exist.
+        """
+        return [(await self.discovery.describe(one)).identity for one in self.selectors]
+
+
+@asynccontextmanager
+async def open_stream_access(properties: Properties) -> AsyncIterator[StreamAccess]:
+    """Open the control plane that ``properties`` describe, and close it.
+
+    Raises:
+        ConfigError: the properties cannot work.
+    """
+    properties = with_region(properties)
+    clock, aws = SystemClock(), AwsConfig.from_properties(properties)
+    async with Boto3ControlPlane(aws) as control_plane:
+        yield StreamAccess(
+            context=PublisherContext(
+                # Not opened: nothing is read here.
+                data_plane=AioDataPlane(aws, clock=clock),
+                control_plane=control_plane,
+                clock=clock,
+                events=log_event,
+            ),
+            discovery=ShardDiscovery(
+                control_plane, DiscoveryConfig.from_properties(properties), clock
+            ),
+            registration=RegistrationConfig.from_properties(properties),
+            selectors=tuple(
+                one.arn or one.name for one in StreamsConfig.from_properties(properties).streams
+            ),
+        )

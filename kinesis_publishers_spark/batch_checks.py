@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.batch_bounds import BatchBounds, is_after
 from kinesis_publishers.config import InitialPosition, InitialPositionConfig, ShardIteratorKind
 from kinesis_publishers.config.ending import ending_keys
 from kinesis_publishers.config.options import ending, publisher
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.readers.batch_bounds import BatchBounds, is_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

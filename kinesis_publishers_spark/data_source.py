@@ -13,8 +13,8 @@ from kinesis_publishers import SystemClock
 from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
 from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
-from kinesis_publishers.eager_registration import register_consumers
 from kinesis_publishers.errors import ConfigError
+from kinesis_publishers.readers.eager_registration import register_consumers
 from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader
 from kinesis_publishers_spark.partitions import TaskReader

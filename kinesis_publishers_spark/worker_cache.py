@@ -19,7 +19,7 @@ from attrs import define, field
 from pyspark import TaskContext
 
 from kinesis_publishers import Delivery, DeliverySink
-from kinesis_publishers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers.range_reader import KinesisRangeReader
 from kinesis_publishers_spark.event_loop import OpenInThread
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _MAX_READERS = 4
 
 
 class WorkerReader:
-    """A :class:`~kinesis_publishers.range_reader.KinesisRangeReader` in a thread of its own.
+    """A :class:`~kinesis_publishers.readers.range_reader.KinesisRangeReader` in its own thread.
 
     Raises:
         ConfigError: the properties cannot work.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ for _name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
     os.environ.pop(_name, None)
+
+# Tests are a package, which the processes that they start import too.
+_ROOT = str(Path(__file__).parents[1])
+os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

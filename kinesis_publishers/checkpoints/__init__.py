@@ -3,7 +3,7 @@
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.memory import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
-from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
 
 __all__ = [
     "Attempt",

@@ -17,7 +17,7 @@ from kinesis_publishers.checkpoints.dynamodb_client import (
 )
 from kinesis_publishers.checkpoints.dynamodb_items import condition_of, item_of, key_of, stored_of
 from kinesis_publishers.checkpoints.dynamodb_table import missing_table, provide_table
-from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.model import CheckpointVersion
 from kinesis_publishers.tasks import TaskScope

@@ -9,8 +9,8 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from attrs import define, field
 
-from kinesis_publishers.aws_errors import complete_answer, mapped_errors
-from kinesis_publishers.config.sessions import build_session
+from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws.errors import complete_answer, mapped_errors
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.retry import call_with_retries
 

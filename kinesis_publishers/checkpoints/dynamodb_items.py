@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kinesis_publishers.checkpoints.write_book import Attempt
+    from kinesis_publishers.checkpoints.versions import Attempt
     from kinesis_publishers.model import Checkpoint, CheckpointVersion
 
 __all__ = ["Item", "condition_of", "item_of", "key_of", "stored_of"]
@@ -81,7 +81,7 @@ def _value(value: Mapping[str, Any]) -> object:
 def condition_of(attempt: Attempt) -> dict[str, Any]:
     """Return the parameters that let a write through only if it replaces what it may replace.
 
-    The same as :meth:`~kinesis_publishers.checkpoints.write_book.Attempt.replaces`.
+    The same as :meth:`~kinesis_publishers.checkpoints.versions.Attempt.replaces`.
     """
     own = attempt.version
     values: Item = {

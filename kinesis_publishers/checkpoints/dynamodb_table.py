@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from kinesis_publishers.aws_errors import text_in
+from kinesis_publishers.aws.errors import text_in
 from kinesis_publishers.checkpoints.dynamodb_client import NOT_FOUND, TableClient, error_code
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.checkpoints.stored_form import instant_text
-from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import StoredCheckpoint
 

@@ -15,7 +15,7 @@ from kinesis_publishers.checkpoints.stored_form import (
     instant_text,
     version_from_fields,
 )
-from kinesis_publishers.checkpoints.write_book import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
 from kinesis_publishers.config import SqliteCheckpointConfig
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kinesis_publishers.assembly import open_stream_access
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options
 from kinesis_publishers.cli.console import print_json_lines, print_tree
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.lineage_tree import lineage_tree, shard_fields
-from kinesis_publishers.stream_access import open_stream_access
 
 if TYPE_CHECKING:
     from kinesis_publishers.config import Properties

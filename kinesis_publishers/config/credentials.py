@@ -1,7 +1,7 @@
 """The typed view of where credentials come from.
 
 What makes a botocore or aiobotocore session use them is in
-:mod:`kinesis_publishers.config.sessions`.
+:mod:`kinesis_publishers.aws.credentials`.
 """
 
 from __future__ import annotations

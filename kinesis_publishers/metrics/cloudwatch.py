@@ -14,9 +14,9 @@ from botocore.config import Config
 from botocore.session import get_session
 
 from kinesis_publishers.abc import EventReporter
+from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AwsConfig, MetricsConfig
-from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.metrics.cloudwatch_upload import CloudWatchUpload
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.periodic import repeated

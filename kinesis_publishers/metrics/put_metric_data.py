@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_publishers.batching import batched_by_size
+from kinesis_publishers.aws.record_writer import batched_by_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

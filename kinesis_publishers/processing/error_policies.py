@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.data_fetcher import OnBatch
     from kinesis_publishers.model import Record, Shard
+    from kinesis_publishers.readers.fetcher import OnBatch
 
 __all__ = [
     "DeadLetter",

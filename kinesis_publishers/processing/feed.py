@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from attrs import define, field
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.data_fetcher import KinesisDataFetcher
-from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import SequenceNumber, ShardProgress, resume_after
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from kinesis_publishers.checkpointing import Checkpointer
+    from kinesis_publishers.checkpoints.checkpointer import Checkpointer
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import ShardKey

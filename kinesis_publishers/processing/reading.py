@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.delivery import ShardStatus
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
 from kinesis_publishers.processing.feed import (
     DeliveryFeed,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.delivery import ShardStatus
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.processing.calls import DeliveryCalls, Process
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,

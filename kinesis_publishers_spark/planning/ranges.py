@@ -9,7 +9,7 @@ from attrs import frozen
 from kinesis_publishers import Properties
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SourceConfig
 from kinesis_publishers.config.options import registration
-from kinesis_publishers.eager_registration import register_consumers
+from kinesis_publishers.readers.eager_registration import register_consumers
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.planning.chunks import balanced
 from kinesis_publishers_spark.planning.planner import BatchSize
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kinesis_publishers import Clock, ShardKey, ShardRange
-    from kinesis_publishers.consumer_guard import ConsumerGuard
+    from kinesis_publishers.readers.guard import ConsumerGuard
     from kinesis_publishers_spark.offsets import Offset
     from kinesis_publishers_spark.planning.chunks import BatchLimit
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from list_publisher import ListPublisher
-
 from kinesis_publishers import RecordBatch, RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.model import PositionType, continue_from
 from kinesis_publishers.testing.fakes import batch_of, sample_shard
+from tests.contract.list_publisher import ListPublisher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 from attrs import evolve
-from service_subjects import QuickClock, ShiftedClock
 
 from kinesis_publishers import PublisherContext
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig, Properties, SubscriptionHttpConfig
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+from tests.contract.service_subjects import QuickClock, ShiftedClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -6,8 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from list_publisher import ListFactory, ListSubject
-from test_contract_registrars import registering
 
 from kinesis_publishers import StartingPosition
 from kinesis_publishers.abc import StreamConsumerRegistrar
@@ -19,6 +17,8 @@ from kinesis_publishers.testing.contracts import (
     base,
 )
 from kinesis_publishers.testing.fakes import DescribeConsumerCall
+from tests.contract.list_publisher import ListFactory, ListSubject
+from tests.contract.test_contract_registrars import registering
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from broken_publishers import (
+
+from kinesis_publishers.testing.contracts import RecordPublisherContract, base
+from tests.contract.broken_publishers import (
     AcceptsLatest,
     AsksAgainAtOnce,
     AsksForNegativeRoom,
@@ -50,9 +52,7 @@ from broken_publishers import (
     TurnsBatchesRound,
     WrapsErrors,
 )
-from list_publisher import ListFactory, ListPublisher, ListSubject, subject_of
-
-from kinesis_publishers.testing.contracts import RecordPublisherContract, base
+from tests.contract.list_publisher import ListFactory, ListPublisher, ListSubject, subject_of
 
 if TYPE_CHECKING:
     from kinesis_publishers import PublisherContext

@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from list_publisher import ListPublisher, ListSubject, subject_of
 
 from kinesis_publishers.testing.contracts import (
     RecordPublisherContract,
     RecordPublisherFactoryContract,
 )
+from tests.contract.list_publisher import ListPublisher, ListSubject, subject_of
 
 if TYPE_CHECKING:
     from kinesis_publishers import RecordBatchConsumer

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from service_subjects import FakeServiceSubject, LocalKinesisSubject, ShiftedClock
 
 from kinesis_publishers.testing.contracts import (
     RecordPublisherContract,
     RecordPublisherFactoryContract,
 )
+from tests.contract.service_subjects import FakeServiceSubject, LocalKinesisSubject, ShiftedClock
 
 if TYPE_CHECKING:
     from kinesis_publishers import PublisherContext

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.config import Properties, RegistrationConfig
-from kinesis_publishers.publishers.fanout.registration import create_registrar
+from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.testing.contracts import RegistrarSubject, StreamConsumerRegistrarContract
 from kinesis_publishers.testing.fakes import CONSUMER_NAME
 

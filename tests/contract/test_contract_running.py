@@ -35,7 +35,7 @@ def test_a_broken_publisher_fails_and_what_does_not_apply_is_skipped_with_the_re
     pytester: pytest.Pytester, mode: str, mark: str
 ) -> None:
     body = f"""
-from list_publisher import ListPublisher, subject_of
+from tests.contract.list_publisher import ListPublisher, subject_of
 
 class EndsTooEarly(ListPublisher):
     def result(self):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from list_publisher import ListPublisher, ListSubject
 
 from kinesis_publishers import Properties, RunResult, StartingPosition
 from kinesis_publishers.testing.contracts import (
@@ -14,6 +13,7 @@ from kinesis_publishers.testing.contracts import (
     RecordPublisherFactoryContract,
 )
 from kinesis_publishers.testing.fakes import ScriptedPublisherFactory, ScriptedRun, batch_of
+from tests.contract.list_publisher import ListPublisher, ListSubject
 
 if TYPE_CHECKING:
     from kinesis_publishers import PublisherContext, RecordPublisher, Shard

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import frozen
-from service_subjects import ShiftedClock
 
+from kinesis_publishers.aws import Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
@@ -19,7 +19,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.testing import fakes
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
-from kinesis_publishers.transport import Boto3ControlPlane
+from tests.contract.service_subjects import ShiftedClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -24,11 +24,10 @@ from kinesis_publishers.testing.local_kinesis import Fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from service_subjects import ShiftedClock
-
     from kinesis_publishers import PublisherContext
     from kinesis_publishers.model import RecordPage, SubscriptionEvent
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.contract.service_subjects import ShiftedClock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TRIM_HORIZON = StartingPosition.trim_horizon()

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from doc_pages import Block, How, blocks_of, is_python, runs_alone, uses_spark
-
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
+from tests.docs.doc_pages import Block, How, blocks_of, is_python, runs_alone, uses_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

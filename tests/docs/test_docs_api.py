@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from doc_pages import ROOT
+
+from tests.docs.doc_pages import ROOT
 
 _PACKAGES = ["kinesis_publishers", "kinesis_publishers_spark", "kinesis_publishers.testing"]
 _PAGE = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import click
 import javaproperties
 import pytest
-from doc_pages import PAGES, ROOT, Block, How, blocks_of, is_python, name_of, uses_spark
 
 from kinesis_publishers import Properties
 from kinesis_publishers.cli.main import main
+from tests.docs.doc_pages import PAGES, ROOT, Block, How, blocks_of, is_python, name_of, uses_spark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

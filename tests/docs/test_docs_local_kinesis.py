@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from attrs import fields
-from doc_pages import ROOT
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
+from tests.docs.doc_pages import ROOT
 
 _TEXT = (ROOT / "docs" / "local-kinesis.md").read_text(encoding="utf-8")
 

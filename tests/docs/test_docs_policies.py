@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore import xform_name
 from botocore.loaders import Loader
-from doc_pages import ROOT, blocks_of
 
 from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard
+from tests.docs.doc_pages import ROOT, blocks_of
 
 if TYPE_CHECKING:
     from pathlib import Path

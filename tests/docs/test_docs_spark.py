@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from doc_pages import PAGES, ROOT, blocks_of, is_python, name_of
 
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
+from tests.docs.doc_pages import PAGES, ROOT, blocks_of, is_python, name_of
 
 _BLOCKS = [
     pytest.param(block.code, id=f"{name_of(page)}:{block.line}")

@@ -11,12 +11,12 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import ConsumerRegistered
-from kinesis_publishers.publishers.fanout.registration.registering import consumer_limit_error
+from kinesis_publishers.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
+    from kinesis_publishers.assembly import StreamAccess
     from kinesis_publishers.model import StreamConsumer
-    from kinesis_publishers.stream_access import StreamAccess
 
 __all__ = ["find_consumer", "list_consumers", "register_consumer", "wait_until_active"]
 

@@ -9,6 +9,7 @@ import click
 from rich import box
 from rich.table import Table
 
+from kinesis_publishers.assembly import open_stream_access
 from kinesis_publishers.cli.commands import CleanGroup
 from kinesis_publishers.cli.connection import Connection, connection_options
 from kinesis_publishers.cli.console import print_json_lines, print_rich, say
@@ -22,8 +23,7 @@ from kinesis_publishers.cli.formats import iso_utc
 from kinesis_publishers.cli.interruptions import run_until_signal
 from kinesis_publishers.cli.parameters import Checked, DurationType
 from kinesis_publishers.config.options import publisher, registration
-from kinesis_publishers.publishers.fanout.registration.consumer_arns import stream_arn_of
-from kinesis_publishers.stream_access import open_stream_access
+from kinesis_publishers.registration.consumer_arns import stream_arn_of
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_publishers.assembly import open_stream_access
 from kinesis_publishers.cli.console import say
 from kinesis_publishers.cli.consumers.actions import find_consumer
-from kinesis_publishers.publishers.fanout.registration import deregister_consumer
-from kinesis_publishers.publishers.fanout.registration.consumer_arns import consumer_name_in
-from kinesis_publishers.stream_access import open_stream_access
+from kinesis_publishers.registration import deregister_consumer
+from kinesis_publishers.registration.consumer_arns import consumer_name_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

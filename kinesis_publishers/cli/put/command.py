@@ -13,6 +13,7 @@ import click
 from attrs import frozen
 
 from kinesis_publishers.assembly import with_region
+from kinesis_publishers.aws import Boto3RecordWriter
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.console import discard_output, output_bytes, print_json_lines, say
@@ -32,13 +33,12 @@ from kinesis_publishers.cli.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.model import UserRecord
-from kinesis_publishers.transport import Boto3RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kinesis_publishers.aws import PutResult
     from kinesis_publishers.cli.put.writing import OnWritten
-    from kinesis_publishers.transport import PutResult
 
 __all__ = ["put"]
 

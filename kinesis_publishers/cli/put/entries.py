@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from kinesis_publishers.batching import batched_by_size
+from kinesis_publishers.aws.record_writer import batched_by_size
 from kinesis_publishers.errors import RecordsNotWrittenError
 from kinesis_publishers.model.shards import parse_hash_key
 

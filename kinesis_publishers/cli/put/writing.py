@@ -10,9 +10,9 @@ from kinesis_publishers.retry import RetryBudget, RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kinesis_publishers.aws import Boto3RecordWriter, PutResult
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import UserRecord
-    from kinesis_publishers.transport import Boto3RecordWriter, PutResult
 
 __all__ = ["OnWritten", "PutSession", "put_policy"]
 

@@ -22,7 +22,7 @@ from kinesis_publishers.cli.tail.session import RecordLines, TailSession
 from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.config.choices import InitialPosition
 from kinesis_publishers.config.options import publisher
-from kinesis_publishers.data_fetcher import KinesisDataFetcher
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

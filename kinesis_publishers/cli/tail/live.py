@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.data_fetcher import KinesisDataFetcher
-    from kinesis_publishers.delivery import ShardStatus
+    from kinesis_publishers.engine.delivery import ShardStatus
     from kinesis_publishers.model import RecordBatch, ShardProgress
+    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 __all__ = ["LiveTable"]
 

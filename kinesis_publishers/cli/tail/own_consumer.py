@@ -9,7 +9,7 @@ import click
 from kinesis_publishers.config.choices import RegistrationStrategy
 from kinesis_publishers.config.options import publisher, registration
 from kinesis_publishers.config.rules import selected_streams
-from kinesis_publishers.publishers.fanout.registration.consumer_arns import consumer_name_in
+from kinesis_publishers.registration.consumer_arns import consumer_name_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

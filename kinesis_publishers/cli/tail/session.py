@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.clock import ServiceClock
-from kinesis_publishers.delivery import DeliverySink
+from kinesis_publishers.engine.delivery import DeliverySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.cli.streams import OutputPipe
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.data_fetcher import KinesisDataFetcher
-    from kinesis_publishers.delivery import Delivery, ShardStatus
+    from kinesis_publishers.engine.delivery import Delivery, ShardStatus
     from kinesis_publishers.model import Record, RecordBatch
+    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 __all__ = ["RecordLines", "RecordView", "TailSession"]
 

@@ -25,8 +25,8 @@ from kinesis_publishers.model import (
     continue_from,
 )
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
-from kinesis_publishers.publishers.fanout.registration import create_registrar
-from kinesis_publishers.publishers.lag_watch import LagWatch, trimmed_error
+from kinesis_publishers.publishers.trimmed import LagWatch, trimmed_error
+from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.events import Throttled
-from kinesis_publishers.publishers.lag_watch import (
+from kinesis_publishers.publishers.trimmed import (
     CLOCK_SKEW_RETRY_SECONDS,
     may_be_ahead_of_service,
     trimmed_error,

@@ -30,16 +30,16 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
-from kinesis_publishers.publishers.lag_watch import (
-    CLOCK_SKEW_RETRY_SECONDS,
-    LagWatch,
-    may_be_ahead_of_service,
-    trimmed_error,
-)
 from kinesis_publishers.publishers.polling.pacing import (
     adapted_limit,
     delay_before_next_call,
     expected_page,
+)
+from kinesis_publishers.publishers.trimmed import (
+    CLOCK_SKEW_RETRY_SECONDS,
+    LagWatch,
+    may_be_ahead_of_service,
+    trimmed_error,
 )
 from kinesis_publishers.retry import RetryBudget
 

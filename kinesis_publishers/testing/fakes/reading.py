@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import field, frozen
 
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.config.options.pending import MAX_PENDING_BYTES, MAX_PENDING_RECORDS
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.deaggregation import Deaggregator
-from kinesis_publishers.delivery import ConsumerContext
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.delivery import ConsumerContext
+from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.model import ShardProgress, StartingPosition
-from kinesis_publishers.pending_pool import PendingPool
-from kinesis_publishers.shard_consumer import ShardConsumer
 from kinesis_publishers.testing.fakes.control_plane import FakeStream
 from kinesis_publishers.testing.fakes.recording import RecordingSink
 from kinesis_publishers.testing.fakes.samples import sample_shard

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from kinesis_publishers.abc import RecordBatchConsumer
-from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 
 if TYPE_CHECKING:
     from kinesis_publishers.model import Record, RecordBatch, SequenceNumber

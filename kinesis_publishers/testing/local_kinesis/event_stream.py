@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from kinesis_publishers.transport.event_stream import encode_frame
+from kinesis_publishers.aws.event_stream import encode_frame
 
 __all__ = ["INITIAL_RESPONSE", "event_frame", "exception_frame", "with_bad_crc"]
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties, ShardRange, SystemClock
-from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
-from kinesis_publishers.batch_ranges import plan_batch
 from kinesis_publishers.model import PositionType
+from kinesis_publishers.readers.batch import plan_batch
+from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

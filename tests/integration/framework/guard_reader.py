@@ -14,10 +14,10 @@ import sys
 import psutil
 
 from kinesis_publishers import Properties, PublisherContext, SystemClock, log_event
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig, RegistrationConfig
-from kinesis_publishers.consumer_guard import ConsumerGuard
-from kinesis_publishers.publishers.fanout.registration import create_registrar
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.registration import create_registrar
 
 
 def main() -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from range_reading import StoredStream
-from simulated_world import STREAM, SimulatedWorld
-
 from kinesis_publishers import Properties
-from kinesis_publishers.range_publishers import RangePublishers
-from kinesis_publishers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers.range_publishers import RangePublishers
+from kinesis_publishers.readers.range_reader import KinesisRangeReader
 from kinesis_publishers.testing.fakes import finish
 from kinesis_publishers.testing.local_kinesis.contents import read_records
+from tests.integration.framework.range_reading import StoredStream
+from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
-    from range_reading import CollectingSink
-
     from kinesis_publishers import ShardRange
     from kinesis_publishers.testing.local_kinesis import Behaviour
+    from tests.integration.framework.range_reading import CollectingSink
 
 __all__ = ["RangeWorld"]
 

@@ -13,11 +13,11 @@ import sys
 from typing import NoReturn
 
 from kinesis_publishers import PublisherContext
+from kinesis_publishers.aws import Boto3ControlPlane
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig, Properties, RegistrationConfig
-from kinesis_publishers.publishers.fanout.registration import create_registrar
+from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.testing.fakes import FakeDataPlane, StoredShard
-from kinesis_publishers.transport import Boto3ControlPlane
 
 _STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 

@@ -14,7 +14,9 @@ import orjson
 from attrs import frozen
 
 from kinesis_publishers.abc import ControlPlane, DataPlane
-from kinesis_publishers.aws_errors import service_error
+from kinesis_publishers.aws.decoding import decode_get_records
+from kinesis_publishers.aws.errors import service_error
+from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import ConnectionFailedError, ServiceError
 from kinesis_publishers.model import (
     RecordPage,
@@ -29,8 +31,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     ConnectionBroken,
     StreamingAnswer,
 )
-from kinesis_publishers.transport.decoding import decode_get_records
-from kinesis_publishers.transport.subscription import EventStreamSubscription
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from simulated_kinesis import SimulatedPlanes
-
 from kinesis_publishers import PublisherContext, StartingPosition
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.assembly import FetcherParts, publisher_factory_class
 from kinesis_publishers.config import AggregationMode, DiscoveryConfig, SourceConfig
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.deaggregation import Deaggregator
-from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers.testing.local_kinesis.contents import write_records
 from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.integration.framework.simulated_kinesis import SimulatedPlanes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

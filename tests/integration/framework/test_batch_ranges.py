@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from batch_planning import FIRST, NOON, BatchServer
 
 from kinesis_publishers import SequenceNumber, ShardRange, StartingPosition
-from kinesis_publishers.batch_bounds import Narrowing
 from kinesis_publishers.errors import (
     DataLossError,
     InvalidOptionError,
     PositionTrimmedError,
     StreamNotFoundError,
 )
+from kinesis_publishers.readers.batch_bounds import Narrowing
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.integration.framework.batch_planning import FIRST, NOON, BatchServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

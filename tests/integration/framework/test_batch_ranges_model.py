@@ -6,12 +6,12 @@ import asyncio
 from itertools import chain, pairwise
 
 import pytest
-from batch_planning import NOON, BatchServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.integration.framework.batch_planning import NOON, BatchServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

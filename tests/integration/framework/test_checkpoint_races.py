@@ -10,11 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from racing_writer import KEY
-
 from kinesis_publishers import Properties
 from kinesis_publishers.checkpoints import DynamoDbCheckpointStore, SqliteCheckpointStore
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from tests.integration.framework.racing_writer import KEY
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import CheckpointStore

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import frozen
-from fanout_reader import EFO, PROTOCOLS, STREAM
 
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
+from tests.integration.framework.fanout_reader import EFO, PROTOCOLS, STREAM
 
 if TYPE_CHECKING:
     from typing import IO

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from fanout_reader import EFO, PROTOCOLS, STREAM, FanOutReader, numbered, until
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, ConfigErrors
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from tests.integration.framework.fanout_reader import (
+    EFO,
+    PROTOCOLS,
+    STREAM,
+    FanOutReader,
+    numbered,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from simulated_world import KEYS, STREAM, SimulatedWorld
 
 from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, Properties
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from tests.integration.framework.simulated_world import KEYS, STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from simulated_world import STREAM, SimulatedWorld
 
 from kinesis_publishers import KinesisDataFetcher, Properties
 from kinesis_publishers.events import CallRetried, RecordsProcessed, SubscriptionStarted
 from kinesis_publishers.testing.fakes import RecordingSink
 from kinesis_publishers.testing.local_kinesis import Behaviour
+from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

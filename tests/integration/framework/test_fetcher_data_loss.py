@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from simulated_world import STREAM, SimulatedWorld
 
 from kinesis_publishers import (
     Delivery,
@@ -18,6 +17,7 @@ from kinesis_publishers import (
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.testing.local_kinesis import Behaviour
+from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

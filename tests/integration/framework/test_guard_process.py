@@ -18,8 +18,8 @@ import pytest
 from attrs import define, field
 
 from kinesis_publishers import Properties
-from kinesis_publishers.consumer_guard import ConsumerGuard
 from kinesis_publishers.errors import ConsumerGuardError
+from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def test_a_guard_does_its_work_after_the_files_of_its_reader_are_gone(
     came_with_the_job.mkdir()
     package = came_with_the_job / "botocore"
     package.symlink_to(Path(botocore.__file__).parent, target_is_directory=True)
-    monkeypatch.setenv("PYTHONPATH", str(came_with_the_job))
+    monkeypatch.setenv("PYTHONPATH", str(came_with_the_job), prepend=os.pathsep)
     (reader,) = start_readers(1)
     package.unlink()
     reader.kill_in_a_hurry()

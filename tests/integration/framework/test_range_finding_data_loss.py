@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from simulated_world import STREAM, SimulatedWorld
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import (
@@ -15,9 +14,10 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated
-from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from kinesis_publishers.testing.local_kinesis.contents import read_records
+from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from kinesis_publishers import Event

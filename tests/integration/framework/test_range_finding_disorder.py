@@ -8,19 +8,19 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from disordered_plane import DisorderedPlane
 
 from kinesis_publishers import Properties, PublisherContext, ShardRange, StartingPosition
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.assembly import FetcherParts
 from kinesis_publishers.config import AggregationMode, DiscoveryConfig
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.deaggregation import Deaggregator
-from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
-from kinesis_publishers.shard_discovery import ShardDiscovery
+from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.manual_clock import ManualClock
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from tests.integration.framework.disordered_plane import DisorderedPlane
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

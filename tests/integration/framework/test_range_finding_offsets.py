@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from simulated_world import STREAM, SimulatedWorld
 
 from kinesis_publishers import Properties
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit, finder
+from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit, finder
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers.testing.local_kinesis.contents import read_records
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from simulated_kinesis import SimulatedPlanes
-from simulated_world import STREAM, SimulatedWorld
 
 from kinesis_publishers import Properties, ShardKey, ShardProgress
-from kinesis_publishers.range_finding import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers.testing.local_kinesis.contents import read_records
+from tests.integration.framework.simulated_kinesis import SimulatedPlanes
+from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from range_reading import CollectingSink
-from range_world import RangeWorld
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from tests.integration.framework.range_reading import CollectingSink
+from tests.integration.framework.range_world import RangeWorld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kinesis_publishers import ShardRange
-    from kinesis_publishers.range_reader import KinesisRangeReader
+    from kinesis_publishers.readers.range_reader import KinesisRangeReader
 
 MINUTE = 60.0
 LARGE = 1024 * 1024 * 1024

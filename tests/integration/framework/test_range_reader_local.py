@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from range_reading import (
+
+from kinesis_publishers.readers.range_reader import KinesisRangeReader
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
+from tests.integration.framework.range_reading import (
     STREAM,
     CollectingSink,
     StoredStream,
     fan_out_properties,
     polling_properties,
 )
-
-from kinesis_publishers.range_reader import KinesisRangeReader
-from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

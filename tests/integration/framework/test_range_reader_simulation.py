@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from range_reading import CollectingSink
-from range_world import RangeWorld
 
 from kinesis_publishers.testing.local_kinesis import Behaviour
+from tests.integration.framework.range_reading import CollectingSink
+from tests.integration.framework.range_world import RangeWorld
 
 if TYPE_CHECKING:
-    from range_reading import StoredStream
-
     from kinesis_publishers import ShardRange
+    from tests.integration.framework.range_reading import StoredStream
 
 
 def batches(stored: StoredStream, cuts: dict[str, list[int]]) -> list[list[ShardRange]]:

@@ -8,12 +8,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
-from range_reading import (
-    STREAM,
-    StoredStream,
-    fan_out_properties,
-    polling_properties,
-)
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, ReplayMismatchError
@@ -22,6 +16,12 @@ from kinesis_publishers_spark import partitions, worker_cache
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.schema import arrow_schema
 from kinesis_publishers_spark.worker_cache import ReaderCache
+from tests.integration.framework.range_reading import (
+    STREAM,
+    StoredStream,
+    fan_out_properties,
+    polling_properties,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

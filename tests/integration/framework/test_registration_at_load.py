@@ -8,9 +8,9 @@ import pytest
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.config import RegistrationConfig
-from kinesis_publishers.eager_registration import register_consumers
 from kinesis_publishers.errors import AccessDeniedError, StreamNotFoundError
-from kinesis_publishers.publishers.fanout.registration import ConsumerLease
+from kinesis_publishers.readers.eager_registration import register_consumers
+from kinesis_publishers.registration import ConsumerLease
 from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:

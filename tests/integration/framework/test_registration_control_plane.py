@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import Properties
+from kinesis_publishers.aws import Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -22,7 +23,6 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.testing.fakes import FakeControlPlane, FakeStream
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
-from kinesis_publishers.transport import Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

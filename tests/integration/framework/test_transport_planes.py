@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, SequenceNumber, Shard, StartingPosition
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -24,7 +25,6 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -282,6 +282,6 @@ def _lookup_fails(*_: object) -> NoReturn:
 async def test_a_lookup_that_fails_elsewhere_is_not_taken_for_an_answer(
     aws: AwsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kinesis_publishers.transport.boto3_client.build_session", _lookup_fails)
+    monkeypatch.setattr("kinesis_publishers.aws.boto3_client.build_session", _lookup_fails)
     with pytest.raises(KeyError, match="MY_VAULT_TOKEN"):
         await Boto3ControlPlane(aws).__aenter__()

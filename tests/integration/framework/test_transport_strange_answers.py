@@ -13,6 +13,7 @@ from attrs import define
 
 from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
 from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_client import TableClient
 from kinesis_publishers.checkpoints.dynamodb_table import provide_table
@@ -21,7 +22,6 @@ from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import MalformedResponseError, RetriesExhaustedError
 from kinesis_publishers.model import CheckpointVersion
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

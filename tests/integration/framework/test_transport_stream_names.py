@@ -10,6 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.aws.record_writer import Boto3RecordWriter
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
 from kinesis_publishers.model import UserRecord
@@ -17,8 +19,6 @@ from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, L
 from kinesis_publishers.testing.local_kinesis.answers import Answer
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
-from kinesis_publishers.transport import AioDataPlane, Boto3ControlPlane
-from kinesis_publishers.transport.record_writer import Boto3RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

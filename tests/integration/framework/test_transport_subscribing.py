@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from transport_harness import (
+
+from kinesis_publishers import SequenceNumber, StartingPosition
+from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionFailedError,
+    InternalServiceError,
+    StreamNotFoundError,
+)
+from tests.integration.framework.transport_harness import (
     ARN,
     CARRIERS,
     CONSUMER_ARN,
@@ -23,16 +33,6 @@ from transport_harness import (
     http_config,
     server_tls,
 )
-
-from kinesis_publishers import SequenceNumber, StartingPosition
-from kinesis_publishers.errors import (
-    AccessDeniedError,
-    ClosedError,
-    ConnectionFailedError,
-    InternalServiceError,
-    StreamNotFoundError,
-)
-from kinesis_publishers.transport import AioDataPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from transport_harness import CARRIERS, http_config
 
 from kinesis_publishers import Properties, Shard, StartingPosition
+from kinesis_publishers.aws import AioDataPlane
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
-from kinesis_publishers.transport import AioDataPlane
+from tests.integration.framework.transport_harness import CARRIERS, http_config
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ShardSubscription

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hyperframe.frame import DataFrame, GoAwayFrame
-from transport_harness import (
+
+from kinesis_publishers import StartingPosition
+from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    ConnectionFailedError,
+    InternalServiceError,
+    MalformedResponseError,
+    ResourceInUseError,
+    ServiceError,
+)
+from tests.integration.framework.transport_harness import (
     CARRIERS,
     CONSUMER_ARN,
     INITIAL,
@@ -22,22 +33,12 @@ from transport_harness import (
     server_tls,
 )
 
-from kinesis_publishers import StartingPosition
-from kinesis_publishers.errors import (
-    AccessDeniedError,
-    ConnectionFailedError,
-    InternalServiceError,
-    MalformedResponseError,
-    ResourceInUseError,
-    ServiceError,
-)
-from kinesis_publishers.transport import AioDataPlane
-
 if TYPE_CHECKING:
     from pathlib import Path
 
     import trustme
-    from transport_harness import Script
+
+    from tests.integration.framework.transport_harness import Script
 
 DEADLINE_SECONDS = 30
 DENIED = b'{"__type": "com.amazonaws.kinesis#AccessDeniedException", "message": "No"}'

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 from attrs import evolve
-from transport_harness import (
-    CONSUMER_ARN,
-    SHARD,
-    Exchange,
-    ScriptedService,
-    aws_config,
-    server_tls,
-)
 
 from kinesis_publishers import StartingPosition
+from kinesis_publishers.aws import AioDataPlane
 from kinesis_publishers.config import (
     AwsConfig,
     Http2Client,
@@ -26,7 +19,14 @@ from kinesis_publishers.config import (
     SubscriptionHttpConfig,
 )
 from kinesis_publishers.errors import ConfigError, ConnectionFailedError, InvalidOptionError
-from kinesis_publishers.transport import AioDataPlane
+from tests.integration.framework.transport_harness import (
+    CONSUMER_ARN,
+    SHARD,
+    Exchange,
+    ScriptedService,
+    aws_config,
+    server_tls,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ async def test_an_endpoint_that_the_environment_names_is_checked_too(
 def test_a_client_that_is_not_installed_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kinesis_publishers.transport.carriers.choice.find_spec", lambda name: None)
+    monkeypatch.setattr("kinesis_publishers.aws.carriers.choice.find_spec", lambda name: None)
     http = SubscriptionHttpConfig(http2_client=Http2Client.PYREQWEST)
     with pytest.raises(ConfigError, match=r"pip install 'kinesis-publishers\[fast\]'"):
         AioDataPlane(AwsConfig(region="us-east-1"), http=http)
@@ -146,9 +146,9 @@ async def test_a_file_of_certificates_that_cannot_be_used_is_named(
 
 
 def test_polling_loads_no_client_of_subscriptions() -> None:
-    carriers = "kinesis_publishers.transport.carriers"
+    carriers = "kinesis_publishers.aws.carriers"
     code = (
-        "import sys; import kinesis_publishers.transport; "
+        "import sys; import kinesis_publishers.aws; "
         f"assert not {{'{carriers}.httpx_carrier', 'pyreqwest'}} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import trustme
-from transport_harness import INITIAL, Exchange, ScriptedService, event, server_tls
+
+from tests.integration.framework.transport_harness import (
+    INITIAL,
+    Exchange,
+    ScriptedService,
+    event,
+    server_tls,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM = """
 import asyncio, sys, threading
 from kinesis_publishers import StartingPosition
-from kinesis_publishers.transport import AioDataPlane
-from transport_harness import CONSUMER_ARN, SHARD, aws_config, http_config
+from kinesis_publishers.aws import AioDataPlane
+from tests.integration.framework.transport_harness import (
+    CONSUMER_ARN, SHARD, aws_config, http_config
+)
 
 url, ca_bundle, way = sys.argv[1:]
 enough = threading.Event()
@@ -87,8 +98,5 @@ async def test_a_process_ends_with_the_right_code(way: str, tmp_path: Path) -> N
 
 
 def run(arguments: list[str]) -> int:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(
-        arguments, env=environment, timeout=60, stderr=subprocess.DEVNULL, check=False
-    )
+    done = subprocess.run(arguments, timeout=60, stderr=subprocess.DEVNULL, check=False)
     return done.returncode

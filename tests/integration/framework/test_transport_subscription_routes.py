@@ -10,7 +10,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from transport_harness import (
+
+from kinesis_publishers import StartingPosition
+from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.errors import ConnectionFailedError
+from tests.integration.framework.transport_harness import (
     CARRIERS,
     CONSUMER_ARN,
     INITIAL,
@@ -22,10 +26,6 @@ from transport_harness import (
     http_config,
     server_tls,
 )
-
-from kinesis_publishers import StartingPosition
-from kinesis_publishers.errors import ConnectionFailedError
-from kinesis_publishers.transport import AioDataPlane
 
 if TYPE_CHECKING:
     import ssl

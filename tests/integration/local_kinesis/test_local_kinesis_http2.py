@@ -6,11 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from front_harness import HOST, Body, Running, eventually, running, settled
 from h2.errors import ErrorCodes
-from http2_client import Http2Client, http2_client
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, ConnectionBroken
+from tests.integration.local_kinesis.front_harness import (
+    HOST,
+    Body,
+    Running,
+    eventually,
+    running,
+    settled,
+)
+from tests.integration.local_kinesis.http2_client import Http2Client, http2_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

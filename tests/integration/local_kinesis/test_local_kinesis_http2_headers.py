@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from front_harness import HOST, eventually, running
-from http2_client import Received, http2_client
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer
+from tests.integration.local_kinesis.front_harness import HOST, eventually, running
+from tests.integration.local_kinesis.http2_client import Received, http2_client
 
 HEADERS = {":method": b"POST", ":scheme": b"https", ":authority": b"local", ":path": b"/"}
 

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import httpx
 import pytest
-from front_harness import WAYS, Body, Running, eventually, running, settled
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, ConnectionBroken
+from tests.integration.local_kinesis.front_harness import (
+    WAYS,
+    Body,
+    Running,
+    eventually,
+    running,
+    settled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

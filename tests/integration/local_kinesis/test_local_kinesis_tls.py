@@ -14,11 +14,11 @@ import httpx
 import orjson
 import pytest
 from botocore.eventstream import EventStreamBuffer
-from front_harness import DEADLINE_SECONDS, WAYS, eventually
 from hyperframe.frame import Frame, SettingsFrame
 
 from kinesis_publishers import Properties
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
+from tests.integration.local_kinesis.front_harness import DEADLINE_SECONDS, WAYS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import STREAM, Query, planner
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark import worker_cache
+from tests.integration.planner.planner_harness import STREAM, Query, planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def _workers_end() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the ranges planner look as often as the local server, which has no rates, allows."""
-    name = "kinesis_publishers.range_finding.finder._LOOK_INTERVAL_SECONDS"
+    name = "kinesis_publishers.readers.range_ends.finder._LOOK_INTERVAL_SECONDS"
     monkeypatch.setattr(name, 0.02)
 
 

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
-from planner_harness import STREAM, Query, planner, read
 
 from kinesis_publishers.model import hash_key_of
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.integration.planner.planner_harness import STREAM, Query, planner, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner_harness import Batch, Row
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis, StoredRecord
+    from tests.integration.planner.planner_harness import Batch, Row
 
 SIZES = [1, 3, 0, 7, 2, 0, 0, 12, 5, 1, 4, 0, 9, 2]
 
@@ -111,7 +110,7 @@ def test_the_rows_are_what_is_inside_and_the_limit_splits_no_aggregate(
 ) -> None:
     if in_threads:
         monkeypatch.setattr("kinesis_publishers_spark.planning.fetch_session._MOST_ROWS_IN_LOOP", 0)
-        monkeypatch.setattr("kinesis_publishers.deaggregation._MOST_BYTES_AT_ONCE", 0)
+        monkeypatch.setattr("kinesis_publishers.aggregation.deaggregation._MOST_BYTES_AT_ONCE", 0)
     put(server, "before")
     query = start_query()
     query.run_until(20, BatchLimit(records=most))

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import FIRST_SHARD, STREAM, Query, eventually, options, planner, put
 
 from kinesis_publishers import Properties
 from kinesis_publishers.clock import SystemClock
@@ -20,6 +19,15 @@ from kinesis_publishers_spark.planning import fetch_session
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 from kinesis_publishers_spark.planning.ranges import RangesPlanner
+from tests.integration.planner.planner_harness import (
+    FIRST_SHARD,
+    STREAM,
+    Query,
+    eventually,
+    options,
+    planner,
+    put,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

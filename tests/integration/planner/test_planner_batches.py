@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import (
+
+from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
+from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     NO_LIMIT,
     STREAM,
@@ -18,12 +24,6 @@ from planner_harness import (
     put,
     read,
 )
-
-from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
-from kinesis_publishers.testing.local_kinesis import Fault
-from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import STREAM, Query, options, planner, put
 
 from kinesis_publishers import KinesisDataFetcher, Properties, SystemClock
-from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
-from kinesis_publishers.batch_ranges import plan_batch
+from kinesis_publishers.readers.batch import plan_batch
+from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
+from tests.integration.planner.planner_harness import STREAM, Query, options, planner, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import FIRST_SHARD, STREAM, Query, Row, eventually, put
 
 from kinesis_publishers.errors import DataLossError, StreamRecreatedError
+from tests.integration.planner.planner_harness import (
+    FIRST_SHARD,
+    STREAM,
+    Query,
+    Row,
+    eventually,
+    put,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

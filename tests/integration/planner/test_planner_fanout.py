@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from planner_harness import NO_LIMIT, STREAM, Query, eventually, planner, put
 
 from kinesis_publishers.errors import AccessDeniedError, ConsumerGuardError, ConsumerNotFoundError
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
+from tests.integration.planner.planner_harness import (
+    NO_LIMIT,
+    STREAM,
+    Query,
+    eventually,
+    planner,
+    put,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +83,7 @@ def guards() -> list[psutil.Process]:
 
 def is_guard(process: psutil.Process) -> bool:
     try:
-        return "kinesis_publishers.consumer_guard" in process.cmdline()
+        return "kinesis_publishers.readers.guard" in process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return False
 

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from planner_harness import STREAM, Query, eventually, planner, read
-
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
+from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, read
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import STREAM, Query, eventually, planner, put
 
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

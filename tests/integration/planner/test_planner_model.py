@@ -8,18 +8,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from planner_harness import STREAM, Batch, Query, planner
-from stream_ledger import StreamLedger
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.integration.planner.planner_harness import STREAM, Batch, Query, planner
+from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from stream_ledger import Place
-
     from kinesis_publishers_spark.planning.planner import Planner
+    from tests.integration.planner.stream_ledger import Place
 
 KINDS = st.sampled_from(["prefetch", "ranges"])
 LIMITS = st.sampled_from(

@@ -9,16 +9,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import (
-    FIRST_SHARD,
-    STREAM,
-    Batch,
-    Query,
-    eventually,
-    planner,
-    put,
-    read,
-)
 
 from kinesis_publishers.errors import (
     CheckpointError,
@@ -30,6 +20,16 @@ from kinesis_publishers.errors import (
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.integration.planner.planner_harness import (
+    FIRST_SHARD,
+    STREAM,
+    Batch,
+    Query,
+    eventually,
+    planner,
+    put,
+    read,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

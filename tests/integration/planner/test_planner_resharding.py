@@ -7,17 +7,16 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import Batch, Query, eventually, planner
-from stream_ledger import StreamLedger
 
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.integration.planner.planner_harness import Batch, Query, eventually, planner
+from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
-    from stream_ledger import Place
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.offsets import Offset
     from kinesis_publishers_spark.planning.planner import Planner
+    from tests.integration.planner.stream_ledger import Place
 
 QueryOf = Callable[[Callable[[], "Planner"]], Query]
 

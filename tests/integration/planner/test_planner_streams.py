@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, field
-from planner_harness import Query, eventually, planner
 
 from kinesis_publishers.errors import DataLossError, KinesisPublishersError
+from tests.integration.planner.planner_harness import Query, eventually, planner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

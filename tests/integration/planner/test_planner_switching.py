@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from planner_harness import STREAM, Batch, Query, eventually, planner, put
-from stream_ledger import StreamLedger
 
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.integration.planner.planner_harness import STREAM, Batch, Query, eventually, planner, put
+from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
-    from stream_ledger import Place
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers_spark.planning.planner import Planner
+    from tests.integration.planner.stream_ledger import Place
 
 QueryOf = Callable[[Callable[[], "Planner"]], Query]
 

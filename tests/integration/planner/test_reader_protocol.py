@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from planner_harness import Row, eventually, options, put, read
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from kinesis_publishers_spark import KinesisDataSource
+from tests.integration.planner.planner_harness import Row, eventually, options, put, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from processing_support import STREAM, Orders
 
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
+from tests.integration.processing.processing_support import STREAM, Orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from kinesis_publishers.retry import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processing_support import Orders
+    from tests.integration.processing.processing_support import Orders
 
 
 __all__ = ["AT_ONCE", "Collector", "fails_at", "scanned", "scanned_in_next_run"]

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator as AwsAggregator
-from processing_support import STREAM, Orders
-from scanning_support import Collector
 
 from kinesis_publishers import (
     DeadLetter,
@@ -23,6 +21,8 @@ from kinesis_publishers import (
 from kinesis_publishers.aggregation import RecordAggregator
 from kinesis_publishers.errors import AggregationError, InvalidOptionError
 from kinesis_publishers.model import HashRange, hash_key_of
+from tests.integration.processing.processing_support import STREAM, Orders
+from tests.integration.processing.scanning_support import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

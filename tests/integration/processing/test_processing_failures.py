@@ -8,7 +8,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scanning_support import Collector, fails_at, scanned, scanned_in_next_run
 
 from kinesis_publishers import (
     DeadLetter,
@@ -21,11 +20,16 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import ProcessingCancelledError, StaleCheckpointError
 from kinesis_publishers.events import CheckpointsRefused, Event, ProcessingFailed
+from tests.integration.processing.scanning_support import (
+    Collector,
+    fails_at,
+    scanned,
+    scanned_in_next_run,
+)
 
 if TYPE_CHECKING:
-    from processing_support import Orders
-
     from kinesis_publishers import Shard
+    from tests.integration.processing.processing_support import Orders
 
 
 def ignore(record: Record | RecordBatch, error: Exception) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scanning_support import AT_ONCE
 
 from kinesis_publishers import (
     DeadLetter,
@@ -18,9 +17,10 @@ from kinesis_publishers import (
     StopOnError,
     with_error_policy,
 )
+from tests.integration.processing.scanning_support import AT_ONCE
 
 if TYPE_CHECKING:
-    from processing_support import Orders
+    from tests.integration.processing.processing_support import Orders
 
 _BAD, _LAST = 2, 4
 

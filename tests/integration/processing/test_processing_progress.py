@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from processing_support import Orders, numbers
 
 from kinesis_publishers import Record, ScanResult, read, scan
 from kinesis_publishers.events import CheckpointsSaved, Event
+from tests.integration.processing.processing_support import Orders, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

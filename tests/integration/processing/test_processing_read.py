@@ -8,13 +8,13 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from processing_support import Orders, numbers
 
 from kinesis_publishers import Record, RecordStream, Shard, read
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError, ConfigError
 from kinesis_publishers.testing.fakes import sample_aggregates, taken_apart
 from kinesis_publishers.testing.local_kinesis import Fault
+from tests.integration.processing.processing_support import Orders, numbers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-from processing_support import Orders, numbers
-from scanning_support import AT_ONCE, Collector, fails_at, scanned, scanned_in_next_run
 
 from kinesis_publishers import (
     DeadLetter,
@@ -18,6 +16,14 @@ from kinesis_publishers import (
     RetryOnError,
     ScanResult,
     scan,
+)
+from tests.integration.processing.processing_support import Orders, numbers
+from tests.integration.processing.scanning_support import (
+    AT_ONCE,
+    Collector,
+    fails_at,
+    scanned,
+    scanned_in_next_run,
 )
 
 

@@ -8,12 +8,11 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from scanning_support import Collector, scanned, scanned_in_next_run
-
 from kinesis_publishers import Record, read, scan
+from tests.integration.processing.scanning_support import Collector, scanned, scanned_in_next_run
 
 if TYPE_CHECKING:
-    from processing_support import Orders
+    from tests.integration.processing.processing_support import Orders
 
 
 def test_an_event_ends_a_scan_in_another_thread_that_waits(orders: Orders) -> None:

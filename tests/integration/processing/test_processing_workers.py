@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scanning_support import Collector, fails_at, scanned, scanned_in_next_run
 
 from kinesis_publishers import (
     DeadLetter,
@@ -24,13 +23,18 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import ConfigError, StaleCheckpointError
 from kinesis_publishers.retry import RetryPolicy
+from tests.integration.processing.scanning_support import (
+    Collector,
+    fails_at,
+    scanned,
+    scanned_in_next_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processing_support import Orders
-
     from kinesis_publishers import Shard
+    from tests.integration.processing.processing_support import Orders
 
 
 def test_two_workers_call_for_two_shards_at_once(orders: Orders) -> None:

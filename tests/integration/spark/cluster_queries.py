@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
-from cluster_driver import Command
-from processes import descendants, wait_until_gone
+
+from tests.integration.spark.cluster_driver import Command
+from tests.integration.spark.processes import descendants, wait_until_gone
 
 if TYPE_CHECKING:
-    from cluster_driver import Rows
-    from spark_cluster import SparkCluster
+    from tests.integration.spark.cluster_driver import Rows
+    from tests.integration.spark.spark_cluster import SparkCluster
 
 _DRIVER = Path(__file__).with_name("cluster_driver.py")
 _DEADLINE_SECONDS = 300.0

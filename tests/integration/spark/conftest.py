@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,16 +11,14 @@ import pytest
 # Spark starts its workers with "python3" otherwise, which need not be this interpreter.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# What was put into a stream is kept in the same way for planners without Spark.
-sys.path.append(str(Path(__file__).parents[1] / "planner"))
-
 from pyspark.sql import SparkSession
-from spark_harness import QueryRunner
 
 from kinesis_publishers_spark import register
+from tests.integration.spark.spark_harness import QueryRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 

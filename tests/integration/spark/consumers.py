@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from attrs import define, field
-from processes import command_line, descendants
+
+from tests.integration.spark.processes import command_line, descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ def guards_below(pid: int) -> list[psutil.Process]:
     return [
         process
         for process in descendants(pid)
-        if "-m kinesis_publishers.consumer_guard" in command_line(process)
+        if "-m kinesis_publishers.readers.guard" in command_line(process)
     ]
 
 

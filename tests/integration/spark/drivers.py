@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from processes import descendants, wait_until_gone
+from tests.integration.spark.processes import descendants, wait_until_gone
 
 _DRIVER = Path(__file__).with_name("kill_driver.py")
 

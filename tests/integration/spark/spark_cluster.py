@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
-from processes import command_line, descendants, wait_until_gone
+
+from tests.integration.spark.processes import command_line, descendants, wait_until_gone
 
 if TYPE_CHECKING:
     import psutil

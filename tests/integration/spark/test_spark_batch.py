@@ -10,7 +10,13 @@ import orjson
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from spark_harness import assert_in_order_per_key, by_place, numbered, numbers
+
+from tests.integration.spark.spark_harness import (
+    assert_in_order_per_key,
+    by_place,
+    numbered,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

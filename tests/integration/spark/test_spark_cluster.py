@@ -7,17 +7,17 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_queries import ClusterDriver, ClusterQuery
-from spark_cluster import SparkCluster
-from spark_harness import FROM_THE_START, numbered
+
+from tests.integration.spark.cluster_queries import ClusterDriver, ClusterQuery
+from tests.integration.spark.spark_cluster import SparkCluster
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cluster_driver import Rows
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.integration.spark.cluster_driver import Rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

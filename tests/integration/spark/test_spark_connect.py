@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from spark_harness import FROM_THE_START, numbered
 
 from kinesis_publishers_spark.schema import arrow_schema
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

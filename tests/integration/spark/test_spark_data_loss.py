@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from spark_harness import FROM_THE_START, numbered, numbers
+
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
 
 if TYPE_CHECKING:
-    from spark_harness import QueryRunner
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from consumers import StreamConsumer, eventually, guards_below
-from processes import command_line, descendants, source_processes, wait_until_gone
 from pyspark.errors import AnalysisException, StreamingQueryException
-from spark_harness import (
+
+from kinesis_publishers.testing.local_kinesis import Fault
+from tests.integration.spark.consumers import StreamConsumer, eventually, guards_below
+from tests.integration.spark.processes import (
+    command_line,
+    descendants,
+    source_processes,
+    wait_until_gone,
+)
+from tests.integration.spark.spark_harness import (
     FROM_THE_START,
     RunningQuery,
     assert_in_order_per_key,
@@ -19,13 +26,12 @@ from spark_harness import (
     numbers,
 )
 
-from kinesis_publishers.testing.local_kinesis import Fault
-
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from spark_harness import QueryRunner
+
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from consumers import StreamConsumer, eventually, guards_below
-from drivers import Driver, read_files
-from processes import wait_until_gone
-from spark_harness import FROM_THE_START, numbered
+
+from tests.integration.spark.consumers import StreamConsumer, eventually, guards_below
+from tests.integration.spark.drivers import Driver, read_files
+from tests.integration.spark.processes import wait_until_gone
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, field
-from drivers import Driver, read_files
-from spark_harness import FROM_THE_START, numbered
+
+from tests.integration.spark.drivers import Driver, read_files
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from spark_harness import FROM_THE_START, by_place, numbered, numbers
 
 from kinesis_publishers.testing.fakes import sample_aggregates, taken_apart
+from tests.integration.spark.spark_harness import FROM_THE_START, by_place, numbered, numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from spark_harness import QueryRunner
+
+    from tests.integration.spark.spark_harness import QueryRunner
 
 AGGREGATES = sample_aggregates(3, 4)
 INSIDE = taken_apart(AGGREGATES)

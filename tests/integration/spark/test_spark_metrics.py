@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_harness import FROM_THE_START, numbered, numbers
+
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spark_harness import QueryRunner
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

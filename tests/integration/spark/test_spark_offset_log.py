@@ -7,17 +7,18 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_harness import FROM_THE_START, RunningQuery
-from stream_ledger import StreamLedger
 
 from kinesis_publishers_spark.offsets import Offset
+from tests.integration.planner.stream_ledger import StreamLedger
+from tests.integration.spark.spark_harness import FROM_THE_START, RunningQuery
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import Row
-    from spark_harness import QueryRunner
-    from stream_ledger import Place
+
+    from tests.integration.planner.stream_ledger import Place
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from spark_harness import FROM_THE_START, assert_in_order_per_key, by_place, numbered, numbers
+
+from tests.integration.spark.spark_harness import (
+    FROM_THE_START,
+    assert_in_order_per_key,
+    by_place,
+    numbered,
+    numbers,
+)
 
 if TYPE_CHECKING:
-    from spark_harness import QueryRunner
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

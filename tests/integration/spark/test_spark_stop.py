@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from processes import source_processes, wait_until_gone
-from spark_harness import FROM_THE_START
+
+from tests.integration.spark.processes import source_processes, wait_until_gone
+from tests.integration.spark.spark_harness import FROM_THE_START
 
 if TYPE_CHECKING:
-    from spark_harness import QueryRunner
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

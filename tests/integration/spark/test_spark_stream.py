@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import _parse_datatype_string
-from spark_harness import FROM_THE_START, numbered, numbers
 
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from spark_harness import QueryRunner, RunningQuery
+
+    from tests.integration.spark.spark_harness import QueryRunner, RunningQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
-from drivers import Driver
 from pyspark.errors import StreamingQueryException
-from spark_harness import FROM_THE_START, numbered, numbers
 
 from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
+from tests.integration.spark.drivers import Driver
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQueryProgress
-    from spark_harness import QueryRunner, RunningQuery
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.integration.spark.spark_harness import QueryRunner, RunningQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -6,10 +6,16 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_harness import FROM_THE_START, assert_in_order_per_key, numbered, numbers
+
+from tests.integration.spark.spark_harness import (
+    FROM_THE_START,
+    assert_in_order_per_key,
+    numbered,
+    numbers,
+)
 
 if TYPE_CHECKING:
-    from spark_harness import QueryRunner
+    from tests.integration.spark.spark_harness import QueryRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

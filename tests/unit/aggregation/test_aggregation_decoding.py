@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from aggregate_support import MAGIC, aggregate_of, field_of, number_of, record_of, wrapped
 from aws_kinesis_agg.aggregator import RecordAggregator as AwsAggregator
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.aggregation import decode_aggregate, has_aggregates
 from kinesis_publishers.errors import AggregationError
+from tests.unit.aggregation.aggregate_support import (
+    MAGIC,
+    aggregate_of,
+    field_of,
+    number_of,
+    record_of,
+    wrapped,
+)
 
 # Written down once, with the MD5 that `md5sum` gives for the bytes between: two keys, one explicit
 # hash key, and three records of which the second has it.

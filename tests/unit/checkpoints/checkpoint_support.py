@@ -18,11 +18,11 @@ from kinesis_publishers import (
     StreamIdentity,
 )
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.stored_progress import StoredProgress
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 

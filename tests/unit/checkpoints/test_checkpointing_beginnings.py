@@ -6,12 +6,19 @@ from datetime import timedelta
 
 import pytest
 from attrs import evolve
-from checkpoint_support import BEGINNING, CREATED_AT, IDENTITIES, KEY, Buffer, at
 
 from kinesis_publishers import ShardKey, ShardProgress, StartingPosition, StreamProgress
 from kinesis_publishers.errors import InternalServiceError
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
+from tests.unit.checkpoints.checkpoint_support import (
+    BEGINNING,
+    CREATED_AT,
+    IDENTITIES,
+    KEY,
+    Buffer,
+    at,
+)
 
 PARENT, CHILD, GRANDCHILD = sample_shard(0), sample_shard(1, parent=0), sample_shard(2, parent=1)
 PINNED = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT + timedelta(days=5)))

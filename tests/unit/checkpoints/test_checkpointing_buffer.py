@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 from attrs import evolve
-from checkpoint_support import BEGINNING, KEY, Buffer, at
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.aggregation import expand
-from kinesis_publishers.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import (
     CheckpointError,
     InternalServiceError,
@@ -19,13 +19,13 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved
 from kinesis_publishers.model import resume_after
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
     batch_of,
     sample_aggregates,
     sample_records,
     sample_shard,
 )
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, KEY, Buffer, at
 
 ONE = sample_shard(1).key
 

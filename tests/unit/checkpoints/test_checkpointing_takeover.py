@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from checkpoint_support import BEGINNING, CREATED_AT, IDENTITIES, KEY, Buffer, at
 
 from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.errors import (
@@ -18,6 +17,14 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
+from tests.unit.checkpoints.checkpoint_support import (
+    BEGINNING,
+    CREATED_AT,
+    IDENTITIES,
+    KEY,
+    Buffer,
+    at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 from attrs import evolve
-from checkpoint_support import CREATED_AT, KEY, at
-from dynamodb_proxy import DynamoDbProxy
 
 from kinesis_publishers import Event, ShardKey
 from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
@@ -25,6 +23,8 @@ from kinesis_publishers.errors import AccessDeniedError, CheckpointError, Retrie
 from kinesis_publishers.events import CallRetried
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
+from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

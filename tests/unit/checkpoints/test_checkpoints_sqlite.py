@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from checkpoint_support import BEGINNING, CREATED_AT, KEY, at
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import SqliteCheckpointStore
@@ -19,6 +18,7 @@ from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, KEY, at
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from cli_support import run
+from tests.unit.cli.cli_support import run
 
 __all__ = ["run"]

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_support import run_command
 
 from kinesis_publishers.config.options import all_declarations
+from tests.unit.cli.cli_support import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_support import ORDERS, RunCommand, run_command
 
 from kinesis_publishers import Properties
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
+from tests.unit.cli.cli_support import ORDERS, RunCommand, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
-from cli_support import ORDERS, run_command
 
 from kinesis_publishers.cli.main import main
+from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

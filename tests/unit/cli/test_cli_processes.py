@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
-from cli_support import ORDERS
 
 from kinesis_publishers.testing.local_kinesis import Fault
+from tests.unit.cli.cli_support import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli_support import RunCommand
+    from tests.unit.cli.cli_support import RunCommand
 
 _MAIN = [sys.executable, "-m", "kinesis_publishers.cli.main"]
 _FAN_OUT = (

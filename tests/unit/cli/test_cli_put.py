@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pybase64
 import pytest
-from cli_support import ORDERS, run_command
 
 from kinesis_publishers.testing.local_kinesis import Fault
+from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli_support import RunCommand
+    from tests.unit.cli.cli_support import RunCommand
 
 _FIRST, _SECOND = "shardId-000000000000", "shardId-000000000001"
 

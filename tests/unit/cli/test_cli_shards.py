@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_support import ORDERS
+
+from tests.unit.cli.cli_support import ORDERS
 
 if TYPE_CHECKING:
-    from cli_support import RunCommand
+    from tests.unit.cli.cli_support import RunCommand
 
 
 def test_it_shows_which_shards_are_open_and_where_they_come_from(run: RunCommand) -> None:

@@ -7,16 +7,17 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_support import ORDERS, run_command
 
 from kinesis_publishers.cli.streams import OutputPipe
 from kinesis_publishers.testing.local_kinesis import Fault
+from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli_support import RunCommand
     from click.testing import Result
+
+    from tests.unit.cli.cli_support import RunCommand
 
 _TO_THE_TIP = ("--from", "trim_horizon", "--until-tip")
 

@@ -16,7 +16,7 @@ from kinesis_publishers.cli.tail.session import TailSession
 from kinesis_publishers.clock import SystemClock
 
 if TYPE_CHECKING:
-    from kinesis_publishers.delivery import ShardStatus
+    from kinesis_publishers.engine.delivery import ShardStatus
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _ORDERS = "orders"

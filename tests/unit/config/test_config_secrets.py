@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinesis_publishers.aws.carriers import Endpoint, SignedCall
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.config.assignments import assign_properties
 from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers.transport.carriers import Endpoint, SignedCall
 
 _BASIC = "aws.credentials.provider.basic"
 _NESTED = "aws.credentials.provider.role.provider.basic"

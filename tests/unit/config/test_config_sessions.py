@@ -16,8 +16,8 @@ from botocore.exceptions import ProfileNotFound
 from botocore.session import Session
 from moto.server import ThreadedMotoServer
 
+from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.config import AwsConfig, Properties
-from kinesis_publishers.config.sessions import build_session
 from kinesis_publishers.errors import CredentialsError, MissingOptionError, PluginLoadError
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from kinesis_publishers import (
     StartingPosition,
     StreamProgress,
 )
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.assembly import FetcherParts
 from kinesis_publishers.config import AggregationMode, DiscoveryConfig, PollingConfig
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.deaggregation import Deaggregator
-from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrs import define, field
-from consumer_support import place
-from fetcher_support import POLLING
 
 from kinesis_publishers import PublisherContext, ShardRange, StartingPosition
+from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.range_consumer import RangeConsumer
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
     FakeDataPlane,
@@ -21,10 +19,12 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.core.consumer_support import place
+from tests.unit.core.fetcher_support import POLLING
 
 if TYPE_CHECKING:
     from kinesis_publishers import RecordPublisherFactory
-    from kinesis_publishers.leftovers import Leftover
+    from kinesis_publishers.engine.continuations import Leftover
     from kinesis_publishers.testing.fakes import RecordingSink, ScriptedRun
 
 __all__ = ["RangeWorld", "losses", "polled", "range_of", "scripted"]

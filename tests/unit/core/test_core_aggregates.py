@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from consumer_support import RECORDS, at, place, run_of
-from fetcher_support import POLLING
-from range_support import RangeWorld, range_of
 
 from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
 from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
-from kinesis_publishers.deaggregation import Deaggregator
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped, ignore_event
 from kinesis_publishers.model import hash_key_of
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -36,6 +33,9 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     taken_apart,
 )
+from tests.unit.core.consumer_support import RECORDS, at, place, run_of
+from tests.unit.core.fetcher_support import POLLING
+from tests.unit.core.range_support import RangeWorld, range_of
 
 if TYPE_CHECKING:
     from kinesis_publishers import Record, Shard

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from consumer_support import RECORDS, after, place, reader_of, run_of
 
 from kinesis_publishers import Delivery, RunResult, ShardStatus
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import (
     FakeStream,
     RecordingSink,
@@ -22,6 +21,7 @@ from kinesis_publishers.testing.fakes import (
     batch_of,
     sample_records,
 )
+from tests.unit.core.consumer_support import RECORDS, after, place, reader_of, run_of
 
 if TYPE_CHECKING:
     from kinesis_publishers.model import StreamSummary

@@ -14,7 +14,7 @@ from kinesis_publishers import (
     ShardProgress,
     StartingPosition,
 )
-from kinesis_publishers.data_loss import DataLossGuard
+from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.testing.fakes import STREAM_ARN, FakeStream, sample_shard

@@ -6,10 +6,9 @@ import asyncio
 import logging
 
 import pytest
-from consumer_support import RECORDS, reader_of, run_of
-from fetcher_support import Blocks, World, failure, progress_of, records_of
 
 from kinesis_publishers import Delivery, SequenceNumber, ShardProgress, StartingPosition
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import AccessDeniedError, InternalServiceError
 from kinesis_publishers.events import (
     BackpressureBegan,
@@ -24,7 +23,6 @@ from kinesis_publishers.events import (
     ShardStopped,
     StreamPrepared,
 )
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,
@@ -33,6 +31,8 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
+from tests.unit.core.consumer_support import RECORDS, reader_of, run_of
+from tests.unit.core.fetcher_support import Blocks, World, failure, progress_of, records_of
 
 TRIM_HORIZON = StartingPosition.trim_horizon()
 
@@ -85,7 +85,7 @@ async def test_it_says_once_what_is_read_and_from_where(
     if start is None:
         left = ShardProgress(position=StartingPosition.trim_horizon())
         resume = progress_of(world.stream, s0=left, s1=left)
-    with caplog.at_level(logging.INFO, "kinesis_publishers.shard_table"):
+    with caplog.at_level(logging.INFO, "kinesis_publishers.readers.shard_table"):
         await world.fetcher(resume).prepare()
     assert caplog.messages == [f"Reading orders: 2 shards from {said}."]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field
-from fetcher_support import POLICY, Blocks, World, child_of, records_of
 
 from kinesis_publishers import (
     Delivery,
@@ -20,8 +19,9 @@ from kinesis_publishers import (
     StreamProgress,
 )
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpointing import Checkpointer
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import (
     PositionTrimmedError,
@@ -30,7 +30,6 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.stored_progress import StoredProgress
 from kinesis_publishers.testing.fakes import (
     STREAM_ARN,
     FakeStream,
@@ -39,6 +38,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
+from tests.unit.core.fetcher_support import POLICY, Blocks, World, child_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

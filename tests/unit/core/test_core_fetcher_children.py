@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from fetcher_support import World, child_of, progress_of, records_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reshard_histories import reshard_histories
 
 from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.events import ShardsDiscovered
 from kinesis_publishers.testing.fakes import StoredShard, sample_shard, shard_name
+from tests.unit.core.fetcher_support import World, child_of, progress_of, records_of
+from tests.unit.core.reshard_histories import reshard_histories
 
 TRIM_HORIZON = StartingPosition.trim_horizon()
 ZERO, ONE, TWO, THREE = map(shard_name, range(4))

@@ -6,7 +6,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fetcher_support import World, child_of, progress_of, records_of
 
 from kinesis_publishers import KinesisDataFetcher, ShardProgress, StartingPosition
 from kinesis_publishers.errors import PositionTrimmedError
@@ -19,6 +18,7 @@ from kinesis_publishers.testing.fakes import (
     shard_name,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.core.fetcher_support import World, child_of, progress_of, records_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRIM_HORIZON = ShardProgress(position=StartingPosition.trim_horizon())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import fetcher_support
 import pytest
-from fetcher_support import Blocks, World, failure, other_tasks, progress_of, records_of
 
 from kinesis_publishers import (
     Delivery,
@@ -16,14 +14,14 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.config import DiscoveryConfig, PollingConfig
-from kinesis_publishers.data_fetcher import _CallbackSink
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
     InternalServiceError,
     RetriesExhaustedError,
 )
-from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.readers.fetcher import _CallbackSink
 from kinesis_publishers.testing.fakes import (
     Answer,
     FailingCalls,
@@ -33,6 +31,15 @@ from kinesis_publishers.testing.fakes import (
     finish,
     sample_shard,
     shard_name,
+)
+from tests.unit.core import fetcher_support
+from tests.unit.core.fetcher_support import (
+    Blocks,
+    World,
+    failure,
+    other_tasks,
+    progress_of,
+    records_of,
 )
 
 ZERO, ONE = shard_name(0), shard_name(1)

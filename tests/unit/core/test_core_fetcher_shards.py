@@ -6,7 +6,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fetcher_support import World, progress_of, records_of
 
 from kinesis_publishers import (
     SequenceNumber,
@@ -24,6 +23,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import DataLossTolerated, ShardsDiscovered
 from kinesis_publishers.testing.fakes import FakeStream, no_shards, shard_name
+from tests.unit.core.fetcher_support import World, progress_of, records_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRIM_HORIZON = StartingPosition.trim_horizon()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 from kinesis_publishers import SequenceNumber, ShardStatus
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import InternalServiceError
 from kinesis_publishers.events import ShardsDiscovered
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import RecordingSink, StoredShard, shard_name
+from tests.unit.core.fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 ZERO, ONE = shard_name(0), shard_name(1)
 

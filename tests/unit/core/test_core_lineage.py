@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from reshard_histories import reshard_histories
 
 from kinesis_publishers import SequenceNumber, Shard, ShardKey, ShardProgress, StartingPosition
-from kinesis_publishers.lineage import (
+from kinesis_publishers.engine.lineage import (
     ancestors,
     blocked_shards,
     descendants,
@@ -21,6 +20,7 @@ from kinesis_publishers.lineage import (
     starting_progress,
 )
 from kinesis_publishers.testing.fakes import sample_shard
+from tests.unit.core.reshard_histories import reshard_histories
 
 TRIM_HORIZON = ShardProgress(position=StartingPosition.trim_horizon())
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from kinesis_publishers.engine.pool import PendingPool, Reservation
 from kinesis_publishers.errors import ClosedError
-from kinesis_publishers.pending_pool import PendingPool, Reservation
 
 
 def pool_of(records: int = 10, payload_bytes: int = 1000) -> PendingPool:

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from kinesis_publishers.engine.pool import PendingPool, Reservation
 from kinesis_publishers.errors import ClosedError
-from kinesis_publishers.pending_pool import PendingPool, Reservation
 
 MAX_RECORDS, MAX_BYTES = 10, 100
 RECORDS = st.integers(0, 14)

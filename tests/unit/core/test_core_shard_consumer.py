@@ -6,12 +6,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from consumer_support import RECORDS, after, at, place, reader_of, run_of
 
 from kinesis_publishers import Delivery, RunResult, ShardProgress, StartingPosition
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import AccessDeniedError, ClosedError, PublisherCancelledError
 from kinesis_publishers.events import RecordsProcessed, RecordsSkipped, ShardEnded, ShardStarted
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
     RecordingSink,
     ScriptedPublisherFactory,
@@ -21,6 +20,7 @@ from kinesis_publishers.testing.fakes import (
     sample_records,
     sample_shard,
 )
+from tests.unit.core.consumer_support import RECORDS, after, at, place, reader_of, run_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers.config import DiscoveryConfig
+from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import (
     AccessDeniedError,
     InternalServiceError,
@@ -17,7 +18,6 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.retry import RetryPolicy
-from kinesis_publishers.shard_discovery import ShardDiscovery
 from kinesis_publishers.testing.fakes import (
     STREAM_ARN,
     FakeControlPlane,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from consumer_support import RECORDS, after, at, place, reader_of, run_of
 
 from kinesis_publishers import Delivery, ShardProgress, StartingPosition
 from kinesis_publishers.errors import InvalidArgumentError, PositionTrimmedError
@@ -18,6 +17,7 @@ from kinesis_publishers.testing.fakes import (
     batch_of,
     sample_records,
 )
+from tests.unit.core.consumer_support import RECORDS, after, at, place, reader_of, run_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from consumer_support import RECORDS, after, reader_of, run_of
-from fetcher_support import World, failure, progress_of, records_of
 
 from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.errors import (
@@ -14,7 +12,7 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, ShardEnded
-from kinesis_publishers.range_finding import KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,
@@ -25,6 +23,8 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
+from tests.unit.core.consumer_support import RECORDS, after, reader_of, run_of
+from tests.unit.core.fetcher_support import World, failure, progress_of, records_of
 
 ZERO, ONE = shard_name(0), shard_name(1)
 

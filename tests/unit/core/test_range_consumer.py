@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from attrs import evolve
-from consumer_support import RECORDS, place, run_of
-from range_support import RangeWorld, losses, polled, range_of, scripted
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.errors import (
@@ -27,6 +25,8 @@ from kinesis_publishers.testing.fakes import (
     batch_of,
     finish,
 )
+from tests.unit.core.consumer_support import RECORDS, place, run_of
+from tests.unit.core.range_support import RangeWorld, losses, polled, range_of, scripted
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from consumer_support import RECORDS, place
 from hypothesis import given
 from hypothesis import strategies as st
-from range_support import range_of
 
 from kinesis_publishers import ShardRange, StartingPosition
-from kinesis_publishers.leftovers import Leftover, Leftovers
+from kinesis_publishers.engine.continuations import Leftover, Leftovers
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.core.consumer_support import RECORDS, place
+from tests.unit.core.range_support import range_of
 
 SHARD = sample_shard().key
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from consumer_support import RECORDS
-from range_support import RangeWorld, range_of
 
 from kinesis_publishers import RecordBatchConsumer, RecordPublisher, RunResult
 from kinesis_publishers.errors import ReplayMismatchError
@@ -14,6 +12,8 @@ from kinesis_publishers.testing.fakes import (
     ScriptedPublisherFactory,
     batch_of,
 )
+from tests.unit.core.consumer_support import RECORDS
+from tests.unit.core.range_support import RangeWorld, range_of
 
 
 class GoesOn(RecordPublisher):

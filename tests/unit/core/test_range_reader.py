@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from attrs import evolve
-from fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 from kinesis_publishers import Properties, SequenceNumber, ShardRange, StartingPosition
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import (
     AccessDeniedError,
     PositionTrimmedError,
@@ -16,9 +16,8 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, RangeRead
-from kinesis_publishers.pending_pool import PendingPool
-from kinesis_publishers.range_publishers import RangePublishers
-from kinesis_publishers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers.range_publishers import RangePublishers
+from kinesis_publishers.readers.range_reader import KinesisRangeReader
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,
@@ -27,6 +26,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     shard_name,
 )
+from tests.unit.core.fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 ZERO, ONE = shard_name(0), shard_name(1)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from consumer_support import RECORDS, place
-from range_support import RangeWorld, polled, range_of
 
 from kinesis_publishers.errors import ReplayMismatchError
 from kinesis_publishers.testing.fakes import (
@@ -13,6 +11,8 @@ from kinesis_publishers.testing.fakes import (
     FakeDataPlane,
     StoredShard,
 )
+from tests.unit.core.consumer_support import RECORDS, place
+from tests.unit.core.range_support import RangeWorld, polled, range_of
 
 
 def plane_of(world: RangeWorld) -> FakeDataPlane:

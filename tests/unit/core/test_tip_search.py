@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tip_search_support import ShardInMemory, after_noon
 
 from kinesis_publishers import StartingPosition
+from tests.unit.core.tip_search_support import ShardInMemory, after_noon
 
 _AN_HOUR = 3600.0
 _arrivals = st.lists(

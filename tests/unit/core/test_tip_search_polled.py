@@ -9,11 +9,12 @@ from attrs import define, evolve
 
 from kinesis_publishers import PublisherContext, SequenceNumber, StartingPosition
 from kinesis_publishers.config import PollingConfig
-from kinesis_publishers.data_loss import DataLossGuard
-from kinesis_publishers.delivery import MissingShard
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.delivery import MissingShard
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
-from kinesis_publishers.polled_pages import PolledPages
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
+from kinesis_publishers.readers.range_ends.last_record import TipSearch
+from kinesis_publishers.readers.range_ends.page_reader import PolledPages
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     Answer,
@@ -26,7 +27,6 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from kinesis_publishers.tip_search import TipSearch
 
 if TYPE_CHECKING:
     from kinesis_publishers import Shard

@@ -10,9 +10,9 @@ from attrs import define, field
 
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.model import PositionType
+from kinesis_publishers.readers.range_ends.last_record import ShardPage, ShardPages, TipSearch
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
-from kinesis_publishers.tip_search import ShardPage, ShardPages, TipSearch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field
-from fanout_support import CONFIG, POLICY, KnownConsumer
 
 from kinesis_publishers import PublisherContext, RunResult, StartingPosition
 from kinesis_publishers.config import PollingConfig
@@ -28,6 +27,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.fanout.fanout_support import CONFIG, POLICY, KnownConsumer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

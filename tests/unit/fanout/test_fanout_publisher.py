@@ -6,7 +6,6 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from fanout_support import CONSUMER_ARN, FanOut
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.errors import InternalServiceError
@@ -22,6 +21,7 @@ from kinesis_publishers.testing.fakes import (
     never_answers,
     sample_records,
 )
+from tests.unit.fanout.fanout_support import CONSUMER_ARN, FanOut
 
 LAST = event_of(sample_records(1, first=9), continuation=None, child_shards=(SUCCESSOR,))
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field
-from fanout_support import CONFIG, CONSUMER_ARN, KnownConsumer, fan_out_factory
 
 from kinesis_publishers import (
     Properties,
@@ -19,14 +18,14 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.config import PollingConfig, SourceConfig
+from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,
     ResourceInUseError,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.range_consumer import RangeConsumer
-from kinesis_publishers.range_publishers import RangePublishers, as_polling
+from kinesis_publishers.readers.range_publishers import RangePublishers, as_polling
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,
@@ -39,6 +38,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.fanout.fanout_support import CONFIG, CONSUMER_ARN, KnownConsumer, fan_out_factory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

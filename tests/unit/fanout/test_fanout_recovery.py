@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from attrs import evolve
-from fanout_support import CONSUMER_ARN, POLICY, FanOut, KnownConsumer
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.config.recoverable_errors import RecoverableErrors
@@ -41,6 +40,7 @@ from kinesis_publishers.testing.fakes import (
     sample_records,
     sample_shard,
 )
+from tests.unit.fanout.fanout_support import CONSUMER_ARN, POLICY, FanOut, KnownConsumer
 
 LAST = event_of(sample_records(1), continuation=None, child_shards=(SUCCESSOR,))
 NOT_FOUND = StreamNotFoundError(

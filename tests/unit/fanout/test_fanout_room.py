@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fanout_support import CONFIG, FanOut, KnownConsumer, fan_out_factory
 
 from kinesis_publishers import PublisherContext, RunResult
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import StreamNotFoundError
 from kinesis_publishers.events import SubscriptionEnded
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
@@ -30,6 +29,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.fanout.fanout_support import CONFIG, FanOut, KnownConsumer, fan_out_factory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

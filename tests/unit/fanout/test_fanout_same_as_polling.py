@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from fanout_support import fan_out_factory
 
 from kinesis_publishers import (
     PublisherContext,
@@ -15,8 +14,8 @@ from kinesis_publishers import (
     StartingPosition,
 )
 from kinesis_publishers.config import PollingConfig, Properties
+from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.range_consumer import RangeConsumer
 from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     FakeControlPlane,
@@ -32,6 +31,7 @@ from kinesis_publishers.testing.fakes import (
     taken_apart,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.fanout.fanout_support import fan_out_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pybase64
 import pytest
-from subscribing_harness import FanOut
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.account import Account
@@ -15,6 +14,7 @@ from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
 from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.local_kinesis.subscribing_harness import FanOut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from subscribing_harness import HALF, SHARD, STREAM
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
 from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM
 
 
 @pytest.fixture

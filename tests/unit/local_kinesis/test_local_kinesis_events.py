@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 import pytest
-from subscribing_harness import HALF, SHARD, STREAM
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
+from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM
 
 MIB = 1024 * 1024
 

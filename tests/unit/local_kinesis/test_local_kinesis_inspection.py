@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 import pytest
-from subscribing_harness import SHARD, STREAM
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
 from kinesis_publishers.testing.local_kinesis.admin import Admin
 from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from tests.unit.local_kinesis.subscribing_harness import SHARD, STREAM
 
 
 def described(fan_out: Any) -> Any:

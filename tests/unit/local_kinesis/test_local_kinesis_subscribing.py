@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from subscribing_harness import SHARD, STREAM
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from tests.unit.local_kinesis.subscribing_harness import SHARD, STREAM
 
 IN_USE = "ResourceInUseException: Another active subscription"
 

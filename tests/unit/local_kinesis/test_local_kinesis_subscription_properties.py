@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subscribing_harness import HALF, SHARD, STREAM, FanOut
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits
+from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM, FanOut
 
 EVENT_KINDS = ["end", "reset", "reset_mid_event", "truncated_frame", "bad_crc", "exception"]
 

@@ -15,13 +15,13 @@ import pytest
 from attrs import define, field
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from metric_support import ONE, PROCESSED, ZERO, fetched
 from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.metrics.cloudwatch import CloudWatchMetrics, CloudWatchSettings
 from kinesis_publishers.metrics.cloudwatch_upload import MAX_UNSENT_DATA, CloudWatchUpload
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.metrics.metric_support import ONE, PROCESSED, ZERO, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

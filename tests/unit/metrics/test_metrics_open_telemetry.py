@@ -6,7 +6,15 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from metric_support import (
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from kinesis_publishers import Properties, SystemClock
+from kinesis_publishers.events import ShardStopped, Throttled
+from kinesis_publishers.metrics import METRICS
+from kinesis_publishers.metrics.open_telemetry import OpenTelemetryMetrics
+from kinesis_publishers.model import StartingPosition
+from tests.unit.metrics.metric_support import (
     FETCHED,
     ONE,
     POOL,
@@ -17,14 +25,6 @@ from metric_support import (
     resubscribed,
     started,
 )
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
-from kinesis_publishers import Properties, SystemClock
-from kinesis_publishers.events import ShardStopped, Throttled
-from kinesis_publishers.metrics import METRICS
-from kinesis_publishers.metrics.open_telemetry import OpenTelemetryMetrics
-from kinesis_publishers.model import StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ from botocore.serialize import QuerySerializer
 from botocore.session import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metric_support import ONE, POOL, PROCESSED, ZERO, fetched
 
 from kinesis_publishers.metrics import KCL_METRICS
 from kinesis_publishers.metrics.put_metric_data import (
@@ -20,6 +19,7 @@ from kinesis_publishers.metrics.put_metric_data import (
     requests_of,
 )
 from kinesis_publishers.metrics.statistics import IntervalStatistics, Series, Statistics
+from tests.unit.metrics.metric_support import ONE, POOL, PROCESSED, ZERO, fetched
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.text(string.ascii_letters + string.digits + "_.-", min_size=1, max_size=128)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-from metric_support import FETCHED, PROCESSED
 
 from kinesis_publishers import Clock, Event, EventReporter, KinesisDataFetcher, Properties
 from kinesis_publishers.assembly import _REPORTERS
@@ -15,6 +14,7 @@ from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers.metrics.selection import open_event_sink
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.metrics.metric_support import FETCHED, PROCESSED
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

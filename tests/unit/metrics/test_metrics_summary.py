@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
-from metric_support import ONE, POOL, PROCESSED, ZERO, ended, fetched, resubscribed, started
 
 from kinesis_publishers.events import BackpressureBegan, BackpressureEnded, CallRetried
 from kinesis_publishers.metrics.summary import SummaryLog
+from tests.unit.metrics.metric_support import (
+    ONE,
+    POOL,
+    PROCESSED,
+    ZERO,
+    ended,
+    fetched,
+    resubscribed,
+    started,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import fields
-from metric_support import ARN, FETCHED, POOL, PROCESSED, RECEIVED, ZERO, fetched, resubscribed
 
 from kinesis_publishers.events import (
     EVENT_TYPES,
@@ -29,6 +28,16 @@ from kinesis_publishers.events import (
 from kinesis_publishers.metrics import KCL_METRICS, METRICS, MetricKind, MetricTable
 from kinesis_publishers.metrics.metric import stream_of
 from kinesis_publishers.model import StartingPosition
+from tests.unit.metrics.metric_support import (
+    ARN,
+    FETCHED,
+    POOL,
+    PROCESSED,
+    RECEIVED,
+    ZERO,
+    fetched,
+    resubscribed,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers import Event

@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from polling_support import POLICY, Polling
 
 from kinesis_publishers import RunResult, StartingPosition
 from kinesis_publishers.errors import (
@@ -26,6 +25,7 @@ from kinesis_publishers.testing.fakes import (
     sample_records,
     sample_shard,
 )
+from tests.unit.polling.polling_support import POLICY, Polling
 
 if TYPE_CHECKING:
     from kinesis_publishers.model import Shard

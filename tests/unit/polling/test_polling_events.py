@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from polling_support import Polling
 
 from kinesis_publishers.events import CallRetried, RecordsFetched, Throttled
 from kinesis_publishers.testing.fakes import (
@@ -13,6 +12,7 @@ from kinesis_publishers.testing.fakes import (
     sample_shard,
     throttled,
 )
+from tests.unit.polling.polling_support import Polling
 
 SHARD = sample_shard().key
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from polling_support import POLICY, Polling
 
 from kinesis_publishers import RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.config.recoverable_errors import RecoverableErrors
@@ -34,6 +33,7 @@ from kinesis_publishers.testing.fakes import (
     throttled,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.polling.polling_support import POLICY, Polling
 
 DAY_MILLIS = 86_400_000
 RECORDS = sample_records(3)

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from polling_support import polling_factory
 
 from kinesis_publishers import RunResult, StartingPosition
 from kinesis_publishers.errors import InternalServiceError, IteratorExpiredError
@@ -25,6 +24,7 @@ from kinesis_publishers.testing.fakes import (
     sample_records,
     sample_shard,
 )
+from tests.unit.polling.polling_support import polling_factory
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock

@@ -7,7 +7,6 @@ import itertools
 from datetime import UTC, datetime
 
 import pytest
-from polling_support import CONFIG, Polling, polling_factory
 
 from kinesis_publishers import (
     PublisherContext,
@@ -35,6 +34,7 @@ from kinesis_publishers.testing.fakes import (
     throttled,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.polling.polling_support import CONFIG, Polling, polling_factory
 
 ARRIVAL = datetime(2026, 1, 1, tzinfo=UTC)
 TRIM_HORIZON = StartingPosition.trim_horizon()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from polling_support import POLICY, Polling, polling_factory
 
 from kinesis_publishers import RunResult, StartingPosition
 from kinesis_publishers.config.options.pending import MAX_PENDING_BYTES, MAX_PENDING_RECORDS
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     InternalServiceError,
@@ -20,7 +20,6 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.events import IteratorReplaced
-from kinesis_publishers.pending_pool import PendingPool
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     FakeDataPlane,
@@ -35,6 +34,7 @@ from kinesis_publishers.testing.fakes import (
     shard_name,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.polling.polling_support import POLICY, Polling, polling_factory
 
 RECORDS = sample_records(3)
 BEGINNING = StartingPosition.at_timestamp(ManualClock().now())

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.range_finding.rules import (
+from kinesis_publishers.readers.range_ends.rules import (
     Sample,
     expected_bytes,
     is_small_tail,

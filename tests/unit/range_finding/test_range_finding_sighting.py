@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kinesis_publishers import ShardProgress, StartingPosition
-from kinesis_publishers.range_finding.sighting import Sighting
+from kinesis_publishers.readers.range_ends.seen_records import Sighting
 from kinesis_publishers.testing.fakes import batch_of, sample_records
 
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.publishers.fanout.registration import ConsumerLease
+from kinesis_publishers.registration import ConsumerLease
 
 STREAM_ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 CONSUMER_NAME = "billing"

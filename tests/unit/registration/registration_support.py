@@ -12,7 +12,7 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     RegistrationStrategy,
 )
-from kinesis_publishers.publishers.fanout.registration import create_registrar
+from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     CONSUMER_NAME,

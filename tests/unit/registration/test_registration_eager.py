@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from registration_support import Application
 
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationStrategy
 from kinesis_publishers.errors import (
@@ -26,6 +25,7 @@ from kinesis_publishers.testing.fakes import (
     active_consumer,
     consumer_not_found,
 )
+from tests.unit.registration.registration_support import Application
 
 SECOND = f"{STREAM_ARN}-2"
 BOTH = (STREAM_ARN, SECOND)

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from attrs import evolve
-from registration_support import CONFIG, Application
 
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -32,6 +31,7 @@ from kinesis_publishers.testing.fakes import (
     limit_exceeded,
     stream_not_found,
 )
+from tests.unit.registration.registration_support import CONFIG, Application
 
 
 async def test_nothing_happens_before_the_first_shard_is_read() -> None:

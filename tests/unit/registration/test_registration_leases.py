@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.publishers.fanout.registration import ConsumerLease
-from kinesis_publishers.publishers.fanout.registration.lease_files import (
+from kinesis_publishers.registration import ConsumerLease
+from kinesis_publishers.registration.lease_files import (
     FileLock,
     lease_directory,
 )

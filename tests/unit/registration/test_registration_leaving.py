@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from registration_support import CONFIG, Application
 
 from kinesis_publishers.config import DeregistrationPolicy
 from kinesis_publishers.errors import (
@@ -30,6 +29,7 @@ from kinesis_publishers.testing.fakes import (
     active_consumer,
     consumer_not_found,
 )
+from tests.unit.registration.registration_support import CONFIG, Application
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import Shard, StartingPosition
-from kinesis_publishers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
 from kinesis_publishers_spark.batch_filters import PushedFilters
 
 datasource = pytest.importorskip("pyspark.sql.datasource")

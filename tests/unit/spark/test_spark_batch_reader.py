@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from spark_builders import starts_no_thread
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers_spark.batch_checks import checked_bounds
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+from tests.unit.spark.spark_builders import starts_no_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spark_builders import after, arrival, chunk, numbers_in, shard
 
 from kinesis_publishers import SequenceNumber
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, take
+from tests.unit.spark.spark_builders import after, arrival, chunk, numbers_in, shard
 
 FAST = settings(max_examples=100, deadline=None)
 NO_LIMIT = BatchLimit()

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
-from spark_builders import starts_no_thread
-from spark_schemas import struct_type
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import RegistrationConfig
@@ -24,6 +22,8 @@ from kinesis_publishers_spark import KinesisDataSource
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.schema import SPARK_SCHEMA, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
+from tests.unit.spark.spark_builders import starts_no_thread
+from tests.unit.spark.spark_schemas import struct_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

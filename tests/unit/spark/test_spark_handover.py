@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from kinesis_publishers import Delivery, SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.pending_pool import PendingPool
+from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records
 from kinesis_publishers_spark.worker_cache import Handover, release_all
 

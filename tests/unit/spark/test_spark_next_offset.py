@@ -6,13 +6,22 @@ from datetime import timedelta
 
 import pytest
 from attrs import evolve
-from spark_builders import ARN, IDENTITY, NOON, after, arrival, chunk, offset, shard
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.lineage import starting_progress
+from kinesis_publishers.engine.lineage import starting_progress
 from kinesis_publishers.model import Shard
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.planning.chunks import Chunk, needs_refresh, next_offset
+from tests.unit.spark.spark_builders import (
+    ARN,
+    IDENTITY,
+    NOON,
+    after,
+    arrival,
+    chunk,
+    offset,
+    shard,
+)
 
 A, B, C = shard(0), shard(1), shard(2)
 HORIZON = ShardProgress(position=StartingPosition.trim_horizon())

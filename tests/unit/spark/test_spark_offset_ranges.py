@@ -8,12 +8,21 @@ from attrs import evolve
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from spark_builders import ARN, NOON, after, arrival, chunk, numbers_in, offset, shard
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, ShardRange, StartingPosition
 from kinesis_publishers.model import PositionType
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, next_offset, take
+from tests.unit.spark.spark_builders import (
+    ARN,
+    NOON,
+    after,
+    arrival,
+    chunk,
+    numbers_in,
+    offset,
+    shard,
+)
 
 
 def place_of(position: StartingPosition, records: list[int]) -> int:

@@ -12,7 +12,6 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spark_builders import ARN, NOON, after, offset, shard
 
 from kinesis_publishers import (
     SequenceNumber,
@@ -23,6 +22,7 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from tests.unit.spark.spark_builders import ARN, NOON, after, offset, shard
 
 FAST = settings(max_examples=80, deadline=None)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spark_builders import MIB, chunk, numbers_in, shard
 
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 from kinesis_publishers_spark.planning.chunks import Chunk, pack
+from tests.unit.spark.spark_builders import MIB, chunk, numbers_in, shard
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,6 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
-from spark_builders import ARN, NOON, rows_of, shard
 
 from kinesis_publishers import (
     Properties,
@@ -29,6 +28,7 @@ from kinesis_publishers_spark.partitions import (
     TaskReader,
 )
 from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark_arrow
+from tests.unit.spark.spark_builders import ARN, NOON, rows_of, shard
 
 SECRET = "not-to-be-shown"
 TYPES = {"binary": BinaryType(), "string": StringType(), "timestamp": TimestampType()}

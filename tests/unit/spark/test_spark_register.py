@@ -9,11 +9,11 @@ import pytest
 from attrs import define, field
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
-from spark_schemas import struct_type
 
 from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers_spark import KinesisDataSource, register
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
+from tests.unit.spark.spark_schemas import struct_type
 
 _OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
 

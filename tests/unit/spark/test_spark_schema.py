@@ -8,8 +8,6 @@ import pyarrow as pa
 import pytest
 from attrs import evolve
 from pyspark.sql.pandas.types import to_arrow_schema
-from spark_builders import ARN, NOON
-from spark_schemas import struct_type
 
 from kinesis_publishers import RecordBatch, Shard
 from kinesis_publishers.errors import InvalidOptionError
@@ -21,6 +19,8 @@ from kinesis_publishers_spark.schema import (
     spark_schema,
     to_spark_arrow,
 )
+from tests.unit.spark.spark_builders import ARN, NOON
+from tests.unit.spark.spark_schemas import struct_type
 
 
 def _batch(**columns: Any) -> RecordBatch:

@@ -18,14 +18,14 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from spark_builders import after, offset, shard, starts_no_thread
-from tip_planner import TipPlanners, place
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.errors import CheckpointError, ConfigError
 from kinesis_publishers_spark.planning.chunks import BatchLimit
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
+from tests.unit.spark.spark_builders import after, offset, shard, starts_no_thread
+from tests.unit.spark.tip_planner import TipPlanners, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tip_planner import TipPlanners, place
 
 from kinesis_publishers.errors import CheckpointError, InvalidOptionError
 from kinesis_publishers_spark import stream_reader
 from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.unit.spark.tip_planner import TipPlanners, place
 
 NO_LIMIT = BatchLimit()
 

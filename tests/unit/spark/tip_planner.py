@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from pyspark.sql.datasource import InputPartition
-from spark_builders import after, offset, shard
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import Planner as PlannerName
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers_spark.planning.planner import BatchSize, Lag, Planner
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
+from tests.unit.spark.spark_builders import after, offset, shard
 
 if TYPE_CHECKING:
     from kinesis_publishers_spark.offsets import Offset

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import RecordBatch, RecordPage
+from kinesis_publishers.aws import decode_get_records
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.testing.fakes import sample_shard
-from kinesis_publishers.transport import decode_get_records
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OUTPUT_SHAPE = (

@@ -12,7 +12,7 @@ import pytest
 from aiobotocore.credentials import AioCredentials
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from kinesis_publishers.aws_errors import BOTOCORE_EXCEPTIONS, map_error, mapped_errors
+from kinesis_publishers.aws.errors import BOTOCORE_EXCEPTIONS, map_error, mapped_errors
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,

@@ -11,6 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber
+from kinesis_publishers.aws import decode_get_records
+from kinesis_publishers.aws.event_decoding import (
+    carries_records,
+    decode_event,
+    raise_if_refused,
+)
+from kinesis_publishers.aws.event_stream import Frame
 from kinesis_publishers.errors import (
     AccessDeniedError,
     EncryptionKeyError,
@@ -20,13 +27,6 @@ from kinesis_publishers.errors import (
     ServiceError,
     StreamNotFoundError,
 )
-from kinesis_publishers.transport import decode_get_records
-from kinesis_publishers.transport.event_decoding import (
-    carries_records,
-    decode_event,
-    raise_if_refused,
-)
-from kinesis_publishers.transport.event_stream import Frame
 
 RECORDS = st.lists(
     st.fixed_dictionaries(

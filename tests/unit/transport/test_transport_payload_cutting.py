@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.errors import MalformedResponseError
-from kinesis_publishers.transport import decode_get_records
-from kinesis_publishers.transport.payload_cutting import (
+from kinesis_publishers.aws import decode_get_records
+from kinesis_publishers.aws.payload_cutting import (
     has_large_payloads,
     parse_without_payloads,
 )
+from kinesis_publishers.errors import MalformedResponseError
 
 # What could be mistaken for the place of a payload.
 TRAPS = ['"Data":"', '\\"Data":"', 'x"Data', "Data", '"', "\\", '{"Data":"QUJD"}', "Daten ✈"]

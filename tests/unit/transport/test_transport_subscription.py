@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_publishers.aws.event_stream import encode_frame
+from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     MalformedResponseError,
     ResourceInUseError,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
-from kinesis_publishers.transport.event_stream import encode_frame
-from kinesis_publishers.transport.subscription import EventStreamSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

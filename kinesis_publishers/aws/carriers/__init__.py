@@ -1,0 +1,18 @@
+"""Carries SubscribeToShard calls that aiobotocore has signed, over one HTTP client or another."""
+
+from kinesis_publishers.aws.carriers.carrier import (
+    SignedCall,
+    SubscriptionCarrier,
+    SubscriptionResponse,
+)
+from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
+from kinesis_publishers.aws.carriers.endpoint import Endpoint
+
+__all__ = [
+    "Endpoint",
+    "SignedCall",
+    "SubscriptionCarrier",
+    "SubscriptionResponse",
+    "check_carrier",
+    "create_carrier",
+]

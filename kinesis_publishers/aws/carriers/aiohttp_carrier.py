@@ -1,0 +1,134 @@
+"""Subscriptions over HTTP/1.1 and aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from kinesis_publishers.aws.carriers.carrier import (
+    CONNECT_TIMEOUT_SECONDS,
+    SignedCall,
+    SubscriptionCarrier,
+    SubscriptionResponse,
+    connection_failure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+
+__all__ = ["AiohttpCarrier"]
+
+_ERRORS = (aiohttp.ClientError, OSError)
+# aiohttp stops reading at twice this size; its own 256 KiB is a lot for 1,000 shards in waiting.
+_BUFFER_BYTES = 64 * 1024
+
+
+class AiohttpCarrier(SubscriptionCarrier):
+    """One session of its own: subscriptions hold connections that no other call misses.
+
+    Args:
+        endpoint: what to connect to.
+        read_timeout_seconds: how long a socket may be silent.
+        max_connections: how many subscriptions may be open.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, read_timeout_seconds: float, max_connections: int
+    ) -> None:
+        self._endpoint = endpoint
+        self._timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=read_timeout_seconds
+        )
+        self._max_connections = max_connections
+        self._proxy, self._proxy_headers = _split_proxy(endpoint.proxy_url)
+        self._session: aiohttp.ClientSession | None = None
+        self._session_lock = asyncio.Lock()
+
+    async def open(self, call: SignedCall) -> SubscriptionResponse:
+        session = await self._open_session()
+        try:
+            response = await session.post(
+                URL(call.url, encoded=True),
+                # Without a tunnel, the proxy is given what the endpoint is given.
+                headers={
+                    **call.headers,
+                    **({} if self._endpoint.is_https else self._proxy_headers),
+                },
+                data=call.body,
+                allow_redirects=False,
+                proxy=self._proxy,
+                proxy_headers=self._proxy_headers,
+            )
+        except _ERRORS as error:
+            raise connection_failure(error, call.where) from error
+        return _AiohttpResponse(response, call.where)
+
+    async def _open_session(self) -> aiohttp.ClientSession:
+        async with self._session_lock:
+            if self._session is None:
+                self._session = aiohttp.ClientSession(
+                    connector=await self._create_connector(),
+                    timeout=self._timeout,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    auto_decompress=False,
+                    read_bufsize=_BUFFER_BYTES,
+                )
+        return self._session
+
+    async def _create_connector(self) -> aiohttp.TCPConnector:
+        if not self._endpoint.is_https:
+            return aiohttp.TCPConnector(limit=self._max_connections)
+        context = await asyncio.to_thread(self._endpoint.tls_context)
+        return aiohttp.TCPConnector(limit=self._max_connections, ssl=context)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def _split_proxy(url: str | None) -> tuple[URL | None, Mapping[str, str]]:
+    """Return the proxy and its credentials apart: aiohttp's errors quote the URL as it came."""
+    if url is None:
+        return None, {}
+    proxy = URL(url)
+    if proxy.user is None:
+        return proxy, {}
+    credentials = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {credentials}"}
+
+
+class _AiohttpResponse(SubscriptionResponse):
+    def __init__(self, response: aiohttp.ClientResponse, where: str) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = {
+            name.lower(): value for name, value in response.headers.items()
+        }
+        self._response = response
+        self._where = where
+
+    async def read(self) -> bytes:
+        body = self._response.content
+        if error := body.exception():
+            # aiohttp raises what broke the connection before it gives out what came before.
+            body.set_exception(None)  # type: ignore[arg-type]
+            chunk = body.read_nowait()
+            body.set_exception(error)
+            if chunk:
+                return chunk
+        try:
+            return await body.readany()
+        except _ERRORS as error:
+            raise connection_failure(error, self._where) from error
+
+    async def close(self) -> None:
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            # Closing would first exchange farewells over TLS, with a peer that is still sending.
+            connection.transport.abort()
+        self._response.close()

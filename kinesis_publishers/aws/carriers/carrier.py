@@ -1,0 +1,102 @@
+"""What is asked of an HTTP client that carries subscriptions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from kinesis_publishers.aws.errors import map_error
+from kinesis_publishers.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_publishers.errors import ServiceError
+
+__all__ = [
+    "CONNECT_TIMEOUT_SECONDS",
+    "SignedCall",
+    "SubscriptionCarrier",
+    "SubscriptionResponse",
+    "connection_failure",
+    "http_2_not_offered",
+]
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+
+
+@frozen(kw_only=True)
+class SignedCall:
+    """A POST that is ready to be sent.
+
+    Attributes:
+        url: where to.
+        headers: all that were signed, and the signature; Host is the URL's.
+        body: the request.
+        where: the shard, for the messages of errors.
+    """
+
+    url: str
+    # The session token, and a signature that works for some minutes.
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes
+    where: str
+
+
+class SubscriptionResponse(ABC):
+    """An answer whose body arrives while it is read; nothing is read ahead but a small buffer.
+
+    Attributes:
+        status: the HTTP status.
+        headers: the headers; their names in lower case.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+
+    @abstractmethod
+    async def read(self) -> bytes:
+        """Return the next bytes of the body, as soon as there are some; nothing at its end.
+
+        What arrived before the connection broke is returned before the error is raised.
+
+        Raises:
+            ConnectionFailedError: the connection broke.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the exchange at once, in the middle of the body too. May be called twice."""
+
+
+class SubscriptionCarrier(ABC):
+    """Sends signed calls, each over a connection that no other call can hold up.
+
+    Owns what its connections share; close it when no response is in use any more.
+    """
+
+    @abstractmethod
+    async def open(self, call: SignedCall) -> SubscriptionResponse:
+        """Send ``call`` once and return when the status and the headers of the answer are there.
+
+        Raises:
+            ConnectionFailedError: there was no answer.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+def connection_failure(error: Exception, where: str) -> ServiceError:
+    """Return our error for what an HTTP client has raised; raise it ``from`` the original."""
+    return map_error(error, operation="SubscribeToShard", where=where)
+
+
+def http_2_not_offered(url: str) -> InvalidOptionError:
+    """Return the error for an endpoint that cannot do what the configuration insists on."""
+    return InvalidOptionError(
+        f"{url} does not offer HTTP/2: set kinesis.stream.efo.http-version to auto or 1.1."
+    )

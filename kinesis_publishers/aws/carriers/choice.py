@@ -1,0 +1,68 @@
+"""Which HTTP client carries the subscriptions of an endpoint."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.aws.carriers.carrier import http_2_not_offered
+from kinesis_publishers.config.choices import Http2Client, HttpVersion
+from kinesis_publishers.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier
+    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.config import SubscriptionHttpConfig
+
+__all__ = ["check_carrier", "create_carrier"]
+
+
+def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
+    """Check that the subscriptions of an endpoint can be carried as configured; do no I/O.
+
+    Raises:
+        InvalidOptionError: HTTP/2 is demanded of an endpoint without TLS.
+        ConfigError: the client that is demanded is not installed.
+    """
+    if _speaks_http_1(http, url):
+        if http.version is HttpVersion.HTTP_2:
+            raise http_2_not_offered(url)
+    elif http.http2_client is Http2Client.PYREQWEST and find_spec("pyreqwest") is None:
+        raise ConfigError(
+            "kinesis.stream.efo.http2-client = pyreqwest needs the package pyreqwest: "
+            "pip install 'kinesis-publishers[fast]'"
+        )
+
+
+def create_carrier(
+    endpoint: Endpoint, http: SubscriptionHttpConfig, max_connections: int
+) -> SubscriptionCarrier:
+    """Return what carries the subscriptions of ``endpoint``; it connects when it is used.
+
+    Args:
+        endpoint: what to connect to.
+        http: the version and the client, which :func:`check_carrier` has found to be possible.
+        max_connections: the connection limit, where connections come from a pool.
+    """
+    timeout = http.read_timeout_seconds
+    # Imported where they are used: whoever polls waits for none of them.
+    if _speaks_http_1(http, endpoint.url):
+        from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
+
+        return AiohttpCarrier(
+            endpoint, read_timeout_seconds=timeout, max_connections=max_connections
+        )
+    requires_http_2 = http.version is HttpVersion.HTTP_2
+    if http.http2_client is Http2Client.PYREQWEST:
+        from kinesis_publishers.aws.carriers.pyreqwest_carrier import PyreqwestCarrier
+
+        return PyreqwestCarrier(
+            endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2
+        )
+    from kinesis_publishers.aws.carriers.httpx_carrier import HttpxCarrier
+
+    return HttpxCarrier(endpoint, read_timeout_seconds=timeout, requires_http_2=requires_http_2)
+
+
+def _speaks_http_1(http: SubscriptionHttpConfig, url: str) -> bool:
+    return http.version is HttpVersion.HTTP_1_1 or not url.lower().startswith("https:")

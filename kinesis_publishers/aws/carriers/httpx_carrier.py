@@ -1,0 +1,114 @@
+"""Subscriptions over HTTP/2 and httpx."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import h2.exceptions
+import httpx
+
+from kinesis_publishers.aws.carriers.carrier import (
+    CONNECT_TIMEOUT_SECONDS,
+    SignedCall,
+    SubscriptionCarrier,
+    SubscriptionResponse,
+    connection_failure,
+    http_2_not_offered,
+)
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+
+__all__ = ["HttpxCarrier"]
+
+# httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
+_ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)
+
+
+class HttpxCarrier(SubscriptionCarrier):
+    """One connection per subscription, as HTTP/1.1 needs it too.
+
+    httpcore cannot share an HTTP/2 connection between subscriptions: it never opens a second one
+    when the server's limit of streams is reached but waits; a stream that nobody reads uses up the
+    receive window of all; and it does not tell the server that a stream is not wanted any more.
+
+    Args:
+        endpoint: what to connect to, over TLS.
+        read_timeout_seconds: how long a socket may be silent.
+        requires_http_2: refuse an endpoint that offers only HTTP/1.1.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, read_timeout_seconds: float, requires_http_2: bool
+    ) -> None:
+        self._endpoint = endpoint
+        self._timeouts = {
+            "connect": CONNECT_TIMEOUT_SECONDS,
+            "read": read_timeout_seconds,
+            "write": CONNECT_TIMEOUT_SECONDS,
+            "pool": None,
+        }
+        self._requires_http_2 = requires_http_2
+        self._context: ssl.SSLContext | None = None
+        self._context_lock = asyncio.Lock()
+
+    async def open(self, call: SignedCall) -> SubscriptionResponse:
+        async with self._context_lock:
+            if self._context is None:
+                self._context = await asyncio.to_thread(self._endpoint.tls_context)
+        # A transport, not a client: no redirects, cookies or log lines between us and the bytes.
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._context,
+            http1=True,
+            http2=True,
+            trust_env=False,
+            proxy=self._endpoint.proxy_url,
+        )
+        try:
+            response = await transport.handle_async_request(
+                httpx.Request(
+                    "POST",
+                    call.url,
+                    headers=dict(call.headers),
+                    content=call.body,
+                    extensions={"timeout": self._timeouts},
+                )
+            )
+            if self._requires_http_2 and response.http_version != "HTTP/2":
+                raise http_2_not_offered(call.url)
+        except _ERRORS as error:
+            await transport.aclose()
+            raise connection_failure(error, call.where) from error
+        except BaseException:
+            await transport.aclose()
+            raise
+        return _HttpxResponse(transport, response, call.where)
+
+    async def close(self) -> None:
+        # Connections belong to the responses.
+        return
+
+
+class _HttpxResponse(SubscriptionResponse):
+    def __init__(
+        self, transport: httpx.AsyncHTTPTransport, response: httpx.Response, where: str
+    ) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._transport = transport
+        self._response = response
+        self._chunks = response.aiter_raw()
+        self._where = where
+
+    async def read(self) -> bytes:
+        try:
+            return await anext(self._chunks, b"")
+        except _ERRORS as error:
+            raise connection_failure(error, self._where) from error
+
+    async def close(self) -> None:
+        await self._transport.aclose()

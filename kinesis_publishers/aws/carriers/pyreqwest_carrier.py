@@ -1,0 +1,195 @@
+"""Subscriptions over HTTP/2 and pyreqwest (Rust's reqwest and hyper)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pyreqwest.client import ClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.proxy import ProxyBuilder
+
+from kinesis_publishers.aws.carriers.carrier import (
+    CONNECT_TIMEOUT_SECONDS,
+    SignedCall,
+    SubscriptionCarrier,
+    SubscriptionResponse,
+    connection_failure,
+    http_2_not_offered,
+)
+from kinesis_publishers.aws.carriers.exit_guard import EXIT_GUARD
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from pyreqwest.client import Client
+    from pyreqwest.request import StreamRequest
+    from pyreqwest.response import Response
+
+    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+
+__all__ = ["PyreqwestCarrier"]
+
+_T = TypeVar("_T")
+_ERRORS = (PyreqwestError, OSError)
+# How much the server may send before we read: hyper's own default for a connection is five times
+# that of a stream, which is never used up where each connection has one stream. The largest frame
+# is of the same size, because each frame costs a switch of threads.
+_WINDOW_BYTES = 256 * 1024
+# A call that is cancelled before it is answered keeps its connection for so long: nothing else ends
+# it. Longer than a call may take by default, and than a subscription may be silent.
+_MAX_SILENCE_SECONDS = 65.0
+
+
+class PyreqwestCarrier(SubscriptionCarrier):
+    """One client, and with it one connection, per subscription; they share one thread of Rust's.
+
+    On a shared connection, hyper would let a call wait when the server's limit of streams is
+    reached, and the subscriptions that nobody reads would use up the receive window of the others.
+
+    Args:
+        endpoint: what to connect to, over TLS. Its certificates are trusted beside the system's.
+        read_timeout_seconds: how long a socket may be silent; 65 seconds at most.
+        requires_http_2: refuse an endpoint that offers only HTTP/1.1.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, read_timeout_seconds: float, requires_http_2: bool
+    ) -> None:
+        self._endpoint = endpoint
+        self._read_timeout = timedelta(seconds=min(read_timeout_seconds, _MAX_SILENCE_SECONDS))
+        self._requires_http_2 = requires_http_2
+
+    async def open(self, call: SignedCall) -> SubscriptionResponse:
+        # Reading and parsing certificates takes milliseconds.
+        exchange = _Exchange(await asyncio.to_thread(self._create_client), call)
+        EXIT_GUARD.add(exchange)
+        try:
+            response = await exchange.start()
+            if self._requires_http_2 and response.version != "HTTP/2.0":
+                raise http_2_not_offered(call.url)
+        except _ERRORS as error:
+            await exchange.close()
+            raise connection_failure(error, call.where) from error
+        except BaseException:
+            await exchange.close()
+            raise
+        return _PyreqwestResponse(exchange, response, call.where)
+
+    def _create_client(self) -> Client:
+        builder = (
+            ClientBuilder()
+            .http2(True)
+            .http2_initial_stream_window_size(_WINDOW_BYTES)
+            .http2_max_frame_size(_WINDOW_BYTES)
+            # The bytes of the body are what the service has sent, as with the other clients.
+            .gzip(False)
+            .brotli(False)
+            .zstd(False)
+            .deflate(False)
+            .follow_redirects(False)
+            .connect_timeout(timedelta(seconds=CONNECT_TIMEOUT_SECONDS))
+            .read_timeout(self._read_timeout)
+            .no_proxy()
+        )
+        if self._endpoint.proxy_url is not None:
+            builder = builder.proxy(ProxyBuilder.all(self._endpoint.proxy_url))
+        if self._endpoint.ca_bundle is None:
+            return builder.build()
+        try:
+            certificates = Path(self._endpoint.ca_bundle).read_bytes()
+            return builder.add_root_certificate_pem(certificates).build()
+        except (OSError, PyreqwestError) as error:
+            raise self._endpoint.unusable_ca_bundle(error) from error
+
+    async def close(self) -> None:
+        # Connections belong to the responses.
+        return
+
+
+class _Exchange:
+    """A request and the client that sends it, and nothing else."""
+
+    def __init__(self, client: Client, call: SignedCall) -> None:
+        self._client: Client | None = client
+        self._request: StreamRequest | None = (
+            client.post(call.url)
+            .headers(dict(call.headers))
+            .body_bytes(call.body)
+            # Otherwise it would not return before it has read so much of the body.
+            .streamed_read_buffer_limit(0)
+            .build_streamed()
+        )
+        self._is_answered = False
+
+    async def start(self) -> Response:
+        assert self._request is not None
+        response = await _cancellable(self._request.__aenter__)
+        self._is_answered = True
+        return response
+
+    async def close(self) -> None:
+        # A connection lives as long as something refers to its client, closed or not.
+        client, self._client = self._client, None
+        request, self._request = self._request, None
+        if client is None:
+            return
+        try:
+            with EXIT_GUARD.call():
+                await _close(client, request if self._is_answered else None)
+        finally:
+            EXIT_GUARD.discard(self)
+
+    async def abandon(self) -> None:
+        # Closing the request waits for a read that is under way, in a loop that may never run.
+        if self._client is not None:
+            await self._client.close()
+
+
+async def _close(client: Client, request: StreamRequest | None) -> None:
+    try:
+        if request is not None:
+            await request.__aexit__(None, None, None)
+    finally:
+        await client.close()
+
+
+class _PyreqwestResponse(SubscriptionResponse):
+    def __init__(self, exchange: _Exchange, response: Response, where: str) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = {
+            name.lower(): value for name, value in response.headers.items()
+        }
+        self._exchange = exchange
+        self._body = response.body_reader
+        self._where = where
+
+    async def read(self) -> bytes:
+        try:
+            chunk = await _cancellable(self._body.read_chunk)
+        except _ERRORS as error:
+            raise connection_failure(error, self._where) from error
+        return b"" if chunk is None else bytes(chunk)
+
+    async def close(self) -> None:
+        await self._exchange.close()
+
+
+async def _cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Await ``call()``; raise ``CancelledError`` even where it swallows one.
+
+    pyreqwest does, when its result is ready at the same moment (0.15).
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        with EXIT_GUARD.call():
+            result = await call()
+    finally:
+        # It holds the client, and with it the connection; a traceback would hold it in turn.
+        del call
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return result

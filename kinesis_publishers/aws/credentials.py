@@ -1,0 +1,183 @@
+"""Makes a botocore or an aiobotocore session use the configured credentials.
+
+The two libraries mirror each other: each class of botocore has an asynchronous twin with the same
+constructor. So every provider is described once, over a kit of classes for either library.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import aiobotocore.credentials as aio
+import botocore.credentials as sync
+from aiobotocore.session import AioSession
+from botocore.session import Session
+from botocore.utils import FileWebIdentityTokenLoader
+
+from kinesis_publishers.aws.custom_credentials import load_custom, load_custom_async
+from kinesis_publishers.aws.lazy_credentials import (
+    AioLoadingProvider,
+    AioSourceCredentials,
+    LoadingProvider,
+    SourceCredentials,
+)
+from kinesis_publishers.config.choices import CredentialsProvider
+from kinesis_publishers.config.credentials import CredentialsConfig
+from kinesis_publishers.config.options import aws
+from kinesis_publishers.errors import MissingOptionError
+
+if TYPE_CHECKING:
+    from kinesis_publishers.config.aws import AwsConfig
+
+__all__ = ["build_session"]
+
+_SessionT = TypeVar("_SessionT", Session, AioSession)
+# Returns credentials (botocore) or a coroutine that does (aiobotocore).
+_Loader: TypeAlias = Callable[[], Any]
+
+# What stands behind the profile in botocore's chain: PROFILE must not fall through to it.
+_BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
+
+
+# The classes of either library, by the names that they have below.
+_SYNC: Final = SimpleNamespace(
+    session=Session,
+    create_resolver=sync.create_credential_resolver,
+    resolver=sync.CredentialResolver,
+    provider=LoadingProvider,
+    environment=sync.EnvProvider,
+    static_credentials=sync.Credentials,
+    deferred_credentials=sync.DeferredRefreshableCredentials,
+    source_credentials=SourceCredentials,
+    role_fetcher=sync.AssumeRoleCredentialFetcher,
+    web_identity_fetcher=sync.AssumeRoleWithWebIdentityCredentialFetcher,
+    load_custom=load_custom,
+)
+_AIO: Final = SimpleNamespace(
+    session=AioSession,
+    create_resolver=aio.create_credential_resolver,
+    resolver=aio.AioCredentialResolver,
+    provider=AioLoadingProvider,
+    environment=aio.AioEnvProvider,
+    static_credentials=aio.AioCredentials,
+    deferred_credentials=aio.AioDeferredRefreshableCredentials,
+    source_credentials=AioSourceCredentials,
+    role_fetcher=aio.AioAssumeRoleCredentialFetcher,
+    web_identity_fetcher=aio.AioAssumeRoleWithWebIdentityCredentialFetcher,
+    load_custom=load_custom_async,
+)
+
+
+def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
+    """Make ``session`` use the region and the credentials of ``config``, and return it.
+
+    No call is made here; roles are assumed when a client first signs a request, and again before
+    their credentials expire. The endpoint is left to whoever creates a client.
+
+    Args:
+        session: a new session of botocore (for boto3) or of aiobotocore.
+        config: the connection. STS is called in its region, so pass one whose region is resolved.
+
+    Raises:
+        PluginLoadError: the class of CUSTOM cannot be loaded.
+        MissingOptionError: WEB_IDENTITY_TOKEN lacks its role or its token file.
+    """
+    kit = _AIO if isinstance(session, AioSession) else _SYNC
+    if config.region:
+        session.set_config_variable("region", config.region)
+    credentials = config.credentials
+    if credentials.provider is CredentialsProvider.AUTO:
+        return session
+    if credentials.provider is CredentialsProvider.PROFILE:
+        _select_profile(session, credentials)  # its region counts too
+    load = _loader(kit, session, credentials)
+    name = f"kinesis-publishers-{credentials.provider.value.lower()}"
+    session.register_component("credential_provider", kit.resolver([kit.provider(name, load)]))
+    return session
+
+
+def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
+    """Return what loads the credentials of ``config``; ``session`` makes the clients for STS."""
+    match config.provider:
+        case CredentialsProvider.AUTO:
+            return kit.create_resolver(kit.session()).load_credentials  # type: ignore[no-any-return]
+        case CredentialsProvider.BASIC:
+            return lambda: kit.static_credentials(
+                config.access_key_id, config.secret_key, config.session_token, method="basic"
+            )
+        case CredentialsProvider.ENV_VAR:
+            return kit.environment().load  # type: ignore[no-any-return]
+        case CredentialsProvider.PROFILE:
+            return _profile_loader(kit, config)
+        case CredentialsProvider.ASSUME_ROLE:
+            return _role_loader(kit, session, config)
+        case CredentialsProvider.WEB_IDENTITY_TOKEN:
+            return _web_identity_loader(kit, session, config)
+        case CredentialsProvider.CUSTOM:
+            return functools.partial(kit.load_custom, config)
+
+
+def _select_profile(session: Any, config: CredentialsConfig) -> None:
+    session.set_config_variable("profile", config.profile_name or "default")
+    if config.profile_path:
+        session.set_config_variable("credentials_file", os.path.expanduser(config.profile_path))
+
+
+def _profile_loader(kit: SimpleNamespace, config: CredentialsConfig) -> _Loader:
+    session = kit.session()
+    _select_profile(session, config)
+    resolver = kit.create_resolver(session)
+    for method in _BEHIND_PROFILE:
+        resolver.remove(method)
+    return resolver.load_credentials  # type: ignore[no-any-return]
+
+
+def _role_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
+    source = config.source or CredentialsConfig()
+    hint = f"no credentials to assume {config.role_arn} with: {source.provider.value} found none"
+    fetcher = kit.role_fetcher(
+        _client_creator(session, config),
+        kit.source_credentials(_loader(kit, session, source), hint),
+        config.role_arn,
+        extra_args=_role_arguments(config),
+    )
+    return lambda: kit.deferred_credentials(fetcher.fetch_credentials, "assume-role")
+
+
+def _web_identity_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
+    # The variables are those that EKS sets in a pod; Flink's connector falls back to them too.
+    token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
+    role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
+    for value, option, variable in (
+        (token_file, aws.WEB_IDENTITY_TOKEN_FILE, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        (role_arn, aws.ROLE_ARN, "AWS_ROLE_ARN"),
+    ):
+        if not value:
+            raise MissingOptionError(
+                f"WEB_IDENTITY_TOKEN needs {option.full_key}, or {variable} in the environment"
+            )
+    fetcher = kit.web_identity_fetcher(
+        _client_creator(session, config),
+        FileWebIdentityTokenLoader(str(token_file)),
+        role_arn,
+        extra_args=_role_arguments(config),
+    )
+    return lambda: kit.deferred_credentials(
+        fetcher.fetch_credentials, "assume-role-with-web-identity"
+    )
+
+
+def _client_creator(session: Any, config: CredentialsConfig) -> Callable[..., Any]:
+    return functools.partial(session.create_client, endpoint_url=config.sts_endpoint_url)
+
+
+def _role_arguments(config: CredentialsConfig) -> dict[str, str]:
+    arguments = {
+        "RoleSessionName": config.role_session_name,
+        "ExternalId": config.role_external_id,
+    }
+    return {name: value for name, value in arguments.items() if value}

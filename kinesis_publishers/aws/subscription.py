@@ -1,0 +1,141 @@
+"""An accepted subscription: takes events from the bytes that a connection brings."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from kinesis_publishers.abc.data_plane import ShardSubscription
+from kinesis_publishers.aws.event_decoding import (
+    OPERATION,
+    carries_records,
+    decode_event,
+    raise_if_refused,
+)
+from kinesis_publishers.aws.event_stream import EventStreamDecoder
+from kinesis_publishers.errors import ConnectionFailedError, ServiceError
+
+if TYPE_CHECKING:
+    from kinesis_publishers.aws.event_stream import Frame
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import SubscriptionEvent
+
+__all__ = ["ChunkSource", "EventStreamSubscription"]
+
+# The service sends an event every few seconds, even when there is nothing to read; Flink gives up
+# after 35 s too (FanOutShardSubscription).
+_SILENCE_SECONDS = 35.0
+# An event may have 14 MiB, for which a slow line needs longer, every time anew: while so much of it
+# comes, the time does not count.
+_SLOWEST_BYTES_PER_SECOND = 32 * 1024
+
+
+class ChunkSource(Protocol):
+    """What brings the bytes of a body."""
+
+    async def read(self) -> bytes:
+        """Return what comes next, as soon as there is something; nothing at the end of the body.
+
+        Raises:
+            ConnectionFailedError: the connection broke; everything that came before was returned.
+        """
+
+
+class EventStreamSubscription(ShardSubscription):
+    """Reads from the network only while somebody waits for an event.
+
+    Args:
+        source: the body of the answer to SubscribeToShard; closing it is left to whoever opened it.
+        where: the shard, for the messages of errors.
+        clock: measures how long the network is silent.
+        request_id: AWS's id of the call.
+    """
+
+    def __init__(
+        self, source: ChunkSource, *, where: str, clock: Clock, request_id: str | None = None
+    ) -> None:
+        self._source = source
+        self._where = where
+        self._clock = clock
+        self._request_id = request_id
+        self._decoder = EventStreamDecoder(f"{OPERATION} of {where}")
+        # For the network, since the last whole event.
+        self._waited_seconds = 0.0
+        self._is_over = False
+        self._ended_by: ServiceError | None = None
+
+    async def wait_for_event(self) -> int | None:
+        while True:
+            head = self._decoder.peek()
+            if head is not None and carries_records(head.headers):
+                # The payloads are base64 inside of it.
+                return head.payload_bytes * 3 // 4
+            frame = self._take()
+            if frame is not None:
+                self._pass_over(frame)
+            elif not await self._read():
+                return None
+
+    async def receive(self) -> SubscriptionEvent:
+        if await self.wait_for_event() is None:
+            raise RuntimeError("receive() was called although no event was announced")
+        while (frame := self._take()) is None:
+            await self._read()
+        return decode_event(frame.payload)
+
+    def _take(self) -> Frame | None:
+        frame = self._decoder.take()
+        if frame is not None:
+            self._waited_seconds = 0.0
+        return frame
+
+    def _pass_over(self, frame: Frame) -> None:
+        try:
+            raise_if_refused(frame, where=self._where, request_id=self._request_id)
+        except ServiceError as error:
+            self._ended_by = error
+            raise
+
+    async def _read(self) -> bool:
+        """Feed what arrives next; return False at the end of the body."""
+        chunk = b"" if self._is_over else await self._read_in_time()
+        if chunk:
+            self._decoder.feed(chunk)
+            in_time = len(chunk) / _SLOWEST_BYTES_PER_SECOND
+            self._waited_seconds = max(0.0, self._waited_seconds - in_time)
+            return True
+        self._is_over = True
+        if self._decoder.is_inside_frame:
+            raise self._failure("the connection ended inside an event", "SubscriptionCutOff")
+        return False
+
+    async def _read_in_time(self) -> bytes:
+        if self._ended_by is not None:
+            raise self._ended_by
+        began_at = self._clock.monotonic()
+        try:
+            async with self._clock.timeout(_SILENCE_SECONDS - self._waited_seconds):
+                return await self._source.read()
+        except ConnectionFailedError as error:
+            self._ended_by = error
+            raise
+        except TimeoutError as error:
+            self._ended_by = self._failure(
+                f"no whole event came within {_SILENCE_SECONDS:.0f} s, not even a heartbeat",
+                "SubscriptionSilent",
+            )
+            raise self._ended_by from error
+        except asyncio.CancelledError:
+            # Whether something had been read already, no HTTP client tells.
+            self._ended_by = self._failure("a wait was cancelled", "SubscriptionCancelled")
+            raise
+        finally:
+            self._waited_seconds += self._clock.monotonic() - began_at
+
+    def _failure(self, problem: str, code: str) -> ConnectionFailedError:
+        return ConnectionFailedError(
+            f"{OPERATION} of {self._where}: {problem}. Subscribe again from the continuation.",
+            operation=OPERATION,
+            code=code,
+            request_id=self._request_id,
+        )

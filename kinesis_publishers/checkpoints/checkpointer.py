@@ -1,0 +1,333 @@
+"""Progress on its way to a store: what is recorded now is written after a while, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field
+
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
+from kinesis_publishers.model import ShardKey, ShardProgress, is_refresh_due
+from kinesis_publishers.tasks import TaskScope, wait_for_event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers.checkpoints.stored_progress import StoredProgress
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import CheckpointConfig
+    from kinesis_publishers.model import (
+        SequenceNumber,
+        Shard,
+        StreamIdentity,
+        StreamProgress,
+    )
+
+__all__ = ["Checkpointer", "CheckpointingSink"]
+
+_LOGGER = logging.getLogger(__name__)
+
+# How long a reader that stops because of an error, or is cancelled, still tries to write.
+_LAST_WRITE_SECONDS = 10.0
+# How often a reader that has taken over from another one shows that it is alive.
+_LIFE_SECONDS = 5.0
+
+
+@define(eq=False)
+class Checkpointer:
+    """Collects how far shards have been processed, and writes it to a store now and then.
+
+    :meth:`take_over` comes first, then :meth:`follow` with each listing of the streams, and
+    :meth:`record` inside of :meth:`running`. What is recorded is written after the interval at the
+    latest, or with so many others that the limit of records is reached; the end of a shard at once.
+    One batch is written at a time, and meanwhile progress accumulates.
+
+    A failure of the store, after its own retries, is raised out of :meth:`running`: no records are
+    processed whose progress cannot be kept.
+
+    Args:
+        stored: what the store holds.
+        config: how often to write.
+        clock: the only source of time.
+
+    Attributes:
+        has_failed: whether the last write has failed, after the store's own retries.
+    """
+
+    _stored: StoredProgress
+    _config: CheckpointConfig
+    _clock: Clock
+    _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    # What is on its way to the store, and comes back to the pending ones if it does not arrive.
+    _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    _records: int = field(default=0, init=False)
+    _is_stopping: bool = field(default=False, init=False)
+    has_failed: bool = field(default=False, init=False)
+    _has_pending: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_urgent: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    def sink(self, inner: DeliverySink, *, records_deliveries: bool = True) -> DeliverySink:
+        """Return ``inner`` with each delivery recorded as soon as it has been taken.
+
+        Args:
+            inner: what deliveries are handed to.
+            records_deliveries: ``False`` if the caller calls :meth:`record` itself; only the age
+                of what is recorded is kept up then.
+        """
+        return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
+
+    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
+        """Return what is stored, per stream (by ARN); from now on another reader is refused.
+
+        Args:
+            arns: the streams that this reader is going to read.
+        """
+        async with self._turn, self._watching():
+            return await self._stored.take_over(arns)
+
+    async def release(self) -> None:
+        """Note that this reader has stopped: the next one need not find out whether it lives."""
+        if self.has_failed:
+            return
+        try:
+            async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
+                await self._stored.mark(is_ended=True)
+        except (KinesisPublishersError, TimeoutError) as error:
+            _LOGGER.warning("That this reader has stopped could not be written: %r", error)
+
+    async def follow(
+        self,
+        identities: Mapping[str, StreamIdentity],
+        listed: Mapping[ShardKey, Shard],
+        progress: Mapping[ShardKey, ShardProgress],
+    ) -> None:
+        """Write the first checkpoint of each new shard; remove those of shards that are gone.
+
+        It is called before a new shard is read. Only then is a pinned LATEST durable, and a shard
+        that was found but not read yet not taken for one that was read to its end.
+
+        Args:
+            identities: the streams that are read, by ARN; checkpoints of others are left alone.
+            listed: the shards that there are, and those that are still in use.
+            progress: where each of them begins, or how far it has been read.
+        """
+        async with self._turn, self._watching():
+            await self._stored.follow(identities, listed, progress)
+
+    def record(self, key: ShardKey, progress: ShardProgress, *, records: int = 0) -> None:
+        """Note how far a shard has been processed; a sub-record of an aggregate will do.
+
+        Progress of a shard that has left the retention is dropped: it cannot be read again.
+
+        Args:
+            key: which shard, one that :meth:`follow` has seen.
+            progress: everything up to there has been processed; its ``as_of`` may be missing.
+            records: how many records more than at the last call for this shard.
+
+        Raises:
+            CheckpointError: the shard is not known, or its progress would move backwards.
+        """
+        stored, latest = self._stored.get(key), self._latest(key)
+        if stored is None or latest is None:
+            return
+        if _is_behind(progress, latest):
+            raise CheckpointError(
+                f"The progress of {key} would move back, from {_shown(latest)} to "
+                f"{_shown(progress)}: record the records of a shard in their order."
+            )
+        # The younger of two instants before which everything has been read is one, too.
+        as_of = max((one.as_of for one in (latest, progress) if one.as_of), default=None)
+        progress = evolve(progress, as_of=as_of)
+        self._records += records
+        if not _is_due(stored, progress, self._clock.now()):
+            return
+        self._pending[key] = progress
+        self._has_pending.set()
+        has_just_ended = progress.is_ended and not latest.is_ended
+        if has_just_ended or self._records >= self._config.max_records:
+            self._is_urgent.set()
+
+    def renew(
+        self, key: ShardKey, progress: ShardProgress, delivered: SequenceNumber | None
+    ) -> None:
+        """Note how far a shard has been read, if everything that was delivered has been recorded.
+
+        Args:
+            key: which shard.
+            progress: how far it has been read.
+            delivered: the last record of it that was delivered; ``None`` if there was none.
+        """
+        latest = self._latest(key)
+        if latest is None or progress.is_ended:
+            return
+        processed = latest.processed
+        if delivered is None or (processed is not None and not processed < delivered):
+            self.record(key, progress)
+
+    def _latest(self, key: ShardKey) -> ShardProgress | None:
+        return self._pending.get(key) or self._in_flight.get(key) or self._stored.get(key)
+
+    async def flush(self) -> None:
+        """Write everything that has been recorded, and return when it is durable.
+
+        Raises:
+            StaleCheckpointError: another reader has written a checkpoint.
+            KinesisPublishersError: the store has failed.
+        """
+        if not (self._pending or self._in_flight):
+            # Not even the first checkpoints of new shards, which are being written, are waited for.
+            self._forget_haste()
+            return
+        async with self._turn, self._watching():
+            self._in_flight, self._pending = self._pending, {}
+            self._forget_haste()
+            try:
+                await self._stored.write(self._in_flight)
+                if self._in_flight:
+                    self.has_failed = False
+            except BaseException:
+                self._pending = self._in_flight | self._pending
+                raise
+            finally:
+                self._in_flight = {}
+
+    def _forget_haste(self) -> None:
+        self._records = 0
+        self._has_pending.clear()
+        self._is_urgent.clear()
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except KinesisPublishersError:
+            self.has_failed = True
+            raise
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Write what is recorded while the body runs, and the rest at its end.
+
+        If the body fails or is cancelled, that is what is raised, with a note if writing the rest
+        has failed too. A failure of the store cancels the body.
+
+        Raises:
+            KinesisPublishersError: the store has failed.
+        """
+        self._is_stopping = False
+        try:
+            async with TaskScope() as scope:
+                scope.spawn(self._write_now_and_then(), name="write checkpoints")
+                alive = scope.spawn(self._show_life(), name="show that the reader is alive")
+                try:
+                    yield
+                finally:
+                    alive.cancel()
+                    self._is_stopping = True
+                    self._has_pending.set()
+                    self._is_urgent.set()
+            await self.flush()
+        except BaseException as error:
+            await self.flush_despite(error)
+            raise
+
+    async def _write_now_and_then(self) -> None:
+        while not self._is_stopping:
+            await self._has_pending.wait()
+            await wait_for_event(
+                self._is_urgent, timeout_seconds=self._config.interval_seconds, clock=self._clock
+            )
+            if not self._is_stopping:
+                await self.flush()
+
+    async def _show_life(self) -> None:
+        while True:
+            await self._clock.sleep(_LIFE_SECONDS)
+            async with self._turn, self._watching():
+                await self._stored.show_life()
+
+    async def flush_despite(self, error: BaseException) -> None:
+        """Write what has been recorded although ``error`` ends everything.
+
+        It is tried for ten seconds, unless the store has failed. If it fails, that is a note on
+        ``error``, which the caller raises.
+        """
+        if self.has_failed:
+            return
+        try:
+            async with self._clock.timeout(_LAST_WRITE_SECONDS):
+                await self.flush()
+        except (KinesisPublishersError, TimeoutError) as failure:
+            # It is not tried again for as long, wherever the error passes on its way out.
+            self.has_failed = True
+            error.add_note(
+                "The last checkpoints could not be written, what they stand for will be repeated: "
+                f"{failure!r}"
+            )
+
+
+class CheckpointingSink(DeliverySink):
+    """Hands everything on, and records what has been taken."""
+
+    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
+        self._inner = inner
+        self._checkpointer = checkpointer
+
+    async def deliver(self, delivery: Delivery) -> None:
+        records = len(delivery.batch)
+        await self._inner.deliver(delivery)
+        self._checkpointer.record(delivery.shard.key, delivery.progress, records=records)
+
+    def observe(self, status: ShardStatus) -> None:
+        # The end of the shard, and that an idle one was at its tip; never what was only fetched.
+        self._checkpointer.record(status.shard.key, status.progress)
+        self._inner.observe(status)
+
+    def observe_discovery(self) -> None:
+        self._inner.observe_discovery()
+
+
+class _RenewingSink(CheckpointingSink):
+    """Hands everything on; an idle shard's progress is renewed, lest it look like lost data."""
+
+    def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
+        super().__init__(inner, checkpointer)
+        # The last record of each shard, within an aggregate the last one inside.
+        self._delivered: dict[ShardKey, SequenceNumber] = {}
+
+    async def deliver(self, delivery: Delivery) -> None:
+        # Before it is taken, which may change the batch.
+        last = delivery.batch.last_sequence_number
+        await self._inner.deliver(delivery)
+        if last is not None:
+            self._delivered[delivery.shard.key] = last
+
+    def observe(self, status: ShardStatus) -> None:
+        self._inner.observe(status)
+        key = status.shard.key
+        self._checkpointer.renew(key, status.progress, self._delivered.get(key))
+        if status.progress.is_ended:
+            self._delivered.pop(key, None)
+
+
+def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:
+    if latest.is_ended and not progress.is_ended:
+        return True
+    before, after = latest.processed, progress.processed
+    return before is not None and (after is None or after < before)
+
+
+def _is_due(stored: ShardProgress, progress: ShardProgress, now: datetime) -> bool:
+    if (stored.position, stored.is_ended) != (progress.position, progress.is_ended):
+        return True
+    return is_refresh_due(stored.as_of, progress.as_of, now)
+
+
+def _shown(progress: ShardProgress) -> str:
+    return f"{progress.position}{' (ended)' if progress.is_ended else ''}"

@@ -1,0 +1,331 @@
+"""Records on their way to the application: what is handed over, to whom, and the room for it.
+
+What a consumer of one shard and a consumer of one range have in common; the loops are their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.errors import (
+    InternalServiceError,
+    ProcessingCancelledError,
+    ServiceError,
+    ShardNotFoundError,
+    StreamNotFoundError,
+)
+from kinesis_publishers.events import (
+    BackpressureBegan,
+    BackpressureEnded,
+    EventSink,
+    ProcessingFailed,
+    RecordsProcessed,
+    RecordsSkipped,
+)
+from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
+from kinesis_publishers.tasks import cancelled_from_outside_only
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kinesis_publishers.abc.record_publisher import RecordPublisher
+    from kinesis_publishers.aggregation.deaggregation import Deaggregator
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.engine.data_loss import DataLossGuard
+    from kinesis_publishers.engine.pool import PendingPool, Reservation
+    from kinesis_publishers.model import SequenceNumber, ShardKey
+
+__all__ = [
+    "ConsumerContext",
+    "CreatePublisher",
+    "Delivery",
+    "DeliveryRoom",
+    "DeliverySink",
+    "HasShard",
+    "ShardStatus",
+    "MissingShard",
+    "drop_processed",
+    "user_records",
+]
+
+_LOGGER = logging.getLogger(__name__)
+
+CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
+HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
+
+# What is listed and yet not found is so for a moment, on a node that has not heard of it.
+_ASK_AGAIN = RetryPolicy(
+    max_retries=0, base_seconds=1.0, max_seconds=5.0, exponent=1.5, outage_seconds=300.0
+)
+
+
+@frozen(eq=False)
+class Delivery:
+    """Records on their way to the application, with their share of the pending pool.
+
+    Attributes:
+        batch: at least one record.
+        progress: how far the shard has been read with this delivery included.
+        reservation: its share of the pool, in case the delivery is dropped before the records.
+    """
+
+    batch: RecordBatch
+    progress: ShardProgress
+    reservation: Reservation
+
+    @property
+    def shard(self) -> Shard:
+        return self.batch.shard
+
+    def release(self) -> None:
+        """Give the share of the pool back once the records are not held any more."""
+        self.reservation.release()
+
+
+@frozen(kw_only=True)
+class ShardStatus:
+    """How far a shard has been read.
+
+    Attributes:
+        shard: which shard.
+        progress: where reading goes on.
+        millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
+        read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
+            answer says how far behind the tip it is.
+    """
+
+    shard: Shard
+    progress: ShardProgress
+    millis_behind_latest: int | None = None
+    read_until: datetime | None = None
+
+
+class DeliverySink(ABC):
+    """What records and facts are handed to."""
+
+    @abstractmethod
+    async def deliver(self, delivery: Delivery) -> None:
+        """Take a delivery and see to its release; returning means that it counts as processed."""
+
+    def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
+        """Learn how far a shard has been read; called after each answer, empty ones included.
+
+        Only while whole shards are read: the reader of a range knows where it ends.
+        """
+
+    def observe_discovery(self) -> None:  # noqa: B027 - optional to override
+        """Learn that the shards have been listed again, and that what could start was started."""
+
+
+@frozen(kw_only=True)
+class ConsumerContext:
+    """What the consumers of one fetcher share.
+
+    Attributes:
+        create_publisher: makes what reads a shard.
+        pool: the budget of all shards together.
+        sink: what records and facts are handed to.
+        aggregates: deaggregates.
+        data_loss: what follows when records are gone.
+        clock: the only source of time.
+        events: where diagnostic events go.
+        has_shard: asks the service whether a shard is still listed. The service calls a shard that
+            has left the retention not found, in the words that it has for a missing stream; without
+            this question a missing stream is what it is taken for.
+    """
+
+    create_publisher: CreatePublisher
+    pool: PendingPool
+    sink: DeliverySink
+    aggregates: Deaggregator
+    data_loss: DataLossGuard
+    clock: Clock
+    events: EventSink
+    has_shard: HasShard | None = None
+    # Of these it was said that their records came out of order.
+    _disordered: set[ShardKey] = field(factory=set, init=False)
+
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
+
+    def in_order(self, batch: RecordBatch) -> RecordBatch:
+        """Return ``batch`` with its records ascending, each once; anything else is mended."""
+        ordered, shard = batch.in_order(), batch.shard.key
+        if repeated := len(batch) - len(ordered):
+            self.events(RecordsSkipped(shard=shard, records=repeated))
+        if ordered is not batch and shard not in self._disordered:
+            self._disordered.add(shard)
+            _LOGGER.warning(
+                "%s: an answer has records out of order or repeated. They are delivered in order "
+                "and once, but the server is broken. This is said once per shard.",
+                shard,
+            )
+        return ordered
+
+
+@define(eq=False)
+class DeliveryRoom:
+    """The share of the pool that one consumer holds for its next delivery.
+
+    Args:
+        shard: what the consumer reads.
+        context: the pool, the sink, and where waiting and processing are reported.
+
+    Attributes:
+        is_delivering: whether the application is processing records right now.
+    """
+
+    _shard: ShardKey
+    _context: ConsumerContext
+    is_delivering: bool = field(default=False, init=False)
+    _reservation: Reservation | None = field(default=None, init=False)
+
+    async def acquire(self, records: int, payload_bytes: int) -> None:
+        """Wait for about so much room, in place of what is held."""
+        self.release()
+        self._reservation = self._context.pool.try_acquire(records, payload_bytes)
+        if self._reservation is None:
+            self._reservation = await self._wait_for_room(records, payload_bytes)
+
+    async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:
+        context, shard = self._context, self._shard
+        context.events(BackpressureBegan(shard=shard, records=records, payload_bytes=payload_bytes))
+        began_at = context.clock.monotonic()
+        try:
+            return await context.pool.acquire(records, payload_bytes)
+        finally:
+            seconds = context.clock.monotonic() - began_at
+            context.events(BackpressureEnded(shard=shard, seconds=seconds))
+
+    async def deliver(self, batch: RecordBatch, progress: ShardProgress) -> None:
+        """Hand ``batch``, which is not empty, over in the room that is held or waited for now."""
+        if self._reservation is None:
+            await self.acquire(len(batch), batch.payload_bytes)
+        reservation, self._reservation = self._reservation, None
+        assert reservation is not None
+        reservation.resize(len(batch), batch.payload_bytes)
+        self.is_delivering = True
+        try:
+            await self._process(Delivery(batch, progress, reservation))
+        except BaseException:
+            reservation.release()
+            raise
+        finally:
+            self.is_delivering = False
+
+    async def _process(self, delivery: Delivery) -> None:
+        context, shard = self._context, self._shard
+        # Taken before the application may drop or change anything.
+        records, payload_bytes = len(delivery.batch), delivery.batch.payload_bytes
+        began_at = context.clock.monotonic()
+        try:
+            with cancelled_from_outside_only(
+                ProcessingCancelledError, f"{shard}: what takes the records"
+            ):
+                await context.sink.deliver(delivery)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            context.events(ProcessingFailed(shard=shard, records=records, error=text))
+            raise
+        context.events(
+            RecordsProcessed(
+                shard=shard,
+                records=records,
+                payload_bytes=payload_bytes,
+                seconds=context.clock.monotonic() - began_at,
+            )
+        )
+
+    def release(self) -> None:
+        """Give the room back, if any is held."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.release()
+
+
+def drop_processed(
+    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink
+) -> RecordBatch:
+    """Return the records of ``batch`` that come after ``processed``."""
+    # The normal case costs one comparison.
+    if processed is None or not len(batch) or batch.first_sequence_number > processed:
+        return batch
+    repeated = batch.count_up_to(processed)
+    events(RecordsSkipped(shard=batch.shard.key, records=repeated))
+    return batch.slice(repeated, len(batch))
+
+
+async def user_records(
+    batch: RecordBatch,
+    processed: SequenceNumber | None,
+    context: ConsumerContext,
+    shard: Shard | None = None,
+) -> RecordBatch:
+    """Return what producers put of ``batch``, deaggregated, as far as it is still unread.
+
+    Args:
+        batch: whole records that come after ``processed``, or hold it.
+        processed: where reading goes on, possibly inside an aggregate.
+        context: what the consumers share.
+        shard: where ``batch`` comes from, as ListShards gives it; ``None`` if only its name is
+            known.
+    """
+    records = await context.aggregates.expand(batch, shard)
+    return batch if records is batch else drop_processed(records, processed, context.events)
+
+
+class MissingShard:
+    """Decides what it means that the service does not find a shard, or its stream.
+
+    ``has_shard`` is as in :class:`ConsumerContext`.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        guard: DataLossGuard,
+        has_shard: HasShard | None,
+        clock: Clock,
+        events: EventSink,
+    ) -> None:
+        self._shard, self._guard, self._has_shard, self._clock = shard, guard, has_shard, clock
+        self._retries = RetryBudget(_ASK_AGAIN, clock, events=events, shard=shard.key)
+
+    def reset(self) -> None:
+        """Note that the shard was found."""
+        self._retries.reset()
+
+    async def has_left(self, error: ServiceError, progress: ShardProgress) -> bool:
+        """Report a shard that has left the retention; wait if shard and stream are there.
+
+        Raises:
+            DataLossError: the shard has left, and loss is not tolerated.
+            StreamRecreatedError: the stream is not the one that was read.
+            ServiceError: ``error``: the stream is gone, or there is nothing to ask.
+            RetriesExhaustedError: both have been there for long, and yet were not found.
+        """
+        shard, is_listed = self._shard, None
+        await self._guard.check_identity(shard.stream_arn, cause=error)
+        if isinstance(error, ShardNotFoundError):
+            is_listed = False
+        elif self._has_shard is not None:
+            with suppress(StreamNotFoundError):
+                is_listed = await self._has_shard(shard)
+        if is_listed is False:
+            self._guard.report_unread(shard.key, progress, cause=error)
+            return True
+        if is_listed is None or not isinstance(error, StreamNotFoundError):
+            raise error
+        doubted = InternalServiceError(
+            f"{error} But stream and shard are listed.", operation=error.operation, code=error.code
+        )
+        await self._clock.sleep(self._retries.delay_after(doubted))
+        return False

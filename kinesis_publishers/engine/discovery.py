@@ -1,0 +1,152 @@
+"""Finds out which streams and shards there are, with retries; which to read is lineage.py's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeVar
+
+from kinesis_publishers.engine.lineage import gone_shards
+from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
+from kinesis_publishers.events import EventSink, log_event
+from kinesis_publishers.retry import call_with_retries
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from kinesis_publishers.abc.control_plane import ControlPlane
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config.discovery import DiscoveryConfig
+    from kinesis_publishers.model import Shard, ShardKey, StreamSummary
+    from kinesis_publishers.retry import RetryPolicy
+
+__all__ = ["ShardDiscovery"]
+
+_T = TypeVar("_T")
+
+# A stream that was there is missing when it is said so often, over a few seconds: one node of the
+# service may not know it for a moment.
+_ASK_AGAIN_SECONDS = (0.5, 1.0, 2.0)
+_DESCRIBE_SECONDS = 1.0
+
+
+class ShardDiscovery:
+    """Describes streams and lists shards, as often as the retry options allow.
+
+    Args:
+        control_plane: makes the calls.
+        config: how often they are made.
+        clock: what delays are slept on.
+        events: where repetitions are reported.
+    """
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        config: DiscoveryConfig,
+        clock: Clock,
+        *,
+        events: EventSink = log_event,
+    ) -> None:
+        self._control_plane = control_plane
+        self._config = config
+        self._clock = clock
+        self._events = events
+        self._closed: set[ShardKey] = set()
+        self._has_answered = False
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # The last description of each stream, and when it was asked for.
+        self._described: dict[str, tuple[float, StreamSummary]] = {}
+
+    @property
+    def interval_seconds(self) -> float:
+        """How often shards are listed."""
+        return self._config.interval_seconds
+
+    @property
+    def parents_first(self) -> bool:
+        """Whether a shard waits for the end of its parents."""
+        return self._config.parents_first
+
+    async def describe(self, stream: str) -> StreamSummary:
+        """Describe ``stream`` (a name or an ARN); wait while it is being created.
+
+        Raises:
+            StreamNotFoundError: it does not exist, or is being deleted.
+        """
+
+        async def attempt() -> StreamSummary:
+            summary = await self._control_plane.describe_stream(stream)
+            status, operation = summary.status, "DescribeStreamSummary"
+            if status == "CREATING":
+                message = f"The stream {stream} is still being created."
+                raise ResourceInUseError(message, operation=operation, code=status)
+            if status == "DELETING":
+                message = f"The stream {stream} is being deleted."
+                raise StreamNotFoundError(message, operation=operation, code=status)
+            return summary
+
+        return await self._call(attempt, self._config.describe_retry)
+
+    async def describe_now(self, stream_arn: str) -> StreamSummary:
+        """Describe a stream as it is now or later; callers that come meanwhile share one answer.
+
+        A stream is described once a second at most: an account has 20 calls a second (AWS limits).
+        """
+        clock = self._clock
+        asked_at = clock.monotonic()
+        async with self._turns[stream_arn]:
+            if described := self._described.get(stream_arn):
+                began_at, summary = described
+                if began_at > asked_at:
+                    return summary
+                await clock.sleep(began_at + _DESCRIBE_SECONDS - clock.monotonic())
+            began_at, summary = clock.monotonic(), await self.describe(stream_arn)
+            self._described[stream_arn] = began_at, summary
+            return summary
+
+    async def has_shard(self, shard: Shard) -> bool:
+        """Say whether a shard is still listed, or newer than the listing, which may be late.
+
+        Raises:
+            StreamNotFoundError: its stream does not exist.
+        """
+        return not gone_shards([shard.key], await self.list_shards(shard.stream_arn))
+
+    async def list_shards(
+        self, stream_arn: str, *, since: datetime | None = None
+    ) -> tuple[Shard, ...]:
+        """List the shards of a stream: all of them, or those not closed before ``since``."""
+        shards = await self._call(
+            lambda: self._control_plane.list_shards(stream_arn, since=since),
+            self._config.list_shards_retry,
+        )
+        for one in shards:
+            (self._closed.add if one.is_closed else self._closed.discard)(one.key)
+        return shards
+
+    def has_shown_closed(self, shard: Shard) -> bool:
+        """Say whether a listing has shown ``shard`` as closed, without a call."""
+        return shard.key in self._closed
+
+    async def _call(self, attempt: Callable[[], Awaitable[_T]], policy: RetryPolicy) -> _T:
+        """Repeat a call as ``policy`` says, and for a moment if it does not find a stream."""
+        # At the start it is most likely a name that is wrong: that is said at once.
+        pauses = list(_ASK_AGAIN_SECONDS) if self._has_answered else []
+        while True:
+            try:
+                answer = await call_with_retries(
+                    attempt,
+                    policy=policy,
+                    clock=self._clock,
+                    events=self._events,
+                    is_start=not self._has_answered,
+                )
+            except StreamNotFoundError:
+                if not pauses:
+                    raise
+                await self._clock.sleep(pauses.pop(0))
+            else:
+                self._has_answered = True
+                return answer

@@ -1,0 +1,83 @@
+"""EAGER registration apart from reading: where a source is constructed that others will read."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.config import (
+    Properties,
+    RegistrationConfig,
+    RegistrationStrategy,
+    SourceConfig,
+)
+from kinesis_publishers.config.options import registration
+from kinesis_publishers.registration import ConsumerLease, create_registrar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+__all__ = ["register_consumers"]
+
+_T = TypeVar("_T")
+
+
+def register_consumers(properties: Properties) -> Properties:
+    """Register what EAGER asks for, and return ``properties`` with the consumers' ARNs.
+
+    Whoever reads with them makes no call for a consumer that is there. It may be called any number
+    of times: a consumer that exists is used. What was registered is noted on this machine, so that
+    the last reader removes it. Unless the publisher is EFO and the strategy EAGER, ``properties``
+    are returned as they are.
+
+    Args:
+        properties: the configuration; with a region.
+
+    Raises:
+        AccessDeniedError: the credentials do not allow it; the missing action is named.
+        LimitExceededError: a stream has as many consumers as it may have.
+        StreamNotFoundError: a stream does not exist.
+        RetriesExhaustedError: the service failed too often, or took too long.
+    """
+    config = RegistrationConfig.from_properties(properties)
+    is_fan_out = SourceConfig.from_properties(properties).record_publisher == "EFO"
+    if not is_fan_out or config.strategy is not RegistrationStrategy.EAGER:
+        return properties
+    arns = _run(_register(properties, config))
+    keys = {name: registration.CONSUMER_ARN.of(name).full_key for name in arns}
+    return Properties.parse(
+        {**properties.to_dict(), **{keys[name]: arn for name, arn in arns.items()}}
+    )
+
+
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    # In a notebook every cell runs on an event loop, which cannot run another one.
+    with ThreadPoolExecutor(1, thread_name_prefix="kinesis-registration") as executor:
+        return executor.submit(asyncio.run, work).result()
+
+
+async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
+    """Return the ARN of the consumer on each stream, by the stream's name."""
+    assert config.consumer_name is not None, "EAGER has a consumer name"
+    async with open_stream_access(properties) as access:
+        streams = {one.name: one.arn for one in await access.streams()}
+        registrar, clock = create_registrar(config, access.context), access.context.clock
+        with ExitStack() as leases:
+            try:
+                await registrar.prepare(tuple(streams.values()))
+                # Held until the registrar has left, so that it is not the last one and removes
+                # nothing. Not held before: where one stream fails, the others' consumers go.
+                for arn in streams.values():
+                    lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
+                    leases.callback(lease.close)
+                return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
+            finally:
+                await registrar.close()

@@ -1,0 +1,365 @@
+"""Reads whole streams: many shards at once, parents before children, one pool for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from kinesis_publishers.assembly import FetcherParts, open_checkpointer, open_parts
+from kinesis_publishers.config import CheckpointConfig, Properties
+from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.lineage import blocked_shards
+from kinesis_publishers.engine.shard_consumer import ShardConsumer
+from kinesis_publishers.errors import ConfigError, StreamRecreatedError
+from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
+from kinesis_publishers.model import (
+    RecordBatch,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StreamProgress,
+)
+from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.readers.shard_table import ShardTable
+from kinesis_publishers.tasks import TaskScope, wait_for_event
+
+if TYPE_CHECKING:
+    from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import ChildShard
+
+__all__ = ["KinesisDataFetcher", "OnBatch"]
+
+OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
+"""What the records of a shard are handed to; returning means that they count as processed."""
+
+
+class _CallbackSink(DeliverySink):
+    def __init__(self, on_batch: OnBatch) -> None:
+        self._on_batch = on_batch
+
+    async def deliver(self, delivery: Delivery) -> None:
+        try:
+            await self._on_batch(delivery.shard, delivery.batch)
+        finally:
+            delivery.release()
+
+
+class KinesisDataFetcher:
+    """Reads every shard of the configured streams and hands the records on.
+
+    ``async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher`` followed by
+    ``await fetcher.run()`` is the whole use. ``on_batch(shard, batch)`` is called for one batch per
+    shard at a time, in the order of the shard; while it has not returned, that shard is not read
+    any further: its slowness is the backpressure.
+
+    Args:
+        parts: everything that the properties select.
+        sink: what records are handed to.
+        resume: how far each stream (by ARN) had been read before; streams that it does not name
+            begin at the configured initial position.
+        checkpointer: what writes progress to a store, if any; :meth:`prepare` lets it take the
+            streams over, and what it gives then replaces ``resume``. It learns what has been
+            processed from its :meth:`~kinesis_publishers.checkpoints.Checkpointer.sink`.
+        guard: what removes stream consumers when this process is gone; it holds them before any is
+            registered.
+    """
+
+    def __init__(
+        self,
+        parts: FetcherParts,
+        sink: DeliverySink,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+        checkpointer: Checkpointer | None = None,
+        guard: ConsumerGuard | None = None,
+    ) -> None:
+        self._parts = parts
+        self._guard = guard
+        self._checkpointer = checkpointer
+        self._shards = ShardTable(
+            parts,
+            resume,
+            leaves_others=checkpointer is not None,
+            take_over=None if checkpointer is None else checkpointer.take_over,
+        )
+        self._context = ConsumerContext(
+            create_publisher=parts.factory.create,
+            pool=parts.pool,
+            sink=sink,
+            aggregates=parts.aggregates,
+            data_loss=parts.data_loss,
+            clock=parts.clock,
+            events=parts.events,
+            has_shard=parts.discovery.has_shard,
+        )
+        self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
+        self._coordinator: asyncio.Task[None] | None = None
+        self._finished: set[ShardKey] = set()
+        self._is_finished: bool | None = None
+        self._wake = asyncio.Event()
+        # Shards that have ended, and how many of them a discovery has looked for children of.
+        self._endings = self._settled_endings = 0
+        # What ended shards are continued by, with their streams, until the coordinator takes it up.
+        self._children: list[tuple[str, tuple[ChildShard, ...]]] = []
+        self._is_prepared = self._is_stopping = False
+
+    @classmethod
+    @asynccontextmanager
+    async def from_properties(
+        cls,
+        properties: Properties | Mapping[str, str | int | float | bool],
+        on_batch: OnBatch | DeliverySink,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+        records_deliveries: bool = True,
+        events: EventSink | None = None,
+        clock: Clock | None = None,
+        guard: ConsumerGuard | None = None,
+    ) -> AsyncIterator[Self]:
+        """Open clients as ``properties`` say, yield a fetcher, and close them.
+
+        With ``kinesis.checkpoint.application`` reading goes on where the application of that name
+        has got to, and what has been processed is written to its store.
+
+        Args:
+            properties: what to read, and how.
+            on_batch: what records are handed to.
+            resume: as in the constructor; not beside checkpoints, which say the same.
+            records_deliveries: whether a delivery counts as processed as soon as ``on_batch`` has
+                taken it; ``False`` leaves it to calls of ``checkpointer.record``.
+            events: takes diagnostic events, beside the sinks that the properties name.
+            clock: the only source of time, this machine's unless it is given.
+            guard: removes stream consumers once this process is gone, and outlives the fetcher.
+                Unless it is given, leaving the context removes them, and a guard of the fetcher's
+                own serves only if this process is killed.
+
+        Raises:
+            ConfigError: the properties cannot work; every problem is named.
+            CheckpointError: the store of checkpoints cannot be used, or what it has.
+        """
+        sink = on_batch if isinstance(on_batch, DeliverySink) else _CallbackSink(on_batch)
+        if not isinstance(properties, Properties):
+            properties = Properties.parse(properties)
+        if resume is not None and CheckpointConfig.from_properties(properties).application:
+            raise ConfigError(
+                "resume and kinesis.checkpoint.application both say where reading goes on: give "
+                "one of them"
+            )
+        async with (
+            open_parts(properties, events=events, clock=clock) as parts,
+            open_checkpointer(properties, clock=parts.clock, events=parts.events) as checkpointer,
+        ):
+            if checkpointer is not None:
+                sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
+            own = ConsumerGuard.for_properties(properties) if guard is None else None
+            try:
+                yield cls(parts, sink, resume=resume, checkpointer=checkpointer, guard=guard or own)
+            finally:
+                if own is not None:
+                    # Before the fetcher leaves the consumers: else it would not be the last user.
+                    await asyncio.to_thread(own.dismiss)
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """What writes progress to the store of checkpoints, ``None`` without one."""
+        return self._checkpointer
+
+    @property
+    def progress(self) -> dict[str, StreamProgress]:
+        """How far each stream (by ARN) has been read: what ``resume`` takes."""
+        return self._shards.by_stream(self._current_progress())
+
+    @property
+    def statuses(self) -> list[ShardStatus]:
+        """The shards that are being read now."""
+        return [consumer.status for consumer, _ in self._consumers.values()]
+
+    def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
+        """Return the shards that a shard descends from, over all generations.
+
+        Only those that are still listed: the others have left the retention. A shard that is not
+        known itself has none.
+        """
+        return self._shards.ancestors_of(key)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing will be read any more, unless the streams get further shards.
+
+        Every shard has ended, was finished by :meth:`finish_shard`, or waits for an ancestor that
+        was finished without having ended; and the children of those that ended have been looked
+        for.
+        """
+        # Asked after each answer of each shard, and the same until a shard begins or ends.
+        if self._is_finished is None:
+            self._is_finished = self._has_nothing_to_read()
+        return self._is_finished
+
+    def _has_nothing_to_read(self) -> bool:
+        if self._settled_endings != self._endings:
+            return False
+        unread = {
+            key
+            for key, one in self._shards.progress.items()
+            if not one.is_ended and key not in self._finished
+        }
+        if not unread or not self._parts.discovery.parents_first:
+            return not unread
+        # What descends from a finished shard starts in a later fetcher that reads that to its end.
+        progress = self._current_progress()
+        return unread <= blocked_shards(self._shards.listed, progress, self._finished)
+
+    def _current_progress(self) -> dict[ShardKey, ShardProgress]:
+        running = {key: consumer.progress for key, (consumer, _) in self._consumers.items()}
+        return {**self._shards.progress, **running}
+
+    def finish_shard(self, key: ShardKey) -> None:
+        """Read a shard no further, although it has not ended; the others go on.
+
+        A delivery in flight is finished, and so is an answer that has been asked for already: it is
+        the last one. With parents first, its descendants are left to a later
+        fetcher that reads it to its end.
+        """
+        self._finished.add(key)
+        self._is_finished = None
+        if key in self._consumers:
+            self._consumers[key][0].stop()
+
+    async def prepare(self) -> None:
+        """Find the streams and their shards, and fix where each shard begins; reads nothing.
+
+        Calling it is optional: :meth:`run` does it first.
+
+        Raises:
+            StreamNotFoundError: a stream does not exist.
+            CheckpointError: ``resume`` is the progress of other streams.
+            DataLossError: what ``resume`` says cannot be continued.
+        """
+        await self._shards.prepare()
+        await self._write_first_checkpoints()
+        if self._guard is not None:
+            # Before anything is registered: whenever this process is killed, either the guard holds
+            # a lease on its consumers, or it has not made any.
+            await asyncio.to_thread(self._guard.hold, self._shards.identities)
+        await self._parts.factory.prepare(tuple(self._shards.identities))
+        self._is_prepared = True
+        self._is_finished = None
+
+    async def run(self) -> None:
+        """Read until :meth:`stop` is called or something fails.
+
+        Raises:
+            KinesisPublishersError: the first failure; every shard has been stopped then.
+        """
+        if self._is_stopping:
+            return
+        # The last checkpoints are written when every shard has stopped: around the scope.
+        writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
+        with self._reported_run():
+            async with writing:
+                while await self._is_to_begin_anew():
+                    self._shards = self._shards.renewed()
+                    # Of shards that are gone, whose ids come again.
+                    self._children.clear()
+                    self._finished.clear()
+                    self._is_prepared = False
+
+    async def _is_to_begin_anew(self) -> bool:
+        """Read; return ``True`` if a stream was created again, and what it held may be missed."""
+        try:
+            async with TaskScope() as scope:
+                self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
+        except StreamRecreatedError:
+            if self._parts.data_loss.fails:
+                raise
+            if self._checkpointer is not None:
+                # What waits belongs to the stream that is gone.
+                await self._checkpointer.flush()
+            return not self._is_stopping
+        return False
+
+    @contextmanager
+    def _reported_run(self) -> Iterator[None]:
+        parts = self._parts
+        parts.events(FetcherStarted(streams=parts.streams))
+        began_at, error = parts.clock.monotonic(), None
+        try:
+            yield
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"
+            raise
+        finally:
+            seconds = parts.clock.monotonic() - began_at
+            parts.events(FetcherStopped(streams=parts.streams, seconds=seconds, error=error))
+
+    async def _coordinate(self, scope: TaskScope) -> None:
+        """Start shards as they are found and may be read; :meth:`stop` cancels it."""
+        if not self._is_prepared:
+            await self.prepare()
+        self._start_consumers(scope)
+        while not self._is_stopping:
+            await wait_for_event(
+                self._wake,
+                timeout_seconds=self._parts.discovery.interval_seconds,
+                clock=self._parts.clock,
+            )
+            self._wake.clear()
+            endings = self._endings
+            # Before the listing, which may be late, or take its time.
+            while self._children:
+                self._shards.add_children(*self._children.pop())
+            await self._start_found(scope)
+            await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
+            await self._start_found(scope)
+            self._settled_endings = endings
+            self._is_finished = None
+            self._context.sink.observe_discovery()
+
+    async def _write_first_checkpoints(self) -> None:
+        """Write where new shards begin, before they are read."""
+        if self._checkpointer is not None:
+            shards = self._shards
+            await self._checkpointer.follow(shards.identities, shards.listed, shards.progress)
+
+    async def _start_found(self, scope: TaskScope) -> None:
+        await self._write_first_checkpoints()
+        self._start_consumers(scope)
+
+    def _start_consumers(self, scope: TaskScope) -> None:
+        if self._is_stopping:
+            return
+        for shard in self._shards.startable():
+            if shard.key not in self._consumers and shard.key not in self._finished:
+                consumer = ShardConsumer(shard, self._shards.progress[shard.key], self._context)
+                task = scope.spawn(self._consume(consumer), name=f"read {shard}")
+                self._consumers[shard.key] = (consumer, task)
+
+    async def _consume(self, consumer: ShardConsumer) -> None:
+        try:
+            await consumer.run()
+        finally:
+            self._shards.progress[consumer.shard.key] = consumer.progress
+            self._consumers.pop(consumer.shard.key, None)
+            self._is_finished = None
+        if consumer.progress.is_ended:
+            # Its children may be read now; they are listed at once, not with the next round.
+            self._endings += 1
+            self._children.append((consumer.shard.stream_arn, consumer.child_shards))
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Make :meth:`run` return: deliveries in flight are finished, all other work is cancelled.
+
+        What was asked for and not delivered yet is dropped; a later fetcher reads it again.
+        """
+        self._is_stopping = True
+        for consumer, task in self._consumers.values():
+            consumer.stop()
+            if not consumer.is_delivering:
+                task.cancel()
+        # Listing and describing have retries: waiting for them could take minutes.
+        if self._coordinator is not None:
+            self._coordinator.cancel()

@@ -1,0 +1,217 @@
+"""The reader's side: starts the guard process and keeps the pipe open at whose end it acts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import weakref
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Self
+
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import (
+    DeregistrationPolicy,
+    RegistrationConfig,
+    RegistrationStrategy,
+    SourceConfig,
+)
+from kinesis_publishers.errors import ConsumerGuardError
+from kinesis_publishers.readers.guard.messages import READY, GuardRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kinesis_publishers.config import Properties
+
+__all__ = ["ConsumerGuard"]
+
+_LOGGER = logging.getLogger(__name__)
+
+_MODULE = "kinesis_publishers.readers.guard"
+# Starting an interpreter takes a second; a machine that is short of everything takes many.
+_START_SECONDS = 60.0
+# A machine without memory may end guard processes again and again.
+_RESTART_PERIOD_SECONDS = 60.0
+
+
+class ConsumerGuard:
+    """Has stream consumers removed when this process is gone, however it ends.
+
+    Constructing one starts nothing. A guard process that ends before it should is replaced, at most
+    once a minute.
+
+    Args:
+        properties: the configuration; with a region.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        self._properties = properties
+        self._clock = SystemClock()
+        self._config = RegistrationConfig.from_properties(properties)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._request: GuardRequest | None = None
+        # A watching thread replaces the process while others hold or close it.
+        self._lock = threading.Lock()
+        self._is_released = threading.Event()
+
+    @classmethod
+    def for_properties(cls, properties: Properties) -> Self | None:
+        """Return a guard if ``properties`` can leave a consumer to be removed, else ``None``."""
+        if SourceConfig.from_properties(properties).record_publisher != "EFO":
+            return None
+        config = RegistrationConfig.from_properties(properties)
+        if (
+            config.strategy is RegistrationStrategy.NONE
+            or config.deregister is DeregistrationPolicy.NEVER
+        ):
+            return None
+        return cls(properties)
+
+    def hold(self, stream_arns: Iterable[str]) -> None:
+        """Return when the guard process holds a lease on the consumer of each stream.
+
+        Called before the consumers are used; again is cheap.
+
+        Raises:
+            ConsumerGuardError: it cannot be started, or not within a minute or so.
+        """
+        request = GuardRequest.of(self._properties, stream_arns)
+        with self._lock:
+            process = self._process
+            if process is not None and process.poll() is None and self._request == request:
+                return
+            self._let_go()
+            self._request, self._process = request, self._start(request)
+            self._is_released = threading.Event()
+            threading.Thread(
+                target=self._watch,
+                args=(self._process, request, self._is_released),
+                name="consumer-guard-watch",
+                daemon=True,
+            ).start()
+
+    def _watch(
+        self, process: subprocess.Popen[bytes], request: GuardRequest, is_released: threading.Event
+    ) -> None:
+        """Collect the guard process when it ends, and replace it until it is let go."""
+        while True:
+            status = process.wait()
+            with self._lock:
+                if is_released.is_set():
+                    return
+                _LOGGER.warning(
+                    "The process that removes stream consumers when this one has ended was ended "
+                    "itself (exit status %d); another one takes its place.",
+                    status,
+                )
+                _close_pipes(process)
+                self._process = None
+                try:
+                    process = self._process = self._start(request)
+                except ConsumerGuardError as error:
+                    _LOGGER.error("%s", error)
+                    return
+            is_released.wait(_RESTART_PERIOD_SECONDS)
+
+    def _start(self, request: GuardRequest) -> subprocess.Popen[bytes]:
+        process = self._spawn()
+        _RUNNING.add(process)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            # One that has ended already does not read, which shows in what it does not say.
+            with suppress(BrokenPipeError):
+                process.stdin.write(request.to_line())
+            self._wait_until_ready(process.stdout)
+        except BaseException:
+            process.kill()
+            _close_pipes(process)
+            process.wait()
+            raise
+        # Nothing more is said: only the pipe to it stays, whose end is the signal.
+        process.stdout.close()
+        return process
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        if getattr(sys, "frozen", False):
+            # It would start the whole program again, and that one a guard of its own.
+            raise _error(f"{sys.executable!r} is a frozen program and no Python interpreter")
+        try:
+            return subprocess.Popen(
+                # Its path is that of this process, nothing more.
+                [sys.executable, "-P", "-m", _MODULE],
+                # A buffer has a lock, which a forked process would inherit as it is.
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # Not in the terminal's session, whose Ctrl-C and hang-up are for the reader, and
+                # not in the process group that a supervisor kills.
+                start_new_session=True,
+                # What is imported here may have come with the job, and not by installation.
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        except OSError as error:
+            raise _error(f"{sys.executable!r} cannot be run ({error})") from error
+
+    def _wait_until_ready(self, pipe: IO[bytes]) -> None:
+        # The guard of an earlier query may just be removing the consumer, which is waited for.
+        patience = _START_SECONDS + 2 * self._config.deregister_timeout_seconds
+        deadline = self._clock.monotonic() + patience
+        said = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while said != READY:
+                if not selector.select(deadline - self._clock.monotonic()):
+                    raise _error(f"it was not ready within {patience:.0f} s")
+                part = os.read(pipe.fileno(), len(READY))
+                if not part:
+                    raise _error("it ended at once; what it wrote to standard error says why")
+                said += part
+
+    def close(self) -> None:
+        """Leave the consumers to the guard process, as the end of this process does."""
+        with self._lock:
+            self._let_go()
+
+    def dismiss(self) -> None:
+        """End the guard process: this process removes what it has registered itself."""
+        with self._lock:
+            if self._process is not None:
+                # The kernel drops its leases with it.
+                self._process.kill()
+                self._process.wait()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        process, self._process = self._process, None
+        self._is_released.set()
+        if process is not None:
+            _close_pipes(process)
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _close_inherited() -> None:
+    # A forked process has the same pipe, which must end with its parent.
+    for process in list(_RUNNING):
+        _close_pipes(process)
+
+
+_RUNNING: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+def _error(reason: str) -> ConsumerGuardError:
+    return ConsumerGuardError(
+        "The process that removes stream consumers when this one has ended cannot do its work: "
+        f"{reason}. Mend that, or set kinesis.stream.efo.deregister = never and remove consumers "
+        "yourself."
+    )

@@ -1,0 +1,317 @@
+"""Finds, for many shards at once, how far each of them may be read now."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+from attrs import field, frozen
+
+from kinesis_publishers.assembly import FetcherParts, open_parts
+from kinesis_publishers.engine.delivery import MissingShard
+from kinesis_publishers.errors import (
+    PositionTrimmedError,
+    ShardNotFoundError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
+from kinesis_publishers.model import (
+    ShardKey,
+    StartingPosition,
+    StreamProgress,
+)
+from kinesis_publishers.readers.range_ends.admission import ReadLimit, shares
+from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
+from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
+from kinesis_publishers.readers.shard_table import ShardTable
+from kinesis_publishers.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import EventSink
+
+__all__ = ["FoundRanges", "KinesisRangeFinder"]
+
+# What is counted of a shard at once: the first is the most that GetRecords returns (AWS limits).
+_MOST_RECORDS = 10_000
+_FEWEST_RECORDS = 100
+# How many shards are looked at together.
+_LOOKS_AT_ONCE = 64
+# At most two of the five calls a second that a shard allows are spent on looking: the others are
+# for reading, which is done elsewhere and does not know of it.
+_LOOK_INTERVAL_SECONDS = 0.5
+# Looks at all shards together: a thousand idle ones are not to keep the driver busy.
+_LOOKS_PER_SECOND = 400
+# With so many shards that this is what limits, they are looked at in so many groups: a round for
+# each shard that comes due cost a sixth more.
+_GROUPS = 10
+
+
+@frozen(kw_only=True)
+class FoundRanges:
+    """The ranges that one round found.
+
+    Attributes:
+        ends: by shard; shards with nothing new are left out.
+    """
+
+    ends: Mapping[ShardKey, RangeEnd] = field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.ends)
+
+
+class KinesisRangeFinder:
+    """Says round by round how far each shard may be read, and leaves the reading to others.
+
+    A range ends with a record that exists, so that it can be read any number of times and is the
+    same each time. A shard begins when all its parents have been handed out to their ends, in an
+    earlier round.
+
+    Args:
+        parts: everything that the properties select.
+        resume: how far each stream (by ARN) had been read before; streams that it does not name
+            begin at the configured initial position.
+    """
+
+    def __init__(
+        self, parts: FetcherParts, *, resume: Mapping[str, StreamProgress] | None = None
+    ) -> None:
+        self._parts = parts
+        self._shards = ShardTable(parts, resume)
+        self._probes: dict[ShardKey, ShardProbe] = {}
+        self._next_discovery = 0.0
+        # Whether a shard has ended whose children the listing may lack.
+        self._is_listing_stale = False
+        self._next_round = float("-inf")
+        self._first_served = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def from_properties(
+        cls,
+        properties: Properties,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+        events: EventSink | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator[Self]:
+        """Open clients as ``properties`` say, yield a finder, and close them.
+
+        Raises:
+            ConfigError: the properties cannot work; every problem is named.
+        """
+        async with open_parts(properties, events=events, clock=clock) as parts:
+            yield cls(parts, resume=resume)
+
+    @property
+    def progress(self) -> dict[str, StreamProgress]:
+        """How far ranges were found, per stream (by ARN)."""
+        return self._shards.by_stream(self._shards.progress)
+
+    @property
+    def millis_behind_latest(self) -> dict[ShardKey, int | None]:
+        """How far behind the tip the last look at each shard was; ``None`` before one says."""
+        return {key: probe.millis_behind_latest for key, probe in self._probes.items()}
+
+    async def prepare(self) -> None:
+        """Find the streams and their shards, and fix where each shard begins; reads nothing.
+
+        Raises:
+            StreamNotFoundError: a stream does not exist.
+            CheckpointError: ``resume`` is the progress of other streams.
+            DataLossError: what ``resume`` says cannot be continued.
+        """
+        await self._shards.prepare()
+        self._plan_discovery()
+
+    async def find(self, limit: ReadLimit, *, until: datetime | None = None) -> FoundRanges:
+        """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
+
+        Without a limit a look costs at most one GetShardIterator and one small GetRecords per
+        shard, and up to two more of each where a busy shard has fallen silent. With one, the
+        records are counted, which costs their bytes once more.
+
+        Args:
+            limit: the most that all ranges may have together.
+            until: look only at shards in which something that arrived before this instant may be
+                unread (Trigger.AvailableNow).
+        """
+        if self._parts.clock.monotonic() < self._next_round:
+            return FoundRanges()
+        return await self._find_or_begin_anew(lambda: self._find(limit, until))
+
+    async def _find_or_begin_anew(self, find: Callable[[], Awaitable[FoundRanges]]) -> FoundRanges:
+        while True:
+            try:
+                return await find()
+            except StreamRecreatedError:
+                if self._parts.data_loss.fails:
+                    raise
+            self._shards, self._probes = self._shards.renewed(), {}
+            await self.prepare()
+
+    async def _find(self, limit: ReadLimit, until: datetime | None) -> FoundRanges:
+        await self._discover_if_due()
+        probes = self._due_probes(until)
+        if not limit.is_unlimited:
+            count = len(probes)
+            await self._for_each(
+                probes, lambda probe: probe.count(_records_to_count(limit, count, probe))
+            )
+        elif until is None:
+            await self._for_each(probes, ShardProbe.look)
+        else:
+            await self._for_each(probes, lambda probe: probe.look_for_tip(until))
+        found = await self._take_within(limit)
+        if not found:
+            self._pause()
+        return found
+
+    async def find_tip(self) -> FoundRanges:
+        """Return everything that is there now, however much it is."""
+        return await self._find_or_begin_anew(self._find_tip)
+
+    async def _find_tip(self) -> FoundRanges:
+        now = self._parts.clock.now()
+        await self._discover_if_due()
+        await self._for_each(self._startable_probes(), lambda probe: probe.reach_tip(now))
+        return await self._take_within(ReadLimit())
+
+    def is_caught_up(self, until: datetime) -> bool:
+        """Say whether everything that arrived before ``until`` is in ranges.
+
+        That includes the children of shards that have ended by now.
+        """
+        keys = [shard.key for shard in self._shards.startable()]
+        return not self._is_listing_stale and all(
+            key in self._probes and self._probes[key].is_caught_up(until) for key in keys
+        )
+
+    def _plan_discovery(self) -> None:
+        interval = self._parts.discovery.interval_seconds
+        self._next_discovery = self._parts.clock.monotonic() + interval
+        self._is_listing_stale = False
+
+    async def _discover_if_due(self) -> None:
+        if self._is_listing_stale or self._parts.clock.monotonic() >= self._next_discovery:
+            await self._shards.discover()
+            self._plan_discovery()
+
+    def _startable_probes(self) -> list[ShardProbe]:
+        before, self._probes = self._probes, {}
+        for shard in self._shards.startable():
+            probe = before.get(shard.key)
+            if probe is None:
+                progress, create = self._shards.progress[shard.key], self._parts.polling.create
+                probe = ShardProbe(
+                    shard, Sighting(progress), create, self._parts.clock, self._parts.aggregates
+                )
+            probe.shard = shard
+            self._probes[shard.key] = probe
+        return list(self._probes.values())
+
+    def _due_probes(self, until: datetime | None) -> list[ShardProbe]:
+        probes = self._startable_probes()
+        has_news = any(probe.has_news for probe in probes)
+        if until is not None:
+            probes = [probe for probe in probes if not probe.has_seen(until)]
+        now, interval = self._parts.clock.monotonic(), _look_interval(len(probes))
+        due = [probe for probe in probes if probe.last_look + interval <= now]
+        if not due and not has_news:
+            earliest = min((probe.last_look for probe in probes), default=now)
+            self._next_round = min(earliest + interval, self._next_discovery)
+        return due
+
+    def _pause(self) -> None:
+        """Let several shards come due where there are many."""
+        interval = _look_interval(len(self._probes))
+        if interval > _LOOK_INTERVAL_SECONDS:
+            pause = self._parts.clock.monotonic() + interval / _GROUPS
+            self._next_round = min(max(self._next_round, pause), self._next_discovery)
+
+    async def _for_each(
+        self, probes: Sequence[ShardProbe], look: Callable[[ShardProbe], Awaitable[None]]
+    ) -> None:
+        waiting = list(reversed(probes))
+
+        async def work() -> None:
+            while waiting:
+                await self._look_at(waiting.pop(), look)
+
+        async with TaskScope() as scope:
+            for number in range(min(_LOOKS_AT_ONCE, len(waiting))):
+                scope.spawn(work(), name=f"look at shards ({number})")
+
+    async def _look_at(
+        self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
+    ) -> None:
+        if probe.last_look == float("-inf"):
+            # What is missing later shows with the first record that follows.
+            guard, now = self._parts.data_loss, self._parts.clock.now()
+            await guard.check_retention(probe.shard, probe.progress, now)
+        await self._look_or_begin_anew(probe, look)
+        self._shards.progress[probe.shard.key] = probe.progress
+
+    async def _look_or_begin_anew(
+        self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
+    ) -> None:
+        parts = self._parts
+        missing = MissingShard(
+            probe.shard, parts.data_loss, parts.discovery.has_shard, parts.clock, parts.events
+        )
+        # Again in the same round: Trigger.Once has no other.
+        while True:
+            try:
+                return await look(probe)
+            except PositionTrimmedError as error:
+                now, progress = parts.clock.now(), probe.progress
+                await parts.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
+                horizon = StartingPosition.trim_horizon()
+                probe.begin_at_horizon(await parts.polling.create(horizon, probe.shard))
+            except (StreamNotFoundError, ShardNotFoundError) as error:
+                if await missing.has_left(error, probe.progress):
+                    return probe.give_up()
+
+    async def _take_within(self, limit: ReadLimit) -> FoundRanges:
+        probes = [probe for probe in self._probes.values() if probe.has_news]
+        if not probes:
+            return FoundRanges()
+        counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
+        self._first_served = (self._first_served + 1) % len(probes)
+        ends: dict[ShardKey, RangeEnd] = {}
+        check, now = self._parts.data_loss.check_beginning, self._parts.clock.now()
+        # All at once: shards that are far behind share the question for the retention.
+        async with TaskScope() as scope:
+            for probe, count in zip(probes, counts, strict=True):
+                shard, before = probe.shard, probe.progress
+                end = probe.take(count)
+                if end is None:
+                    continue
+                # Without its first record, the reader of the range sees what is missing.
+                if end.first is not None:
+                    checking = check(shard, before, now, end.first, end.first_arrival)
+                    scope.spawn(checking, name=f"check the beginning of {shard}")
+                ends[shard.key] = end
+                self._shards.progress[shard.key] = end.progress
+        self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
+        return FoundRanges(ends=ends)
+
+
+def _look_interval(shards: int) -> float:
+    return max(_LOOK_INTERVAL_SECONDS, shards / _LOOKS_PER_SECOND)
+
+
+def _records_to_count(limit: ReadLimit, shards: int, probe: ShardProbe) -> int:
+    """Return how many records of a shard to look at, so that the limit can be used up."""
+    wanted = _MOST_RECORDS
+    if limit.records is not None:
+        wanted = min(wanted, limit.records)
+    if limit.payload_bytes is not None:
+        wanted = min(wanted, int(limit.payload_bytes / probe.record_bytes))
+    # Twice an even share: a shard with much gets what one with little leaves.
+    return min(_MOST_RECORDS, max(_FEWEST_RECORDS, 2 * wanted // shards))

@@ -1,0 +1,171 @@
+"""What was seen of a shard beyond the ranges that were made of it; makes ranges. No I/O."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field, frozen
+
+from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardProgress, resume_after
+from kinesis_publishers.readers.range_ends.admission import Weight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["RangeEnd", "Sighting", "fresh_records", "instant_of"]
+
+
+@frozen(kw_only=True)
+class RangeEnd:
+    """Where a range ends that begins where the shard stood.
+
+    Attributes:
+        progress: how far the shard is read with the range included.
+        first: the first record of the range, if it was seen.
+        first_arrival: when that one arrived.
+        payload_bytes: how large the range is, as far as it was seen; ``None`` if parts were not.
+    """
+
+    progress: ShardProgress
+    first: SequenceNumber | None = None
+    first_arrival: datetime | None = None
+    payload_bytes: int | None = None
+
+
+@define(eq=False)
+class Sighting:
+    """Records that follow a place in a shard, all of them or with a gap before the last ones.
+
+    Args:
+        start: how far ranges were made.
+    """
+
+    start: ShardProgress
+    has_ended: bool = field(default=False, init=False)
+    _is_gap: bool = field(default=False, init=False)
+    _first: SequenceNumber | None = field(default=None, init=False)
+    _last: SequenceNumber | None = field(default=None, init=False)
+    _first_arrival: datetime | None = field(default=None, init=False)
+    _last_arrival: datetime | None = field(default=None, init=False)
+    # One entry per record, unless there is a gap.
+    _numbers: list[str] = field(factory=list, init=False)
+    _weights: list[Weight] = field(factory=list, init=False)
+    _arrivals: list[float] = field(factory=list, init=False)
+
+    def __bool__(self) -> bool:
+        return self._last is not None or self.has_ended
+
+    @property
+    def weights(self) -> Sequence[Weight]:
+        """What each record counts for; nothing if there is a gap."""
+        return self._weights
+
+    @property
+    def reached(self) -> ShardProgress:
+        """How far the shard is read once all of this is in a range."""
+        if self._last is None:
+            return self.start
+        instants = (self.start.as_of, self._last_arrival)
+        return ShardProgress(position=resume_after(self._last), as_of=_latest(*instants))
+
+    @property
+    def begun(self) -> datetime | None:
+        """When the first of this arrived, or what came before it; ``None`` if nothing tells."""
+        return self.start.as_of or self._first_arrival
+
+    def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
+        """Add records that directly follow what was seen before.
+
+        Args:
+            fresh: the records.
+            counts: as how many records each of them is delivered.
+        """
+        if not len(fresh):
+            return
+        if self._last is None:
+            self._first = fresh.first_sequence_number
+            self._first_arrival = instant_of(fresh.arrival_epoch_seconds[0])
+        self._last = fresh.last_sequence_number
+        self._last_arrival = _latest(self._last_arrival, fresh.last_arrival)
+        if not self._is_gap:
+            self._numbers += fresh.sequence_numbers
+            self._weights += map(Weight, map(len, fresh.payloads), counts)
+            self._arrivals += fresh.arrival_epoch_seconds
+
+    def leap_to(self, fresh: RecordBatch) -> None:
+        """Add records that follow at a distance: there is a gap before them."""
+        first, arrival = self._first, self._first_arrival
+        self._open_gap()
+        self.add(fresh, ())
+        self._first, self._first_arrival = first, arrival
+
+    def leap_to_end(self) -> None:
+        """Add everything up to the end of the shard, without knowing what that is."""
+        self._open_gap()
+        self._last = self._last_arrival = None
+        self.has_ended = True
+
+    def _open_gap(self) -> None:
+        self._is_gap = True
+        self._numbers, self._weights, self._arrivals = [], [], []
+
+    def take(self, count: int | None = None) -> tuple[RangeEnd | None, Sighting]:
+        """Make a range of this, or of its first ``count`` records.
+
+        Returns:
+            The end of the range, ``None`` if it would be empty, and what is left.
+        """
+        if count is not None and count < len(self._weights):
+            return self._take_some(count) if count else (None, self)
+        if not self:
+            return None, self
+        progress = self.reached.ended() if self.has_ended else self.reached
+        size = None if self._is_gap else _bytes_of(self._weights)
+        end = RangeEnd(
+            progress=progress,
+            first=self._first,
+            first_arrival=self._first_arrival,
+            payload_bytes=size,
+        )
+        return end, Sighting(progress)
+
+    def _take_some(self, count: int) -> tuple[RangeEnd, Sighting]:
+        progress = ShardProgress(
+            position=resume_after(SequenceNumber(self._numbers[count - 1])),
+            as_of=_latest(self.start.as_of, instant_of(max(self._arrivals[:count]))),
+        )
+        whole, _ = self.take()
+        assert whole is not None, "there are more records than are taken"
+        end = evolve(whole, progress=progress, payload_bytes=_bytes_of(self._weights[:count]))
+        rest = Sighting(progress)
+        rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
+        rest._first_arrival = instant_of(self._arrivals[count])
+        rest._last_arrival, rest.has_ended = self._last_arrival, self.has_ended
+        rest._numbers, rest._weights = self._numbers[count:], self._weights[count:]
+        rest._arrivals = self._arrivals[count:]
+        return end, rest
+
+    def renew(self, seen: datetime) -> None:
+        """Note that everything that arrived before ``seen`` is in ranges."""
+        self.start = evolve(self.start, as_of=_latest(self.start.as_of, seen))
+
+
+def fresh_records(page: RecordBatch, progress: ShardProgress) -> RecordBatch:
+    """Return the records of ``page`` that are not processed yet."""
+    if progress.processed is None:
+        return page
+    return page.slice(page.count_up_to(progress.processed), len(page))
+
+
+def _bytes_of(weights: Sequence[Weight]) -> int:
+    return sum(weight.payload_bytes for weight in weights)
+
+
+def instant_of(epoch_seconds: float) -> datetime:
+    """Return an arrival time as an aware ``datetime``."""
+    return datetime.fromtimestamp(epoch_seconds, UTC)
+
+
+def _latest(*instants: datetime | None) -> datetime | None:
+    return max((instant for instant in instants if instant is not None), default=None)

@@ -1,0 +1,312 @@
+"""Looks at one shard: which record could be the last one of a range that begins where it stands."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field
+
+from kinesis_publishers.model import (
+    RecordBatch,
+    RunResult,
+    Shard,
+    ShardProgress,
+    StartingPosition,
+)
+from kinesis_publishers.readers.range_ends.page_reader import read_page
+from kinesis_publishers.readers.range_ends.rules import (
+    Sample,
+    expected_bytes,
+    is_small_tail,
+    is_within_reach,
+    jump_target,
+    sampled,
+    tail_limit,
+)
+from kinesis_publishers.readers.range_ends.seen_records import (
+    RangeEnd,
+    Sighting,
+    fresh_records,
+    instant_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_publishers.aggregation.deaggregation import Deaggregator
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.publishers.polling import PollingRecordPublisher
+    from kinesis_publishers.readers.range_ends.admission import Weight
+    from kinesis_publishers.readers.range_ends.page_reader import CreatePollingPublisher
+
+__all__ = ["ShardProbe"]
+
+# The most that one GetRecords returns (AWS service limits).
+_MOST_RECORDS = 10_000
+# A burst that a small look does not reach the end of is looked at in steps that grow so fast.
+_GROWTH = 4
+# From a place near the tip so many records at a time lead to the tip itself.
+_STEP_TO_TIP = 1000
+_NEAR = timedelta(seconds=5)
+# Where nothing came for long, the time between is halved so often in one look, at most: a shard
+# allows five new iterators a second (AWS service limits).
+_JUMPS_AT_ONCE = 3
+
+
+@define(eq=False)
+class ShardProbe:
+    """Looks for the end of the next range of one shard.
+
+    A look *jumps* to an instant and takes a record from there, so that a range of any size costs
+    two small calls; or it *reads on* from where the last look ended, which costs one call and finds
+    the tip of a shard that has little traffic.
+
+    Args:
+        shard: as it is listed; replaced when the listing says more.
+        seen: what was seen, at first nothing but where the shard stands.
+        create_publisher: makes what reads a page.
+        clock: the only source of time.
+        aggregates: says what an aggregate counts for.
+
+    Attributes:
+        last_look: when the service was asked last, on the monotonic clock.
+        millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
+    """
+
+    shard: Shard
+    _seen: Sighting
+    _create_publisher: CreatePollingPublisher
+    _clock: Clock
+    _aggregates: Deaggregator
+    last_look: float = field(default=float("-inf"), init=False)
+    millis_behind_latest: int | None = field(default=None, init=False)
+    # What reads on from the last record that was seen.
+    _tail: PollingRecordPublisher | None = field(default=None, init=False)
+    # Whether the position has been read from, so that it is known to be there.
+    _is_anchored: bool = field(default=False, init=False)
+    # Whether so little comes that reading on finds the tip.
+    _is_quiet: bool = field(default=False, init=False)
+    # Whether the last look stopped short of the tip on purpose.
+    _is_behind: bool = field(default=False, init=False)
+    # Whether a few records were seen to arrive at one instant: they do not tell how fast it fills.
+    _is_written_in_bursts: bool = field(default=False, init=False)
+    _step: int = field(default=1, init=False)
+    _tip_seen_at: datetime | None = field(default=None, init=False)
+    # What arrived before this instant, by the reader's clock, has been seen.
+    _seen_until: datetime | None = field(default=None, init=False)
+    _nothing_since: datetime | None = field(default=None, init=False)
+    _sample: Sample | None = field(default=None, init=False)
+
+    @property
+    def progress(self) -> ShardProgress:
+        """How far ranges were made."""
+        return self._seen.start
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a range can be made."""
+        return bool(self._seen)
+
+    @property
+    def waiting(self) -> Sequence[Weight]:
+        """What each record counts for that was seen and is in no range yet."""
+        return self._seen.weights
+
+    @property
+    def record_bytes(self) -> float:
+        """How large a record is, by those that were seen."""
+        return 1.0 if self._sample is None else self._sample.record_bytes
+
+    def is_caught_up(self, until: datetime) -> bool:
+        """Say whether everything that arrived before ``until`` is in ranges."""
+        return self.has_seen(until) and not self.has_news
+
+    def has_seen(self, until: datetime) -> bool:
+        """Say whether everything that arrived before ``until`` is in ranges or waits for one."""
+        if self.progress.is_ended or self._has_seen_tip(until):
+            return True
+        # Who reads more slowly than a producer writes never reaches the tip.
+        is_past = self._seen_until is not None and self._seen_until >= until
+        return is_past and not self.shard.is_closed
+
+    def _has_seen_tip(self, since: datetime) -> bool:
+        # A closed shard has an end, and children that come after it: the tip is not enough.
+        if self._seen.has_ended or self.shard.is_closed:
+            return self._seen.has_ended
+        return self._tip_seen_at is not None and self._tip_seen_at >= since
+
+    async def count(self, most: int) -> None:
+        """Look at the records that follow what was seen, until ``most`` of them wait."""
+        waiting = sum(weight.records for weight in self._seen.weights)
+        if not self._seen.has_ended and waiting < most:
+            self._step = 1
+            await self._read_on(most - waiting)
+
+    async def look(self) -> None:
+        """Look for a record near the tip, or as far on as one range may reach.
+
+        Raises:
+            PositionTrimmedError: the place where the shard stands is not available any more.
+            ServiceError: a failure that retrying does not mend.
+        """
+        await self._look(is_bounded=True)
+
+    async def look_for_tip(self, since: datetime) -> None:
+        """Look as :meth:`look` does; where that comes close to the tip, go on to the tip itself."""
+        await self._look(is_bounded=True)
+        if not self._is_behind and not self._has_seen_tip(since):
+            await self._read_on(_STEP_TO_TIP)
+
+    async def reach_tip(self, since: datetime) -> None:
+        """Look until everything that arrived before ``since`` has been seen, however much it is."""
+        self._tip_seen_at = self._seen_until = None
+        while not self.has_seen(since):
+            await self._look(is_bounded=False)
+            if not self.has_seen(since):
+                await self._read_on(_STEP_TO_TIP)
+
+    def begin_at_horizon(self, publisher: PollingRecordPublisher) -> None:
+        """Go on with what the stream still holds: the position itself is not there any more.
+
+        Args:
+            publisher: one that begins at TRIM_HORIZON.
+        """
+        self._seen = Sighting(self.progress)
+        self._tail, self._is_anchored = publisher, False
+        self._tip_seen_at = self._seen_until = None
+
+    def give_up(self) -> None:
+        """Take the shard for ended: the service does not know it any more."""
+        self._seen = Sighting(self.progress.ended())
+
+    async def _look(self, *, is_bounded: bool) -> None:
+        self._is_behind = False
+        if self._seen.has_ended:
+            return
+        now, reached = self._clock.now(), self._seen.reached
+        if self.shard.is_closed and is_within_reach(
+            reached, now, self._sample, is_bounded=is_bounded
+        ):
+            self._seen.leap_to_end()
+            return
+        # Read on once before jumping: whoever reads the range has to find its beginning, too.
+        if self._is_anchored and not self._is_quiet:
+            for _ in range(_JUMPS_AT_ONCE):
+                target = self._jump_target(reached, now, is_bounded=is_bounded)
+                if target is None:
+                    break
+                if await self._jump(target):
+                    self._is_behind = target < now - _NEAR
+                    return
+                # A shard that fell silent lately has little before that: it is read on at once.
+                if not self._has_been_silent(target - _NEAR, since=reached.as_of):
+                    break
+        await self._read_on(tail_limit(self._sample))
+
+    def _jump_target(
+        self, reached: ShardProgress, now: datetime, *, is_bounded: bool
+    ) -> datetime | None:
+        return jump_target(
+            reached,
+            now,
+            sample=self._sample,
+            nothing_since=self._nothing_since,
+            is_bounded=is_bounded,
+        )
+
+    def _has_been_silent(self, until: datetime, *, since: datetime | None) -> bool:
+        """Say whether the last jump found nothing, long after the place that is reached."""
+        return self._nothing_since is not None and since is not None and since < until
+
+    async def _read_on(self, limit: int) -> None:
+        reached = self._seen.reached
+        if self._tail is None:
+            self._tail = await self._create_publisher(reached.position, self.shard)
+        self._tail.limit = limit = min(_MOST_RECORDS, limit * self._step)
+        page, result = await self._run(self._tail)
+        if page is None:
+            return
+        fresh = fresh_records(page, reached)
+        self._seen.has_ended = result is RunResult.COMPLETE
+        self._seen.add(fresh, await self._aggregates.counts(fresh))
+        self._resample(fresh, since=reached.as_of)
+        self._step = self._step * _GROWTH if len(page) == limit else 1
+        # After a record that the retention has removed, the service may answer nothing for ever.
+        self._is_anchored = len(page) > 0 or page.millis_behind_latest == 0
+        self._is_quiet = is_small_tail(len(fresh), fresh.payload_bytes)
+        self._note_tip(page, limit)
+
+    async def _jump(self, target: datetime) -> bool:
+        """Take a record that arrived at or after ``target``; say whether that leads on."""
+        publisher = await self._create_publisher(StartingPosition.at_timestamp(target), self.shard)
+        publisher.limit = limit = tail_limit(self._sample, is_jump=not self._is_written_in_bursts)
+        page, result = await self._run(publisher)
+        if page is None:
+            return False
+        fresh = fresh_records(page, self._seen.reached)
+        if len(fresh):
+            self._seen.leap_to(fresh)
+            self._seen.has_ended = result is RunResult.COMPLETE
+            self._tail = publisher
+            arrivals = page.arrival_epoch_seconds
+            self._is_written_in_bursts |= len(page) == limit and arrivals[0] == arrivals[-1]
+            self._resample(fresh, since=target)
+            self._note_tip(page, limit)
+            return True
+        return self._note_nothing_since(target, page, has_ended=result is RunResult.COMPLETE)
+
+    def _note_nothing_since(self, target: datetime, page: RecordBatch, *, has_ended: bool) -> bool:
+        # Empty answers are possible with records ahead.
+        if len(page) or not (has_ended or page.millis_behind_latest == 0):
+            return False
+        if has_ended or self.shard.is_closed:
+            # There is no record after the instant, and never will be: what is left before it is
+            # read to the end of the shard, whichever record that is.
+            self._seen.leap_to_end()
+            return True
+        self._nothing_since = target
+        return False
+
+    async def _run(self, publisher: PollingRecordPublisher) -> tuple[RecordBatch | None, RunResult]:
+        """Make one call; no page says that it has to be made again later."""
+        self.last_look = self._clock.monotonic()
+        page, result = await read_page(publisher)
+        if page is not None:
+            self.millis_behind_latest = page.millis_behind_latest
+        return page, result
+
+    def _note_tip(self, page: RecordBatch, limit: int) -> None:
+        if page.millis_behind_latest:
+            self._seen_until = page.read_until
+        # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
+        if page.millis_behind_latest != 0 or len(page) >= limit:
+            self._is_quiet = False
+            return
+        self._tip_seen_at, self._nothing_since = page.requested_at, None
+        if not self.has_news:
+            self._seen.renew(page.requested_at)
+
+    def _resample(self, fresh: RecordBatch, *, since: datetime | None) -> None:
+        arrivals = fresh.arrival_epoch_seconds
+        if not arrivals or (since is None and len(arrivals) < 2):
+            return
+        begin = instant_of(min(arrivals)) if since is None else since
+        seconds = (instant_of(max(arrivals)) - begin).total_seconds()
+        sizes = [len(payload) for payload in fresh.payloads]
+        self._sample = sampled(self._sample, sizes=sizes, seconds=seconds)
+
+    def take(self, count: int | None = None) -> RangeEnd | None:
+        """Make a range of what was seen, or of its first ``count`` records; ``None`` if empty."""
+        begun = self._seen.begun
+        end, rest = self._seen.take(count)
+        self._seen = rest
+        if end is None:
+            return None
+        if not rest and self._tip_seen_at is not None:
+            rest.renew(self._tip_seen_at)
+            end = evolve(end, progress=rest.start)
+        if end.payload_bytes is None:
+            size = expected_bytes(self._sample, begun, end.progress, self._clock.now())
+            end = evolve(end, payload_bytes=size)
+        return end

@@ -1,0 +1,253 @@
+"""Which shards of the configured streams there are, and how far each of them has been read."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.engine.data_loss import recreated_message
+from kinesis_publishers.engine.lineage import (
+    ancestors,
+    gone_shards,
+    pinned_progress,
+    resumed_progress,
+    startable,
+    starting_progress,
+)
+from kinesis_publishers.errors import CheckpointError, DataLossError, StreamRecreatedError
+from kinesis_publishers.events import ShardsDiscovered, StreamPrepared
+from kinesis_publishers.model import (
+    ChildShard,
+    PositionType,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StreamIdentity,
+    StreamProgress,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers.assembly import FetcherParts
+
+__all__ = ["ShardTable"]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ShardTable:
+    """Keeps the listing of the streams and the progress of their shards.
+
+    The reader of the shards writes how far they are into :attr:`progress`.
+
+    Args:
+        parts: everything that the properties select.
+        resume: how far each stream (by ARN) had been read before; streams that it does not name
+            begin at the configured initial position.
+        leaves_others: whether ``resume`` may name streams that are not configured, which are then
+            left alone; otherwise they are missed.
+        take_over: takes the ARNs of the streams when they are known, and returns what replaces
+            ``resume``.
+
+    Attributes:
+        identities: the streams that are read, by ARN.
+        listed: the shards that the service listed last, those that are still in use, and those
+            that are newer than the listing.
+        progress: how far each known shard has been read.
+    """
+
+    def __init__(
+        self,
+        parts: FetcherParts,
+        resume: Mapping[str, StreamProgress] | None = None,
+        *,
+        leaves_others: bool = False,
+        take_over: Callable[[Collection[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
+    ) -> None:
+        self._parts = parts
+        self._resume = dict(resume or {})
+        self._leaves_others = leaves_others
+        self._take_over = take_over
+        self.identities: dict[str, StreamIdentity] = {}
+        self.listed: dict[ShardKey, Shard] = {}
+        self.progress: dict[ShardKey, ShardProgress] = {}
+
+    def renewed(self) -> ShardTable:
+        """Return one that is not prepared, and goes on where this one is."""
+        resume = self._resume | self.by_stream(self.progress)
+        return ShardTable(self._parts, resume, leaves_others=self._leaves_others)
+
+    async def prepare(self) -> None:
+        """Find the streams and their shards, and fix where each shard begins; reads nothing.
+
+        Raises:
+            StreamNotFoundError: a stream does not exist.
+            CheckpointError: ``resume`` is the progress of other streams.
+            DataLossError: what ``resume`` says cannot be continued.
+        """
+        clock = self._parts.clock
+        began_at = clock.monotonic()
+        for selector in self._parts.streams:
+            summary = await self._parts.discovery.describe(selector)
+            self.identities[summary.identity.arn] = summary.identity
+            self._parts.data_loss.note_identity(summary.identity)
+        if self._take_over is not None:
+            self._resume = await self._take_over(self.identities.keys())
+        self._check_resumed_streams()
+        # When this began, by the service's clock: its first answers have told the time.
+        now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
+        for identity in self.identities.values():
+            await self._prepare_stream(identity, now)
+            self._report_prepared(identity.arn, now)
+
+    def _report_prepared(self, stream_arn: str, now: datetime) -> None:
+        shards = sum(key.stream_arn == stream_arn for key in self.progress)
+        is_resumed = stream_arn in self._resume
+        self._parts.events(
+            StreamPrepared(stream_arn=stream_arn, shards=shards, is_resumed=is_resumed)
+        )
+        start = "where they were left" if is_resumed else str(self._parts.initial_position)
+        if start == PositionType.LATEST.value:
+            start += f" ({now:%Y-%m-%d %H:%M:%S} UTC)"
+        name = self.identities[stream_arn].name
+        # While nothing comes, nothing else says that reading has begun.
+        _LOGGER.info("Reading %s: %d shards from %s.", name, shards, start)
+
+    def _check_resumed_streams(self) -> None:
+        left_out = sorted(self._resume.keys() - self.identities.keys())
+        if not left_out or self._leaves_others:
+            return
+        names, configured = ", ".join(left_out), ", ".join(sorted(self.identities))
+        if len(left_out) == len(self._resume):
+            raise CheckpointError(
+                f"The stored progress belongs to other streams ({names}) than those that are "
+                f"configured ({configured}): use a checkpoint of its own for each set of streams."
+            )
+        for arn in left_out:
+            self._parts.data_loss.report(
+                ShardKey(arn, "*"),
+                f"the stream has been read before and is not configured any more ({configured}).",
+                kind=DataLossError,
+            )
+
+    async def _prepare_stream(self, identity: StreamIdentity, now: datetime) -> None:
+        resume = self._resume.get(identity.arn)
+        if resume is None:
+            await self._begin_stream(identity, now)
+            return
+        known = {
+            ShardKey(identity.arn, id_): resumed_progress(one) for id_, one in resume.shards.items()
+        }
+        if resume.identity.created_at != identity.created_at:
+            self._parts.data_loss.report(
+                ShardKey(identity.arn, "*"),
+                recreated_message(resume.identity.created_at, identity.created_at),
+                kind=StreamRecreatedError,
+            )
+            known = {}
+        self.progress.update(known)
+        listed = await self._parts.discovery.list_shards(identity.arn)
+        self._add_listed(listed, initial=None)
+        for key in gone_shards((key for key in known if not known[key].is_ended), listed):
+            self._parts.data_loss.report_unread(key, known[key])
+            self.progress[key] = known[key].ended()
+
+    async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
+        parts = self._parts
+        initial = pinned_progress(ShardProgress(position=parts.initial_position), now)
+        # With positions for single shards, closed ones may be among them: list everything.
+        since = None if parts.initial_shards else initial.position.timestamp
+        listed = await parts.discovery.list_shards(identity.arn, since=since)
+        self.progress.update(
+            {
+                shard.key: pinned_progress(parts.initial_shards[shard.shard_id], now)
+                for shard in listed
+                if shard.shard_id in parts.initial_shards
+            }
+        )
+        self._add_listed(listed, initial=initial)
+
+    async def discover(
+        self, *, in_use: Collection[ShardKey] = (), given_up: Collection[ShardKey] = ()
+    ) -> None:
+        """List the shards again: add what is new, forget what has left the retention.
+
+        Args:
+            in_use: shards that are being read: they stay until their reader has seen the end.
+            given_up: shards that are read no further on purpose: losing them is no loss.
+
+        Raises:
+            DataLossError: a shard was not read to its end and is not listed any more.
+        """
+        for arn in self.identities:
+            listed = await self._parts.discovery.list_shards(arn)
+            begins = {shard.key: shard.starting_sequence_number for shard in listed}
+            known = {k: one for k, one in self.listed.items() if k.stream_arn == arn}
+            gone = gone_shards(known, listed)
+            # A stream that was created again has shards of the same ids, which begin elsewhere.
+            if any(begins.get(k) != one.starting_sequence_number for k, one in known.items()):
+                await self._parts.data_loss.check_identity(arn)
+            for key in (one for one in gone if one not in in_use):
+                del self.listed[key]
+                progress = self.progress.pop(key, None)
+                if progress is not None and not (progress.is_ended or key in given_up):
+                    self._parts.data_loss.report_unread(key, progress)
+            self._add_listed(listed, initial=None)
+
+    def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
+        """Add the shards that the last answer of a shard has named; a listing may be late.
+
+        One whose other parent is not known is left to that parent's end, or to a listing: a parent
+        that is not listed would count as one that has left the retention.
+        """
+        shards = [
+            Shard(
+                stream_arn=stream_arn,
+                shard_id=child.shard_id,
+                parent_shard_id=next(iter(child.parent_shard_ids), None),
+                adjacent_parent_shard_id=next(iter(child.parent_shard_ids[1:]), None),
+                starting_hash_key=child.starting_hash_key,
+                ending_hash_key=child.ending_hash_key,
+            )
+            for child in children
+        ]
+        known = self.listed.keys()
+        new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]
+        self._add_listed(new, initial=None)
+
+    def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
+        shards = tuple(listed)
+        added = starting_progress(shards, self.progress, initial)
+        self.progress.update(added)
+        self.listed.update({shard.key: shard for shard in shards})
+        if added:
+            self._parts.events(
+                ShardsDiscovered(
+                    stream_arn=shards[0].stream_arn,
+                    shard_ids=tuple(sorted(key.shard_id for key in added)),
+                )
+            )
+
+    def startable(self) -> list[Shard]:
+        """Return the shards that may be read now, in a fixed order within each stream."""
+        return startable(
+            self.listed.values(), self.progress, parents_first=self._parts.discovery.parents_first
+        )
+
+    def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
+        """Return the listed shards that a shard descends from, over all generations."""
+        return frozenset(ancestors([key], self.listed))
+
+    def by_stream(self, progress: Mapping[ShardKey, ShardProgress]) -> dict[str, StreamProgress]:
+        """Return ``progress`` as what ``resume`` takes: per stream (by ARN)."""
+        shards: dict[str, dict[str, ShardProgress]] = {arn: {} for arn in self.identities}
+        for key, one in progress.items():
+            if key.stream_arn in shards:
+                shards[key.stream_arn][key.shard_id] = one
+        return {
+            arn: StreamProgress(identity=identity, shards=shards[arn])
+            for arn, identity in self.identities.items()
+        }

@@ -1,0 +1,34 @@
+"""Who registers the stream consumers of enhanced fan-out, and when; and who removes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.config.choices import RegistrationStrategy
+from kinesis_publishers.registration.deregistration import deregister_consumer
+from kinesis_publishers.registration.lazy import (
+    EagerRegistrar,
+    LazyRegistrar,
+    NoRegistrar,
+)
+from kinesis_publishers.registration.shared_use import ConsumerLease
+
+if TYPE_CHECKING:
+    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+    from kinesis_publishers.config.registration import RegistrationConfig
+
+__all__ = ["ConsumerLease", "create_registrar", "deregister_consumer"]
+
+
+def create_registrar(
+    config: RegistrationConfig, context: PublisherContext
+) -> StreamConsumerRegistrar:
+    """Return the registrar of the configured strategy (``stream.efo.registration``)."""
+    match config.strategy:
+        case RegistrationStrategy.LAZY:
+            return LazyRegistrar(config, context)
+        case RegistrationStrategy.EAGER:
+            return EagerRegistrar(config, context)
+        case RegistrationStrategy.NONE:
+            return NoRegistrar(config.consumer_arns)

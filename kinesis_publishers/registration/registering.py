@@ -1,0 +1,241 @@
+"""Registers one stream consumer, unless it is there, and waits until it can be used."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from kinesis_publishers.config.choices import DeregistrationPolicy
+from kinesis_publishers.config.options import registration as options
+from kinesis_publishers.errors import (
+    ConnectionFailedError,
+    ConsumerNotFoundError,
+    InternalServiceError,
+    KinesisPublishersError,
+    LimitExceededError,
+    MalformedResponseError,
+    RetriesExhaustedError,
+    ServiceError,
+)
+from kinesis_publishers.events import ConsumerAwaited, ConsumerRegistered
+from kinesis_publishers.registration.consumer_arns import deregister_command
+from kinesis_publishers.registration.single_flight import finish_once_begun
+from kinesis_publishers.retry import RetryBudget, call_with_retries
+
+if TYPE_CHECKING:
+    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.config.registration import RegistrationConfig
+    from kinesis_publishers.model import StreamConsumer
+    from kinesis_publishers.registration.shared_use import ConsumerLease
+
+__all__ = ["ConsumerRegistration", "consumer_limit_error"]
+
+_LOGGER = logging.getLogger(__name__)
+
+# The service may have done what it was asked for.
+_UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseError)
+
+
+class ConsumerRegistration:
+    """One search for a usable consumer; any number of processes may be at it at once.
+
+    Args:
+        stream_arn: the stream.
+        consumer_name: the name of the consumer on it.
+        config: retries and timeouts.
+        context: control plane, clock and event sink.
+        lease: held on this consumer; it is told what is registered.
+
+    Attributes:
+        registered_arn: the last consumer that this search has registered, ``None`` if none.
+    """
+
+    def __init__(
+        self,
+        stream_arn: str,
+        consumer_name: str,
+        config: RegistrationConfig,
+        context: PublisherContext,
+        lease: ConsumerLease,
+    ) -> None:
+        self._stream_arn = stream_arn
+        self._consumer_name = consumer_name
+        self._config = config
+        self._context = context
+        self._lease = lease
+        retry = config.register_retry
+        self._retries = RetryBudget(retry, context.clock, events=context.events)
+        # A stream that has all the consumers that it may have is not mended by time.
+        self._limited = RetryBudget(
+            evolve(retry, outage_seconds=0.0), context.clock, events=context.events
+        )
+        self._status = ""
+        self._status_since = 0.0
+        self._polls = 0
+        self._is_unanswered = False
+        self.registered_arn: str | None = None
+
+    async def find_active(self, *, is_competing: bool) -> str:
+        """Return the ARN of the ACTIVE consumer; at once if there is one.
+
+        Args:
+            is_competing: whether others are likely to begin at the same moment; they are given a
+                head start of a random length, up to the first delay between registrations.
+
+        Raises:
+            LimitExceededError: the stream has as many consumers as it may have.
+            RetriesExhaustedError: the consumer does not become ACTIVE, or calls keep failing.
+            ServiceError: a call failed for good.
+        """
+        while True:
+            consumer = await self._describe()
+            if consumer is None:
+                if is_competing:
+                    await self._context.clock.sleep(self._config.register_retry.delay_seconds(0))
+                    is_competing = False
+                consumer = await self._register_if_absent()
+            if consumer is None:
+                continue
+            self._warn_if_perhaps_ours(consumer)
+            if consumer.status == "ACTIVE":
+                return consumer.arn
+            await self._wait_for_change(consumer)
+
+    async def _describe(self) -> StreamConsumer | None:
+        try:
+            return await call_with_retries(
+                lambda: self._context.control_plane.describe_stream_consumer(
+                    self._stream_arn, self._consumer_name
+                ),
+                policy=self._config.describe_retry,
+                clock=self._context.clock,
+                events=self._context.events,
+            )
+        except ConsumerNotFoundError:
+            return None
+
+    async def _register_if_absent(self) -> StreamConsumer | None:
+        """Return the consumer; ``None``, after a delay, if it is to be looked for again."""
+        async with self._lease.registering():
+            consumer = await self._describe()
+            if consumer is not None:
+                return consumer
+            try:
+                return await finish_once_begun(self._register(), clock=self._context.clock)
+            except ServiceError as error:
+                failure = error
+                self._is_unanswered |= isinstance(error, _UNANSWERED)
+        # ResourceInUse says that somebody else has registered it: the next description shows it.
+        await self._context.clock.sleep(await self._delay_after(failure))
+        return None
+
+    async def _register(self) -> StreamConsumer:
+        consumer = await self._context.control_plane.register_stream_consumer(
+            self._stream_arn, self._consumer_name
+        )
+        self.registered_arn = consumer.arn
+        if self._config.deregister is DeregistrationPolicy.CREATED:
+            self._lease.note_created(consumer.arn)
+        self._context.events(
+            ConsumerRegistered(stream_arn=self._stream_arn, consumer_arn=consumer.arn)
+        )
+        return consumer
+
+    def _warn_if_perhaps_ours(self, consumer: StreamConsumer) -> None:
+        if not self._is_unanswered or consumer.arn == self.registered_arn:
+            return
+        self._is_unanswered = False
+        if self._config.deregister is DeregistrationPolicy.CREATED:
+            _LOGGER.warning(
+                "The stream consumer %s appeared when this process tried to register it and got no "
+                "answer. It may be somebody else's, so it is not removed at the end. When nobody "
+                "uses it any more: %s",
+                consumer.arn,
+                deregister_command(consumer.arn),
+            )
+
+    async def _delay_after(self, failure: ServiceError) -> float:
+        try:
+            is_limit = isinstance(failure, LimitExceededError)
+            return (self._limited if is_limit else self._retries).delay_after(failure)
+        except RetriesExhaustedError as error:
+            if not isinstance(failure, LimitExceededError):
+                raise
+            raise await consumer_limit_error(
+                self._stream_arn, self._consumer_name, failure, self._config, self._context
+            ) from error
+
+    async def _wait_for_change(self, consumer: StreamConsumer) -> None:
+        now = self._context.clock.monotonic()
+        if consumer.status != self._status:
+            self._status, self._status_since, self._polls = consumer.status, now, 0
+            self._context.events(
+                ConsumerAwaited(
+                    stream_arn=self._stream_arn, consumer_arn=consumer.arn, status=consumer.status
+                )
+            )
+        elapsed = now - self._status_since
+        if elapsed >= self._config.register_timeout_seconds:
+            raise self._stuck(consumer, elapsed)
+        await self._context.clock.sleep(self._config.register_retry.delay_seconds(self._polls))
+        self._polls += 1
+
+    def _stuck(self, consumer: StreamConsumer, elapsed: float) -> RetriesExhaustedError:
+        advice = (
+            f"remove it ({deregister_command(consumer.arn)}) and start again"
+            if consumer.status == "CREATING"
+            else "start again once it is gone, or use another consumer name"
+        )
+        return RetriesExhaustedError(
+            f"The stream consumer {self._consumer_name} on {self._stream_arn} was still "
+            f"{consumer.status} after {elapsed:.0f} s: {advice}, or raise "
+            f"{options.REGISTER_TIMEOUT.full_key} if AWS is slow.",
+            attempts=self._polls + 1,
+            elapsed_seconds=elapsed,
+        )
+
+
+async def consumer_limit_error(
+    stream_arn: str,
+    consumer_name: str,
+    failure: LimitExceededError,
+    config: RegistrationConfig,
+    context: PublisherContext,
+) -> LimitExceededError:
+    """Return the error that says which consumers the stream has, and what can be done.
+
+    Args:
+        stream_arn: the stream.
+        consumer_name: what could not be registered on it.
+        failure: the service's last answer.
+        config: how the listing is repeated.
+        context: what lists the consumers.
+    """
+    return LimitExceededError(
+        f"The stream consumer {consumer_name} could not be registered on {stream_arn}, however "
+        f"often it was tried: {failure} {await _describe_consumers(stream_arn, config, context)} A "
+        "stream has up to 20 (50 with on-demand advantage), of which 5 may be CREATING at a time: "
+        "remove one that nobody uses (aws kinesis deregister-stream-consumer), share one by its "
+        "name, or read with kinesis.stream.recordpublisher = POLLING.",
+        operation=failure.operation,
+        code=failure.code,
+        request_id=failure.request_id,
+    )
+
+
+async def _describe_consumers(
+    stream_arn: str, config: RegistrationConfig, context: PublisherContext
+) -> str:
+    try:
+        consumers = await call_with_retries(
+            lambda: context.control_plane.list_stream_consumers(stream_arn),
+            policy=config.list_retry,
+            clock=context.clock,
+            events=context.events,
+        )
+    except KinesisPublishersError as error:
+        return f"Its consumers could not be listed ({error})."
+    names = ", ".join(f"{one.name} ({one.status})" for one in consumers)
+    return f"It has {len(consumers)} consumers: {names}." if names else "It has no consumers."

@@ -1,0 +1,195 @@
+"""Decides, among the processes of one user on one machine, who removes a stream consumer.
+
+A process that is killed leaves nothing behind but its record: the kernel drops its locks. Processes
+on other machines are not seen; one whose consumer is removed under it registers it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+from kinesis_publishers.registration.consumer_arns import (
+    deregister_by_name_command,
+    deregister_command,
+)
+from kinesis_publishers.registration.lease_files import (
+    FileLock,
+    LeaseFiles,
+    lease_directory,
+)
+from kinesis_publishers.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from kinesis_publishers.clock import Clock
+
+__all__ = ["ConsumerLease"]
+
+_LOGGER = logging.getLogger(__name__)
+
+# Locks are asked for again and again: a thread that waits in flock() could not be cancelled.
+_POLLING = RetryPolicy(max_retries=0, base_seconds=0.05, max_seconds=0.5, exponent=1.5)
+# About half a minute: longer than a removal or a registration takes.
+_UNUSUAL_ATTEMPTS = 120
+
+
+class ConsumerLease:
+    """The right to use a stream consumer, and the duty of the last one to remove it.
+
+    Only what :meth:`note_created` has recorded is ever removed. Without a directory that can be
+    trusted there are no leases: then nothing is recorded, and nothing removed.
+
+    Made by :meth:`acquire`; :meth:`release` or :meth:`close` ends it.
+    """
+
+    def __init__(
+        self,
+        files: LeaseFiles | None,
+        users: FileLock | None,
+        clock: Clock,
+        *,
+        directory: FileLock | None = None,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._users = users
+        self._clock = clock
+
+    @classmethod
+    async def acquire(cls, stream_arn: str, consumer_name: str, *, clock: Clock) -> Self:
+        """Join those who use a consumer; waits while somebody is removing it."""
+        try:
+            files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name)
+            with ExitStack() as on_failure:
+                # What is below a locked directory is never too old for systemd-tmpfiles, says
+                # tmpfiles.d(5).
+                directory = await _take(files.directory, clock, exclusive=False)
+                on_failure.callback(directory.close)
+                users = await _take(files.users, clock, exclusive=False)
+                on_failure.pop_all()
+            return cls(files, users, clock, directory=directory)
+        except OSError as error:
+            _LOGGER.warning(
+                "Who uses the stream consumer %s on %s cannot be written down (%s): if it is "
+                "registered now, it is not removed at the end. Set XDG_STATE_HOME or TMPDIR to "
+                "a directory of this user.",
+                consumer_name,
+                stream_arn,
+                error,
+            )
+            return cls(None, None, clock)
+
+    @property
+    def created_arn(self) -> str | None:
+        """The ARN of the consumer that a process of this machine registered and nobody removed."""
+        if self._files is None:
+            return None
+        try:
+            return self._files.read_created_arn()
+        except OSError as error:
+            _LOGGER.warning("%s cannot be read: %s", self._files.record, error)
+            return None
+
+    def note_created(self, consumer_arn: str) -> None:
+        """Record that this process has registered ``consumer_arn``.
+
+        Call it within :meth:`registering`, as soon as the consumer exists.
+        """
+        try:
+            if self._files is not None:
+                self._files.write_created_arn(consumer_arn)
+                return
+        except OSError as error:
+            _LOGGER.warning("%s cannot be written: %s", self._files, error)
+        _LOGGER.warning(
+            "The stream consumer that was registered is not going to be removed. When nobody uses "
+            "it any more: %s",
+            deregister_command(consumer_arn),
+        )
+
+    @asynccontextmanager
+    async def registering(self) -> AsyncIterator[None]:
+        """Keep the other processes from registering this consumer at the same time.
+
+        It is meant for a few calls: whoever waits for something else leaves it first.
+        """
+        lock = None
+        if self._files is not None:
+            try:
+                lock = await _take(self._files.registration, self._clock, exclusive=True)
+            except OSError as error:
+                _LOGGER.warning("%s cannot be locked: %s", self._files.registration, error)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.close()
+
+    async def release(self, remove: Callable[[str], Awaitable[bool | None]]) -> None:
+        """Leave; the last one to leave removes the consumer, if one was recorded.
+
+        Args:
+            remove: is awaited with the recorded ARN while nobody can join. The record is kept, for
+                the next one who leaves, if it raises or returns False.
+        """
+        try:
+            if self._is_last():
+                await self._remove(remove)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Leave, and remove nothing; more than once is fine."""
+        for lock in (self._users, self._directory):
+            if lock is not None:
+                lock.close()
+        self._users = self._directory = None
+
+    def _is_last(self) -> bool:
+        if self._users is None or self._files is None:
+            return False
+        try:
+            if not self._users.try_make_exclusive():
+                return False
+            if self._users.is_current:
+                return True
+        except OSError as error:
+            _LOGGER.warning("Who else uses a stream consumer cannot be found out: %s", error)
+            return False
+        _LOGGER.warning(
+            "Something has removed %s, so that it is not known whether somebody else uses the "
+            "stream consumer %s, nor who registered it: it is not removed. If it is yours, and "
+            "nobody uses it any more: %s",
+            self._files.users,
+            self._files.consumer_name,
+            deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),
+        )
+        return False
+
+    async def _remove(self, remove: Callable[[str], Awaitable[bool | None]]) -> None:
+        consumer_arn = self.created_arn
+        if self._files is None or (consumer_arn and await remove(consumer_arn) is False):
+            return
+        try:
+            self._files.remove()
+        except OSError as error:
+            _LOGGER.warning("%s cannot be removed: %s", self._files, error)
+
+
+async def _take(path: Path, clock: Clock, *, exclusive: bool) -> FileLock:
+    attempt = 0
+    while (lock := FileLock.try_take(path, exclusive=exclusive)) is None:
+        await clock.sleep(_POLLING.delay_seconds(attempt))
+        attempt += 1
+        if attempt == _UNUSUAL_ATTEMPTS:
+            _LOGGER.warning(
+                "%s has been locked by another process for a while, which this one waits for. If "
+                "that one was stopped (Ctrl-Z), continue or end it: fuser %s shows it.",
+                path,
+                path,
+            )
+    return lock

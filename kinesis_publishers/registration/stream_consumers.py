@@ -1,0 +1,141 @@
+"""The consumers of the streams that are read: found once for all who ask, left together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.config.choices import DeregistrationPolicy
+from kinesis_publishers.config.options import registration as options
+from kinesis_publishers.errors import MissingOptionError
+from kinesis_publishers.registration.deregistration import deregister_consumer
+from kinesis_publishers.registration.registering import ConsumerRegistration
+from kinesis_publishers.registration.shared_use import ConsumerLease
+from kinesis_publishers.registration.single_flight import SingleFlight
+from kinesis_publishers.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.config.registration import RegistrationConfig
+
+__all__ = ["StreamConsumers"]
+
+
+class StreamConsumers:
+    """One consumer per stream, all of the same name.
+
+    Args:
+        config: the name, and how it is registered and removed.
+        context: control plane, clock and event sink.
+    """
+
+    def __init__(self, config: RegistrationConfig, context: PublisherContext) -> None:
+        self._config = config
+        self._context = context
+        self._by_stream: dict[str, _ConsumerOfStream] = {}
+
+    def of(self, stream_arn: str) -> _ConsumerOfStream:
+        """Return the consumer of a stream."""
+        if stream_arn not in self._by_stream:
+            self._by_stream[stream_arn] = _ConsumerOfStream(stream_arn, self._config, self._context)
+        return self._by_stream[stream_arn]
+
+    async def close(self) -> None:
+        """Leave all of them."""
+        consumers = tuple(self._by_stream.values())
+        try:
+            async with TaskScope() as scope:
+                for one in consumers:
+                    scope.spawn(one.leave(), name=f"leave the consumer of {one.stream_arn}")
+        finally:
+            # A task that is cancelled before its first step has left nothing.
+            for one in consumers:
+                one.abandon()
+
+
+class _ConsumerOfStream:
+    def __init__(
+        self, stream_arn: str, config: RegistrationConfig, context: PublisherContext
+    ) -> None:
+        self.stream_arn = stream_arn
+        self._config = config
+        self._context = context
+        self._lease: ConsumerLease | None = None
+        self._flight: SingleFlight[str] = SingleFlight()
+        self._registered_arn: str | None = None
+        #: The ARN, as far as it is known.
+        self.arn: str | None = None
+
+    async def find(self, *, is_competing: bool = True) -> str:
+        """Return the ARN; look for it if it is not known."""
+        if self.arn is not None and self._lease is not None:
+            return self.arn
+        return await self._flight.run(lambda: self._find(is_competing=is_competing))
+
+    async def renew(self, missing_arn: str) -> str:
+        """Return the ARN, after ``missing_arn`` was not found."""
+        if self.arn is not None and self.arn != missing_arn:
+            return self.arn
+        return await self._flight.run(lambda: self._search(is_competing=True))
+
+    async def _find(self, *, is_competing: bool) -> str:
+        await self._join()
+        return self.arn or await self._search(is_competing=is_competing)
+
+    async def _search(self, *, is_competing: bool) -> str:
+        lease = await self._join()
+        registration = ConsumerRegistration(
+            self.stream_arn, self._name, self._config, self._context, lease
+        )
+        try:
+            self.arn = await registration.find_active(is_competing=is_competing)
+        finally:
+            self._registered_arn = registration.registered_arn or self._registered_arn
+        return self.arn
+
+    async def _join(self) -> ConsumerLease:
+        # Also of a consumer that is known to be there: who uses it keeps others from removing it.
+        if self._lease is None:
+            self._lease = await ConsumerLease.acquire(
+                self.stream_arn, self._name, clock=self._context.clock
+            )
+        return self._lease
+
+    @property
+    def _name(self) -> str:
+        name = self._config.consumer_name
+        if name is None:
+            raise MissingOptionError(f"{options.CONSUMER_NAME.full_key} is required")
+        return name
+
+    async def undo_registration(self) -> None:
+        """Remove the consumer if this object has registered it, unless others use it by now."""
+        if self._lease is None or self._registered_arn is None:
+            return
+        if self._config.deregister is DeregistrationPolicy.NEVER:
+            self._lease.note_created(self._registered_arn)
+        await self._release(self._lease)
+
+    async def leave(self) -> None:
+        """Stop using the consumer; the last one to leave removes it."""
+        if self._lease is not None and self._config.deregister is DeregistrationPolicy.CREATED:
+            await self._release(self._lease)
+        self.abandon()
+
+    async def _release(self, lease: ConsumerLease) -> None:
+        self._lease = self.arn = self._registered_arn = None
+        await lease.release(self._remove)
+
+    def abandon(self) -> None:
+        """Stop using the consumer, and remove nothing."""
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
+    async def _remove(self, consumer_arn: str) -> bool:
+        return await deregister_consumer(
+            consumer_arn,
+            control_plane=self._context.control_plane,
+            config=self._config,
+            clock=self._context.clock,
+            events=self._context.events,
+        )
