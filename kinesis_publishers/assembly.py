@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import botocore.session
 from attrs import evolve, frozen
-from botocore.exceptions import BotoCoreError
 
 from kinesis_publishers.abc import (
     CheckpointStore,
     CheckpointStoreContext,
+    ControlContext,
     EventReporter,
     PublisherContext,
     RecordPublisherFactory,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
-from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane, Boto3RecordWriter
+from kinesis_publishers.aws.credentials import region_of_this_machine
 from kinesis_publishers.checkpoints import (
     DynamoDbCheckpointStore,
     MemoryCheckpointStore,
@@ -48,11 +46,13 @@ from kinesis_publishers.config import (
     resolve_region,
 )
 from kinesis_publishers.config.options import aws as aws_options
+from kinesis_publishers.config.options import publisher
 from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
 from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.delivery import ConsumerContext, MissingShard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import ConfigError, PluginLoadError
+from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import ignore_event, log_event
 from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
 from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
@@ -63,17 +63,19 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kinesis_publishers.abc import RecordPublisher
+    from kinesis_publishers.engine.delivery import CreatePublisher, DeliverySink
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, StreamIdentity
 
 __all__ = [
-    "FetcherParts",
-    "StreamAccess",
+    "ControlServices",
+    "Services",
     "checkpoint_store_class",
     "event_reporter_classes",
     "open_checkpointer",
-    "open_parts",
-    "open_stream_access",
+    "open_control",
+    "open_record_writer",
+    "open_services",
     "publisher_factory_class",
     "with_region",
 ]
@@ -101,8 +103,8 @@ _REPORTERS = {
 
 
 @frozen(kw_only=True)
-class FetcherParts:
-    """What a fetcher is made of.
+class Services:
+    """What reads records is made of.
 
     Attributes:
         streams: what to read: names or ARNs.
@@ -130,12 +132,33 @@ class FetcherParts:
     clock: Clock
     events: EventSink
 
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        return MissingShard(
+            shard, self.data_loss, self.discovery.has_shard, self.clock, self.events
+        )
+
+    def consumer_context(
+        self, sink: DeliverySink, create_publisher: CreatePublisher
+    ) -> ConsumerContext:
+        """Return what the consumers of one reader share."""
+        return ConsumerContext(
+            create_publisher=create_publisher,
+            pool=self.pool,
+            sink=sink,
+            aggregates=self.aggregates,
+            data_loss=self.data_loss,
+            clock=self.clock,
+            events=self.events,
+            has_shard=self.discovery.has_shard,
+        )
+
 
 @asynccontextmanager
-async def open_parts(
+async def open_services(
     properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
-) -> AsyncIterator[FetcherParts]:
-    """Open the clients that ``properties`` describe, yield the parts, and close them.
+) -> AsyncIterator[Services]:
+    """Open the clients that ``properties`` describe, yield the services, and close them.
 
     Args:
         properties: the configuration.
@@ -150,7 +173,7 @@ async def open_parts(
         _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
-    factory_class = publisher_factory_class(source.record_publisher)
+    factory_class = publisher_factory_class(properties)
     properties = with_region(properties)
     aws = AwsConfig.from_properties(properties)
     http = SubscriptionHttpConfig.from_properties(properties)
@@ -179,8 +202,8 @@ async def open_parts(
             max_records=pending.max_records, max_bytes=pending.max_bytes, events=sink
         )
         try:
-            yield FetcherParts(
-                streams=tuple(stream.arn or stream.name for stream in streams.streams),
+            yield Services(
+                streams=tuple(stream.reference for stream in streams.streams),
                 initial_position=_initial_position(initial),
                 initial_shards={one.shard_id: _shard_progress(one) for one in initial.shards},
                 factory=factory,
@@ -266,12 +289,13 @@ def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
     return [load_event_reporter(name, _REPORTERS) for name in names]
 
 
-def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
-    """Return the factory that ``stream.recordpublisher`` names.
+def publisher_factory_class(properties: Properties) -> type[RecordPublisherFactory]:
+    """Return the factory that ``stream.recordpublisher`` names, with what it can do.
 
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
+    name = properties.get(publisher.RECORD_PUBLISHER)
     if name in _FACTORIES:
         return _FACTORIES[name]
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
@@ -297,7 +321,7 @@ def _not_an_instance(made_by: type, made: object, base: type) -> PluginLoadError
 def with_region(properties: Properties) -> Properties:
     """Return ``properties`` with the region that applies: theirs, the streams', or this machine's.
 
-    So that other processes, which may have another environment, read the same region.
+    Other processes, which may have another environment, then read the same region.
 
     Raises:
         MissingOptionError: nothing names a region.
@@ -310,18 +334,7 @@ def with_region(properties: Properties) -> Properties:
 def _region(properties: Properties) -> str:
     aws = AwsConfig.from_properties(properties)
     streams = StreamsConfig.from_properties(properties)
-    return resolve_region(aws, streams, lambda: _region_of_this_machine(aws))
-
-
-def _region_of_this_machine(config: AwsConfig) -> str | None:
-    # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
-    region = os.environ.get("AWS_REGION")
-    try:
-        # With the provider PROFILE it is the region of that profile.
-        session = build_session(botocore.session.get_session(), config)
-        return region or session.get_config_variable("region")
-    except BotoCoreError as error:
-        raise ConfigError(f"The AWS configuration of this machine: {error}") from error
+    return resolve_region(aws, streams, lambda: region_of_this_machine(aws))
 
 
 def _initial_position(config: InitialPositionConfig) -> StartingPosition:
@@ -347,17 +360,15 @@ def _shard_progress(config: ShardPosition) -> ShardProgress:
 
 
 @frozen(kw_only=True)
-class StreamAccess:
+class ControlServices(ControlContext):
     """The open control plane, and what decides how it is called.
 
     Attributes:
-        context: control plane, clock and event sink.
         discovery: describes streams and lists shards, with retries.
         registration: retries and timeouts of consumers.
         selectors: names or ARNs of the streams.
     """
 
-    context: PublisherContext
     discovery: ShardDiscovery
     registration: RegistrationConfig
     selectors: tuple[str, ...]
@@ -372,28 +383,35 @@ class StreamAccess:
 
 
 @asynccontextmanager
-async def open_stream_access(properties: Properties) -> AsyncIterator[StreamAccess]:
+async def open_control(
+    properties: Properties, *, events: EventSink = log_event
+) -> AsyncIterator[ControlServices]:
     """Open the control plane that ``properties`` describe, and close it.
 
     Raises:
         ConfigError: the properties cannot work.
     """
     properties = with_region(properties)
-    clock, aws = SystemClock(), AwsConfig.from_properties(properties)
-    async with Boto3ControlPlane(aws) as control_plane:
-        yield StreamAccess(
-            context=PublisherContext(
-                # Not opened: nothing is read here.
-                data_plane=AioDataPlane(aws, clock=clock),
-                control_plane=control_plane,
-                clock=clock,
-                events=log_event,
-            ),
+    clock = SystemClock()
+    async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
+        yield ControlServices(
+            control_plane=control_plane,
+            clock=clock,
+            events=events,
             discovery=ShardDiscovery(
-                control_plane, DiscoveryConfig.from_properties(properties), clock
+                control_plane, DiscoveryConfig.from_properties(properties), clock, events=events
             ),
             registration=RegistrationConfig.from_properties(properties),
             selectors=tuple(
-                one.arn or one.name for one in StreamsConfig.from_properties(properties).streams
+                one.reference for one in StreamsConfig.from_properties(properties).streams
             ),
         )
+
+
+def open_record_writer(properties: Properties) -> Boto3RecordWriter:
+    """Return the client that writes records, to be opened with ``async with``.
+
+    Raises:
+        ConfigError: the properties cannot work.
+    """
+    return Boto3RecordWriter(AwsConfig.from_properties(with_region(properties)))

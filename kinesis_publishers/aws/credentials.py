@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiobotocore.credentials as aio
 import botocore.credentials as sync
+import botocore.session
 from aiobotocore.session import AioSession
+from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 from botocore.utils import FileWebIdentityTokenLoader
 
@@ -28,12 +30,12 @@ from kinesis_publishers.aws.lazy_credentials import (
 from kinesis_publishers.config.choices import CredentialsProvider
 from kinesis_publishers.config.credentials import CredentialsConfig
 from kinesis_publishers.config.options import aws
-from kinesis_publishers.errors import MissingOptionError
+from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 if TYPE_CHECKING:
     from kinesis_publishers.config.aws import AwsConfig
 
-__all__ = ["build_session"]
+__all__ = ["build_session", "region_of_this_machine"]
 
 _SessionT = TypeVar("_SessionT", Session, AioSession)
 # Returns credentials (botocore) or a coroutine that does (aiobotocore).
@@ -98,6 +100,22 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     name = f"kinesis-publishers-{credentials.provider.value.lower()}"
     session.register_component("credential_provider", kit.resolver([kit.provider(name, load)]))
     return session
+
+
+def region_of_this_machine(config: AwsConfig) -> str | None:
+    """Return the region that the environment or the AWS configuration of this machine names.
+
+    Raises:
+        ConfigError: the AWS configuration cannot be read.
+    """
+    # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
+    region = os.environ.get("AWS_REGION")
+    try:
+        # With the provider PROFILE it is the region of that profile.
+        session = build_session(botocore.session.get_session(), config)
+        return region or session.get_config_variable("region")
+    except BotoCoreError as error:
+        raise ConfigError(f"The AWS configuration of this machine: {error}") from error
 
 
 def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:

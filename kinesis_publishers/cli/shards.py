@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options
 from kinesis_publishers.cli.console import print_json_lines, print_tree
@@ -44,8 +44,8 @@ def shards(as_json: bool, connection: Connection) -> None:
 
 
 async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         return {
-            stream.name: await access.discovery.list_shards(stream.arn)
-            for stream in await access.streams()
+            stream.name: await control.discovery.list_shards(stream.arn)
+            for stream in await control.streams()
         }

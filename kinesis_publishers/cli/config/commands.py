@@ -27,7 +27,6 @@ from kinesis_publishers.config import (
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.ineffective import ineffective_keys
-from kinesis_publishers.config.options import publisher
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
 
 
 def _load_publisher(properties: Properties) -> object:
-    return publisher_factory_class(properties.get(publisher.RECORD_PUBLISHER))
+    return publisher_factory_class(properties)
 
 
 def _load_store(properties: Properties) -> object:

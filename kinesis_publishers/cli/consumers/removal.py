@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.console import say
 from kinesis_publishers.cli.consumers.actions import find_consumer
 from kinesis_publishers.registration import deregister_consumer
@@ -28,11 +28,11 @@ async def find_consumers(
     """
     is_arn = ":" in name_or_arn
     name = consumer_name_in(name_or_arn) if is_arn else name_or_arn
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         found = [
             (stream.name, consumer)
-            for stream in await access.streams()
-            if (consumer := await find_consumer(access, stream.arn, name)) is not None
+            for stream in await control.streams()
+            if (consumer := await find_consumer(control, stream.arn, name)) is not None
         ]
     return [one for one in found if not is_arn or one[1].arn == name_or_arn]
 
@@ -41,15 +41,9 @@ async def remove_consumers(
     properties: Properties, found: Sequence[tuple[str, StreamConsumer]]
 ) -> bool:
     """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         gone = [
-            await deregister_consumer(
-                consumer.arn,
-                control_plane=access.context.control_plane,
-                config=access.registration,
-                clock=access.context.clock,
-                events=access.context.events,
-            )
+            await deregister_consumer(consumer.arn, control.registration, control)
             for _, consumer in found
         ]
     for (stream_name, consumer), is_gone in zip(found, gone, strict=True):

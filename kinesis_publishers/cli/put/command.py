@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 from attrs import frozen
 
-from kinesis_publishers.assembly import with_region
-from kinesis_publishers.aws import Boto3RecordWriter
+from kinesis_publishers.assembly import open_record_writer
 from kinesis_publishers.cli.commands import CleanCommand
 from kinesis_publishers.cli.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.console import discard_output, output_bytes, print_json_lines, say
@@ -31,7 +30,6 @@ from kinesis_publishers.cli.put.entries import (
 from kinesis_publishers.cli.put.writing import PutSession, put_policy
 from kinesis_publishers.cli.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.model import UserRecord
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.aws import PutResult
     from kinesis_publishers.cli.put.writing import OnWritten
+    from kinesis_publishers.config import Properties
 
 __all__ = ["put"]
 
@@ -156,7 +155,7 @@ def put(
         raise click.UsageError("DATA are records themselves: leave out --file and --whole.")
     if as_json and quiet:
         raise click.UsageError("--json and --quiet exclude each other.")
-    properties = with_region(connection.properties_without_reading())
+    properties = connection.properties_without_reading()
     stream = only_stream(properties)
     records = _Input(
         texts=data,
@@ -168,15 +167,14 @@ def put(
     if as_json:
         output_bytes()  # Refused before anything is written if there is no output.
     report = _print_nothing if quiet else _print_json if as_json else _print_line
-    config = AwsConfig.from_properties(properties)
     on_written = _until_output_fails(report)
-    run_until_signal(lambda: _put(records, config, stream, retries, on_written))
+    run_until_signal(lambda: _put(records, properties, stream, retries, on_written))
 
 
 async def _put(
-    records: _Input, config: AwsConfig, stream: str, retries: int, report: OnWritten
+    records: _Input, properties: Properties, stream: str, retries: int, report: OnWritten
 ) -> None:
-    async with Boto3RecordWriter(config) as writer:
+    async with open_record_writer(properties) as writer:
         session = PutSession(writer, stream, put_policy(retries), SystemClock(), report)
         try:
             await _write_all(records, session)

@@ -90,7 +90,7 @@ def _poll_slowly(changes: Changes) -> None:
         publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
     )
     # A publisher of somebody else's is left as it is: how it reads is not known.
-    if name != "POLLING" or interval.full_key in changes.chosen:
+    if name != publisher.RECORD_PUBLISHER.default or interval.full_key in changes.chosen:
         return
     if draft.get(interval) < _INTERVAL_MILLIS:
         changes.values[interval.full_key] = str(_INTERVAL_MILLIS)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.config.choices import RegistrationStrategy
 from kinesis_publishers.config.options import publisher, registration
 from kinesis_publishers.config.rules import selected_streams
@@ -34,7 +35,7 @@ def use_own_consumer(changes: Changes, connection: Connection) -> None:
         UsageError: enhanced fan-out is asked for, and no such consumer is named.
     """
     draft, chosen = changes.draft, changes.chosen
-    if draft.get(publisher.RECORD_PUBLISHER) != "EFO":
+    if not publisher_factory_class(draft).subscribes:
         return
     theirs = _consumers_of_the_application(changes, connection)
     # Its own must not stay registered, and billed, because that of the application does.
@@ -51,7 +52,7 @@ def use_own_consumer(changes: Changes, connection: Connection) -> None:
             "-P kinesis.stream.efo.consumerarn.STREAM=ARN)."
         )
     else:
-        changes.values[_PUBLISHER] = "POLLING"
+        changes.values[_PUBLISHER] = publisher.RECORD_PUBLISHER.default
         changes.reasons.append(
             f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
             f"subscriptions of the application's consumer. For one of its own use {_ADVICE}."
