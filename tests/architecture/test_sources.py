@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,12 +37,10 @@ def origin(module: str, name: str) -> Iterator[str]:
     known = sources()
     if f"{module}.{name}" in known:
         yield f"{module}.{name}"
-    elif module in known and not known[module].is_package:
-        yield module
     elif module in known:
-        for handed_on_from, handed_on in known[module].imports():
-            if handed_on == name:
-                yield from origin(handed_on_from, handed_on)
+        package = known[module].imports() if known[module].is_package else ()
+        handed_on = [origin(*one) for one in package if one[1] == name]
+        yield from chain(*handed_on) if handed_on else [module]
 
 
 def circles() -> Iterator[list[str]]:
