@@ -18,13 +18,6 @@ from kinesis_publishers.abc import (
     RecordPublisherFactory,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane, Boto3RecordWriter
-from kinesis_publishers.aws.credentials import region_of_this_machine
-from kinesis_publishers.checkpoints import (
-    DynamoDbCheckpointStore,
-    MemoryCheckpointStore,
-    SqliteCheckpointStore,
-)
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
@@ -63,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kinesis_publishers.abc import RecordPublisher
+    from kinesis_publishers.aws import Boto3RecordWriter
     from kinesis_publishers.engine.delivery import CreatePublisher, DeliverySink
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, StreamIdentity
@@ -87,13 +81,14 @@ _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
     "EFO": FanOutRecordPublisherFactory,
 }
 
-_STORES: dict[str, type[CheckpointStore]] = {
-    "memory": MemoryCheckpointStore,
-    "sqlite": SqliteCheckpointStore,
-    "dynamodb": DynamoDbCheckpointStore,
+# Stores and sinks by name: what they import takes longer to load than everything else together, and
+# OpenTelemetry is an extra.
+_STORES = {
+    "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
+    "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
+    "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
 }
 
-# By name: OpenTelemetry is an extra, needed only where it is selected.
 _REPORTERS = {
     "log": "kinesis_publishers.metrics.log:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
@@ -116,8 +111,7 @@ class Services:
         pool: the budget of all shards together.
         aggregates: deaggregates.
         data_loss: what follows when records are gone.
-        clock: the only source of time, corrected by the service's.
-        events: where diagnostic events go.
+        clock: corrected by the service's.
     """
 
     streams: tuple[str, ...]
@@ -134,9 +128,8 @@ class Services:
 
     def missing(self, shard: Shard) -> MissingShard:
         """Return what decides if the service does not find ``shard``."""
-        return MissingShard(
-            shard, self.data_loss, self.discovery.has_shard, self.clock, self.events
-        )
+        has_shard = self.discovery.has_shard
+        return MissingShard(shard, self.data_loss, has_shard, self.clock, self.events)
 
     def consumer_context(
         self, sink: DeliverySink, create_publisher: CreatePublisher
@@ -160,14 +153,14 @@ async def open_services(
 ) -> AsyncIterator[Services]:
     """Open the clients that ``properties`` describe, yield the services, and close them.
 
-    Args:
-        properties: the configuration.
-        events: takes diagnostic events, beside the sinks that the properties name.
-        clock: the only source of time, this machine's unless it is given.
+    ``events`` takes diagnostic events in addition to the sinks that the properties name.
 
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
     """
+    # The SDK is loaded when clients are opened: those who import values alone do not wait for it.
+    from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+
     clock = ServiceClock.around(clock)
     if idle := properties.unimplemented_keys():
         _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
@@ -217,9 +210,7 @@ async def open_services(
                     fails_on_invalid=source.fails_on_invalid_aggregate,
                 ),
                 data_loss=DataLossGuard(
-                    fail=source.fail_on_data_loss,
-                    events=sink,
-                    describe=discovery.describe_now,
+                    fail=source.fail_on_data_loss, events=sink, describe=discovery.describe_now
                 ),
                 clock=clock,
                 events=sink,
@@ -234,11 +225,6 @@ async def open_checkpointer(
     properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
 ) -> AsyncIterator[Checkpointer | None]:
     """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
-
-    Args:
-        properties: the configuration.
-        clock: the only source of time, this machine's unless it is given.
-        events: where writes are reported.
 
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
@@ -270,10 +256,8 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    if name in _STORES:
-        return _STORES[name]
     return load_plugin(
-        name,
+        _STORES.get(name, name),
         CheckpointStore,  # type: ignore[type-abstract]
         group=CHECKPOINT_STORES_GROUP,
     )
@@ -326,15 +310,15 @@ def with_region(properties: Properties) -> Properties:
     Raises:
         MissingOptionError: nothing names a region.
     """
-    return Properties.parse(
-        {**properties.to_dict(), aws_options.REGION.full_key: _region(properties)}
-    )
-
-
-def _region(properties: Properties) -> str:
     aws = AwsConfig.from_properties(properties)
-    streams = StreamsConfig.from_properties(properties)
-    return resolve_region(aws, streams, lambda: region_of_this_machine(aws))
+
+    def ask_machine() -> str | None:
+        from kinesis_publishers.aws.credentials import region_of_machine
+
+        return region_of_machine(aws)
+
+    region = resolve_region(aws, StreamsConfig.from_properties(properties), ask_machine)
+    return Properties.parse({**properties.to_dict(), aws_options.REGION.full_key: region})
 
 
 def _initial_position(config: InitialPositionConfig) -> StartingPosition:
@@ -386,11 +370,9 @@ class ControlServices(ControlContext):
 async def open_control(
     properties: Properties, *, events: EventSink = log_event
 ) -> AsyncIterator[ControlServices]:
-    """Open the control plane that ``properties`` describe, and close it.
+    """Open the control plane that ``properties`` describe, and close it."""
+    from kinesis_publishers.aws import Boto3ControlPlane
 
-    Raises:
-        ConfigError: the properties cannot work.
-    """
     properties = with_region(properties)
     clock = SystemClock()
     async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
@@ -409,9 +391,7 @@ async def open_control(
 
 
 def open_record_writer(properties: Properties) -> Boto3RecordWriter:
-    """Return the client that writes records, to be opened with ``async with``.
+    """Return the client that writes records; ``async with`` opens it."""
+    from kinesis_publishers.aws import Boto3RecordWriter
 
-    Raises:
-        ConfigError: the properties cannot work.
-    """
     return Boto3RecordWriter(AwsConfig.from_properties(with_region(properties)))

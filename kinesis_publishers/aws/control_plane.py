@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.aws.boto3_client import Boto3Client
+from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary

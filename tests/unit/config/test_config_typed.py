@@ -210,7 +210,6 @@ def test_the_defaults_of_the_other_configs() -> None:
         include_metadata=False,
     )
     assert SourceConfig.from_properties(properties) == SourceConfig(
-        record_publisher="POLLING",
         aggregation=AggregationMode.AUTO,
         fails_on_invalid_aggregate=False,
         fail_on_data_loss=True,
