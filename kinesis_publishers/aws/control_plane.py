@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore import xform_name
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.aws.boto3_client import Boto3Client
+from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
