@@ -15,11 +15,14 @@ from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
 from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.readers.eager_registration import register_consumers
-from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
-from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+from kinesis_publishers_spark.batch_reader import (
+    KinesisBatchReader,
+    checked_bounds,
+    refuse_ending_position,
+)
 from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.schema import check_schema, spark_schema
-from kinesis_publishers_spark.stream_reader import KinesisStreamReader
+from kinesis_publishers_spark.stream_reader import KinesisStreamReader, make_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,15 +79,15 @@ class KinesisDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
         self._has_reader = True
-        make_planner = None
         try:
             refuse_ending_position(self._written)
             self._check(schema)
+            make = make_session
         except ConfigError as problem:
             # Raised by the reader's first call. If it were raised here, Spark would stop a reader
             # that it does not have, and the user would read about an unbound variable of Spark's.
-            make_planner = partial(_refuse, problem)
-        return KinesisStreamReader(self._properties, self._config, make_planner, tasks=self._tasks)
+            make = partial(_refuse, problem)
+        return KinesisStreamReader(self._properties, self._config, make, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.readers.range_publishers import as_polling
 from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
-from kinesis_publishers_spark.worker_cache import freeze_in_task, lend_reader
+from kinesis_publishers_spark.workers import freeze_in_task, lend_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
 from kinesis_publishers_spark.partitions import PrefetchedPartition
-from kinesis_publishers_spark.worker_cache import WorkerReader, freeze_in_task
+from kinesis_publishers_spark.workers import WorkerReader, freeze_in_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from kinesis_publishers import (
     StartingPosition,
     StreamIdentity,
 )
+from kinesis_publishers_spark.chunks import Chunk
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
-from kinesis_publishers_spark.planning.chunks import Chunk
 from kinesis_publishers_spark.schema import ARROW_SCHEMA
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from kinesis_publishers import Delivery, SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records
-from kinesis_publishers_spark.worker_cache import Handover, release_all
+from kinesis_publishers_spark.workers import Handover, release_all
 
 KIB = 1024
 
