@@ -283,7 +283,14 @@ class RecordBatch:
         """
         from kinesis_publishers.model.arrow import to_arrow
 
-        return to_arrow(self)
+        return to_arrow(
+            self.shard,
+            self.payloads,
+            self.sequence_numbers,
+            self.partition_keys,
+            self.arrival_epoch_seconds,
+            self.sub_sequence_numbers,
+        )
 
 
 def _column(values: Sequence[_T | None] | None, count: int) -> Iterable[_T | None]:
