@@ -10,7 +10,7 @@ from kinesis_publishers.aggregation.wire_format import (
     DIGEST_BYTES,
     KPL_PARTITION_KEY,
     MAGIC,
-    Aggregate,
+    aggregate_class,
     pack,
 )
 from kinesis_publishers.model import hash_key_of
@@ -131,7 +131,7 @@ class RecordAggregator:
         )
 
     def _packed_message(self) -> bytes:
-        message = Aggregate()
+        message = aggregate_class()()
         message.partition_key_table.extend(self._keys)
         message.explicit_hash_key_table.extend(self._hash_keys)
         for record in self._records:

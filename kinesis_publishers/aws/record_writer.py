@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers.aws.boto3_client import Boto3Client
+from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, service_error
 from kinesis_publishers.errors import ServiceError
 
