@@ -50,7 +50,7 @@ def shard(number: int) -> ShardKey:
     return ShardKey(ARN, f"shardId-{number:012d}")
 
 
-def arrival(number: int) -> datetime:
+def arrival(number: float) -> datetime:
     """Return when record ``number`` arrived: one a second, from noon on."""
     return NOON + timedelta(seconds=number)
 
