@@ -30,7 +30,7 @@ _END = """v1
 {{"version": 1, "streams": {{"{arn}": {{"created": {created}, "shards": {{\
 "shardId-000000000000": {{"after": "{last}", "first": "{fourth}", "asOf": {now}, \
 "ended": true}}, \
-"shardId-000000000001": {{"after": "{other_second}", "first": "{other_first}", "asOf": {now}}}}}}}}}}}"""
+"shardId-000000000001": {{"after": "{second}", "first": "{other}", "asOf": {now}}}}}}}}}}}"""
 
 
 def logged_offset(log: Path) -> Offset:
@@ -61,8 +61,8 @@ def test_a_query_goes_on_from_an_offset_log_of_the_first_version(
         "third": first[2][1],
         "fourth": first[3][1],
         "last": first[-1][1],
-        "other_first": second[0][1],
-        "other_second": second[1][1],
+        "other": second[0][1],
+        "second": second[1][1],
     }
     logs = [tmp_path / "0", tmp_path / "1"]
     for log, text in zip(logs, (_START, _END), strict=True):
