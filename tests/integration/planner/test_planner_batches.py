@@ -79,6 +79,7 @@ def test_nothing_new_gives_the_same_offset_and_no_partition(
     for _ in range(5):
         wait_for_polls(server, 4)
         assert query.planner.latest_offset(start, NO_LIMIT) is start
+    query.restart()
     assert query.planner.partitions(start, start) == []
 
 
