@@ -15,8 +15,13 @@ from kinesis_publishers.config import InitialPosition, InitialPositionConfig, Sh
 from kinesis_publishers.config.ending import ending_keys
 from kinesis_publishers.config.options import ending, publisher
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-from kinesis_publishers.readers.batch import plan_batch
-from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing, is_after
+from kinesis_publishers.readers import (
+    BatchBounds,
+    Narrowing,
+    is_after,
+    plan_batch,
+    publisher_factory_class,
+)
 from kinesis_publishers_spark.chunks import balanced
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 
@@ -189,8 +194,8 @@ def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterat
 
 
 def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
-    name = properties.get(publisher.RECORD_PUBLISHER)
-    if name not in {"POLLING", "EFO"}:
+    if not publisher_factory_class(properties).reads_ranges:
+        name = properties.get(publisher.RECORD_PUBLISHER)
         yield InvalidOptionError(
             f"{properties.written_key(publisher.RECORD_PUBLISHER)} is {name}, and spark.read finds "
             "the ends of a batch with GetRecords, with which a publisher of your own need not "

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
-from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError, ConfigError
-from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.readers import ConsumerGuard, ServiceClock
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 

@@ -85,7 +85,7 @@ class RangePartition(InputPartition):
         A subscription belongs to one reader per shard and consumer: a task's would end the one of
         the driver.
         """
-        from kinesis_publishers.readers.range_publishers import as_polling
+        from kinesis_publishers.readers import as_polling
 
         return cls(as_polling(properties), tuple(ranges))
 

@@ -7,10 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SourceConfig
+from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.config.options import registration
-from kinesis_publishers.readers.eager_registration import register_consumers
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder
+from kinesis_publishers.readers import (
+    FoundRanges,
+    KinesisRangeFinder,
+    publisher_factory_class,
+    register_consumers,
+)
 from kinesis_publishers_spark.chunks import BatchLimit, balanced, needs_refresh
 from kinesis_publishers_spark.event_loop import OpenInThread
 from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers import ShardKey
-    from kinesis_publishers.readers.guard import ConsumerGuard
+    from kinesis_publishers.readers import ConsumerGuard
 
 __all__ = ["RangeSession", "executor_properties"]
 
@@ -173,7 +177,7 @@ def executor_properties(
         AccessDeniedError: the credentials do not allow it; the missing action is named.
         LimitExceededError: a stream has as many consumers as it may have.
     """
-    if SourceConfig.from_properties(properties).record_publisher != "EFO":
+    if not publisher_factory_class(properties).needs_registration:
         return properties
     if guard is not None:
         # Before anything is registered: whenever this process is killed, either the guard holds a

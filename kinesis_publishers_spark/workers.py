@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from kinesis_publishers import DeliverySink
-from kinesis_publishers.readers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers import KinesisRangeReader
 from kinesis_publishers_spark.event_loop import OpenInThread
 
 if TYPE_CHECKING:

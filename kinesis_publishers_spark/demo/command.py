@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers import SystemClock
 from kinesis_publishers_spark.demo.flights import FlightsMissingError
 from kinesis_publishers_spark.demo.job import DemoSettings, QueryFailedError, run_demo
 from kinesis_publishers_spark.demo.report import Report

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kinesis_publishers.clock import Clock
+    from kinesis_publishers import Clock
     from kinesis_publishers_spark.demo.flights import FlightRecord
     from kinesis_publishers_spark.demo.loader import Loader
     from kinesis_publishers_spark.demo.report import Report

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from kinesis_publishers.clock import Clock
+    from kinesis_publishers import Clock
     from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
 
 __all__ = ["ReadFigures", "Report"]

@@ -71,3 +71,23 @@ def test_a_submodule_is_an_attribute_without_an_import_of_its_own() -> None:
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reads'"):
         kinesis_publishers.reads  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import kinesis_publishers_spark", _NOTHING),
+        # What a Python worker does in its first task under the prefetch planner.
+        (
+            "from kinesis_publishers_spark.partitions import PrefetchedPartition\n"
+            "list(PrefetchedPartition.of([]).read())",
+            frozenset({"attr", "attrs"}),
+        ),
+    ],
+    ids=["import", "task"],
+)
+def test_the_spark_source_loads_no_package_that_spark_has_not_loaded(
+    code: str, allowed: frozenset[str]
+) -> None:
+    spark = "import pyarrow, pyspark.worker\nbefore |= set(sys.modules)\n"
+    assert _surplus(spark + code, allowed) == set()
