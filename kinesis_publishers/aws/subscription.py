@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_publishers.abc.data_plane import ShardSubscription
+from kinesis_publishers.abc import ShardSubscription
 from kinesis_publishers.aws.event_decoding import (
     OPERATION,
     carries_records,
