@@ -76,7 +76,9 @@ async def _register(properties: Properties, config: RegistrationConfig) -> dict[
                 # Held until the registrar has left, so that it is not the last one and removes
                 # nothing. Not held before: where one stream fails, the others' consumers go.
                 for arn in streams.values():
-                    lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
+                    lease = await ConsumerLease.acquire(
+                        arn, config.consumer_name, clock=clock, endpoint_url=config.endpoint_url
+                    )
                     leases.callback(lease.close)
                 return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
             finally:

@@ -92,7 +92,9 @@ class _Guard:
     async def _acquire_lease(self, stream_arn: str) -> ConsumerLease:
         name = self.config.consumer_name
         assert name is not None, "NONE needs no guard"
-        return await ConsumerLease.acquire(stream_arn, name, clock=self.clock)
+        return await ConsumerLease.acquire(
+            stream_arn, name, clock=self.clock, endpoint_url=self.config.endpoint_url
+        )
 
     async def _wait_for_the_end(self) -> None:
         """Wait until the reader has ended, and a little longer unless somebody is in a hurry."""

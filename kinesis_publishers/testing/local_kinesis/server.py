@@ -309,6 +309,13 @@ class LocalKinesis:
             present = self._service.state.account.find(stream).consumers.present(now_ms)
             return {consumer.name: consumer.status(now_ms) for consumer in present}
 
+    def consumer_arns(self, stream: str) -> dict[str, str]:
+        """Return the ARN of every consumer of a stream by its name."""
+        with self._service.lock:
+            now_ms = self._service.state.now_ms()
+            present = self._service.state.account.find(stream).consumers.present(now_ms)
+            return {consumer.name: consumer.arn for consumer in present}
+
     def open_subscriptions(
         self,
         stream: str | None = None,
