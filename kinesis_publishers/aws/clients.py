@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import boto3
 import botocore.session
+import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from attrs import frozen
@@ -15,7 +16,6 @@ from botocore.config import Config
 
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.errors import mapped_errors
-from kinesis_publishers.aws.stream_names import name_streams_if_asked
 from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.errors import ClosedError
 
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.aws import AwsConfig
 
-__all__ = ["Boto3Client", "ServiceAddress", "open_aio_client", "open_client", "watch_clock"]
+__all__ = [
+    "Boto3Client",
+    "ServiceAddress",
+    "name_streams_if_asked",
+    "open_aio_client",
+    "open_client",
+    "watch_clock",
+]
 
 _T = TypeVar("_T")
 _THREADS = 4
@@ -190,3 +197,36 @@ def watch_clock(client: Any, clock: Clock | None) -> None:
 
     client.meta.events.register("before-call.kinesis", note_sending)
     client.meta.events.register("after-call.kinesis", note_answer)
+
+
+def name_streams_if_asked(hooks: Any) -> None:
+    """Let a client send names instead of ARNs once a call was refused for want of a StreamName.
+
+    AWS itself never asks for one: an ARN says the account, too, which a name does not.
+
+    Args:
+        hooks: those of a client of botocore, or of aiobotocore.
+    """
+
+    def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
+        # Some versions hand on what is no answer of AWS's, for their caller to break on.
+        answer = response[1] if response and isinstance(response[1], dict) else {}
+        error, before = answer.get("Error", {}), request_dict["body"]
+        # A stream that is not found may have any name.
+        is_missing = error.get("Code") == "ResourceNotFoundException"
+        if is_missing or "streamname" not in str(error.get("Message")).lower():
+            return None
+        _put_name(request_dict, operation)
+        if request_dict["body"] == before:
+            return None
+        hooks.register("before-call.kinesis", _put_name, unique_id=__name__)
+        return 0  # the seconds after which botocore sends it again
+
+    hooks.register("needs-retry.kinesis", repeat)
+
+
+def _put_name(params: dict[str, Any], model: Any, **_: Any) -> None:
+    request = orjson.loads(params["body"])
+    if "StreamARN" in request and "StreamName" in model.input_shape.members:
+        request["StreamName"] = request.pop("StreamARN").rpartition("/")[2]
+        params["body"] = orjson.dumps(request)

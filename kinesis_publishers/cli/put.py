@@ -27,6 +27,7 @@ from kinesis_publishers.cli.shared.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.model import UserRecord
+from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.retry import RetryPolicy
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["LineSplitter", "put"]
 
 _ADVICE: Final = "Raise --retries if the service is expected to recover."
-_LONGEST_KEY: Final = 256
 
 
 @define
@@ -80,7 +80,7 @@ class LineSplitter:
 
 
 def _check_partition_key(text: str) -> str:
-    if not 1 <= len(text) <= _LONGEST_KEY:
+    if not 1 <= len(text) <= LONGEST_PARTITION_KEY:
         raise ValueError("too short or too long")
     text.encode()  # raises for what the command line had that is not UTF-8
     return text

@@ -20,8 +20,8 @@ from kinesis_publishers.events import (
     ShardStarted,
     SubscriptionStarted,
 )
-from kinesis_publishers.metrics.gauges import is_end_of_reading
-from kinesis_publishers.metrics.periodic import repeated
+from kinesis_publishers.metrics.metric import is_end_of_reading
+from kinesis_publishers.metrics.sinks import repeated
 
 if TYPE_CHECKING:
     from types import TracebackType

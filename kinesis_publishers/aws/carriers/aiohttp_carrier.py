@@ -20,7 +20,7 @@ from kinesis_publishers.aws.carriers.carrier import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint
 
 __all__ = ["AiohttpCarrier"]
 

@@ -10,8 +10,7 @@ from kinesis_publishers.config.choices import Http2Client, HttpVersion
 from kinesis_publishers.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
     from kinesis_publishers.config import SubscriptionHttpConfig
 
 __all__ = ["check_carrier", "create_carrier"]

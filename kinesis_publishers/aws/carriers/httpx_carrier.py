@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint
 
 __all__ = ["HttpxCarrier"]
 

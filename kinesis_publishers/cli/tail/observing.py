@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.config.option import Option
 
-__all__ = ["Changes", "observer_properties", "use_own_consumer"]
+__all__ = ["observer_properties"]
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000
@@ -45,15 +45,15 @@ def observer_properties(
         UsageError: enhanced fan-out is asked for without a consumer of the tail's own.
     """
     draft = connection.unchecked_properties(position)
-    changes = Changes(draft=draft, chosen=connection.chosen | position.keys())
+    changes = _Changes(draft=draft, chosen=connection.chosen | position.keys())
     _leave_checkpoints(changes)
     _leave_metrics(changes)
-    use_own_consumer(changes, connection)
+    _use_own_consumer(changes, connection)
     _poll_slowly(changes)
     return connection.properties({**position, **changes.values}), changes.reasons
 
 
-def _leave_checkpoints(changes: Changes) -> None:
+def _leave_checkpoints(changes: _Changes) -> None:
     draft = changes.draft
     application = checkpoints.APPLICATION.full_key
     if not draft.is_given(checkpoints.APPLICATION):
@@ -64,7 +64,7 @@ def _leave_checkpoints(changes: Changes) -> None:
     _leave_position(changes)
 
 
-def _leave_position(changes: Changes) -> None:
+def _leave_position(changes: _Changes) -> None:
     """Leave out where the application began, long ago: it goes on at its checkpoints."""
     begin: list[Option[Any]] = [publisher.INITIAL_SHARD_POSITIONS]
     told = {publisher.INITIAL_POSITION.full_key, publisher.INITIAL_TIMESTAMP.full_key}
@@ -83,13 +83,13 @@ def _is_latest(properties: Properties) -> bool:
     return properties.get(publisher.INITIAL_POSITION) is InitialPosition.LATEST
 
 
-def _leave_metrics(changes: Changes) -> None:
+def _leave_metrics(changes: _Changes) -> None:
     if set(MetricsConfig.from_properties(changes.draft).sinks) - _LOCAL_SINKS:
         keys = changes.leave_out([metrics.METRICS_SINKS])
         changes.say_left_out(keys, "those metrics are the application's.")
 
 
-def _poll_slowly(changes: Changes) -> None:
+def _poll_slowly(changes: _Changes) -> None:
     draft, interval = changes.draft, polling.INTERVAL
     name = changes.values.get(
         publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
@@ -102,7 +102,7 @@ def _poll_slowly(changes: Changes) -> None:
 
 
 @define(kw_only=True)
-class Changes:
+class _Changes:
     """Collects changes of properties.
 
     Attributes:
@@ -139,7 +139,7 @@ _NAME: Final = registration.CONSUMER_NAME.full_key
 _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
-def use_own_consumer(changes: Changes, connection: Connection) -> None:
+def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
     """Let a tail read by enhanced fan-out with a consumer of its own only, and else poll.
 
     Raises:
@@ -170,7 +170,7 @@ def use_own_consumer(changes: Changes, connection: Connection) -> None:
         )
 
 
-def _leave_out(changes: Changes, options: Sequence[Option[Any]]) -> None:
+def _leave_out(changes: _Changes, options: Sequence[Option[Any]]) -> None:
     keys = changes.leave_out(options)
     changes.say_left_out(keys, "tail reads with a stream consumer of its own.")
 
@@ -180,7 +180,7 @@ def _arn_options(draft: Properties) -> list[Option[Any]]:
     return [registration.CONSUMER_ARN.of(name) for name in names]
 
 
-def _consumers_of_the_application(changes: Changes, connection: Connection) -> set[str]:
+def _consumers_of_the_application(changes: _Changes, connection: Connection) -> set[str]:
     """Return the names of the consumers that the file has, whatever the command line says."""
     options = (registration.CONSUMER_NAME, *_arn_options(changes.draft))
     file = connection.without({option.full_key for option in options}).unchecked_properties()
@@ -189,7 +189,7 @@ def _consumers_of_the_application(changes: Changes, connection: Connection) -> s
     return names | {name for name in [file.get(registration.CONSUMER_NAME)] if name is not None}
 
 
-def _has_own_name(changes: Changes, theirs: AbstractSet[str]) -> bool:
+def _has_own_name(changes: _Changes, theirs: AbstractSet[str]) -> bool:
     """Return whether the tail may register a consumer of a name that is not taken."""
     draft, chosen = changes.draft, changes.chosen
     is_none = draft.get(registration.REGISTRATION) is RegistrationStrategy.NONE
@@ -198,7 +198,7 @@ def _has_own_name(changes: Changes, theirs: AbstractSet[str]) -> bool:
     return _NAME in chosen and draft.get(registration.CONSUMER_NAME) not in theirs
 
 
-def _has_own_arns(changes: Changes, theirs: AbstractSet[str]) -> bool:
+def _has_own_arns(changes: _Changes, theirs: AbstractSet[str]) -> bool:
     """Return whether the command line names a consumer of each stream that is read."""
     draft = changes.draft
     if draft.get(registration.REGISTRATION) is not RegistrationStrategy.NONE:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.config import MetricsConfig
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers.events import fan_out_events, guard_events
+from kinesis_publishers.events import fan_out_events, guard_events, log_event
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.events import Event, EventSink
 
-__all__ = ["load_event_reporter", "open_event_sink"]
+__all__ = ["EventLog", "load_event_reporter", "open_event_sink", "repeated"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -99,3 +100,40 @@ async def _close(reporter: EventReporter) -> None:
             type(reporter).__name__,
             exc_info=error,
         )
+
+
+class EventLog(EventReporter):
+    """Selected by ``metrics.sinks = log``, the default: :func:`log_event` for every event."""
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        return cls()
+
+    def __call__(self, event: Event) -> None:
+        log_event(event)
+
+
+@asynccontextmanager
+async def repeated(
+    action: Callable[[], Awaitable[None]], *, interval_seconds: float, clock: Clock, name: str
+) -> AsyncIterator[None]:
+    """Await ``action`` each time the interval has passed; leaving the context cancels it.
+
+    Args:
+        action: must not raise: an error would cancel whatever the context is around.
+        interval_seconds: from the end of one time to the beginning of the next.
+        clock: what the interval is slept on.
+        name: of the task.
+    """
+
+    async def repeat() -> None:
+        while True:
+            await clock.sleep(interval_seconds)
+            await action()
+
+    async with TaskScope() as scope:
+        scope.spawn(repeat(), name=name)
+        try:
+            yield
+        finally:
+            scope.cancel()
