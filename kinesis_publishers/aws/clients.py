@@ -112,8 +112,8 @@ class Boto3Client:
 
     Args:
         config: the connection.
-        name: whose it is, for threads and messages: "control plane".
-        clock: learns the service's time.
+        name: its role, for threads and messages, as "control plane".
+        clock: learns the time of the service.
     """
 
     def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
@@ -140,7 +140,7 @@ class Boto3Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A call in flight is bounded by its read timeout; nobody waits for its answer any more.
+        # Not waited for: a call in flight ends with its read timeout.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
@@ -151,8 +151,8 @@ class Boto3Client:
 
         Args:
             operation: the API operation, for messages.
-            where: what is asked, for messages: a stream or a consumer.
-            call: makes the call, and takes what is wanted out of the answer.
+            where: the stream or the consumer, for messages.
+            call: makes the call and extracts the result from the answer.
 
         Raises:
             ServiceError: AWS refuses, or cannot be reached.
@@ -185,7 +185,7 @@ class Boto3Client:
 
 
 def watch_clock(client: Any, clock: Clock | None) -> None:
-    """Let ``clock`` learn from each answer to ``client`` what time the service has."""
+    """Let ``clock`` learn the time of the service from each answer to ``client``."""
     if not isinstance(clock, ServiceClock):
         return
 
@@ -200,16 +200,16 @@ def watch_clock(client: Any, clock: Clock | None) -> None:
 
 
 def name_streams_if_asked(hooks: Any) -> None:
-    """Let a client send names instead of ARNs once a call was refused for want of a StreamName.
+    """Let a client send names instead of ARNs once a call was refused for lack of a StreamName.
 
-    AWS itself never asks for one: an ARN says the account, too, which a name does not.
+    AWS never asks for one: an ARN also names the account.
 
     Args:
         hooks: those of a client of botocore, or of aiobotocore.
     """
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
-        # Some versions hand on what is no answer of AWS's, for their caller to break on.
+        # Some versions pass on what is not an answer of AWS.
         answer = response[1] if response and isinstance(response[1], dict) else {}
         error, before = answer.get("Error", {}), request_dict["body"]
         # A stream that is not found may have any name.

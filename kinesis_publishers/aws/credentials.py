@@ -195,7 +195,7 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     """Make ``session`` use the region and the credentials of ``config``, and return it.
 
     No call is made here; roles are assumed when a client first signs a request, and again before
-    their credentials expire. The endpoint is left to whoever creates a client.
+    their credentials expire. The endpoint belongs to the client.
 
     Args:
         session: a new session of botocore (for boto3) or of aiobotocore.

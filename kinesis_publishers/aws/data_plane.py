@@ -1,4 +1,4 @@
-"""The data plane over aiobotocore: one client, and with it one connection pool, per fetcher."""
+"""The data plane over aiobotocore: one client, and so one connection pool, per fetcher."""
 
 from __future__ import annotations
 

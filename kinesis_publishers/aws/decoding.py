@@ -158,7 +158,7 @@ def _child_shard(child: dict[str, Any]) -> ChildShard:
 _KEY = b'"Data":"'
 # Cutting costs per record, parsing per byte: they cost the same at about 400 bytes of base64.
 _WORTH_CUTTING = 512
-# No body can name it, since nobody knows it.
+# Random, so that no answer can contain it.
 _MARKER = secrets.token_hex(8)
 
 

@@ -38,7 +38,7 @@ OPERATION = "SubscribeToShard"
 
 
 def carries_records(headers: Mapping[str, str]) -> bool:
-    """Say whether a frame with these headers is for :func:`decode_event`."""
+    """Return whether a frame with these headers is for :func:`decode_event`."""
     kind = headers.get(":message-type")
     return kind == "event" and headers.get(":event-type") == "SubscribeToShardEvent"
 
@@ -121,16 +121,16 @@ def _message(payload: bytes) -> str:
 # The service sends an event every few seconds, even when there is nothing to read; Flink gives up
 # after 35 s too (FanOutShardSubscription).
 _SILENCE_SECONDS = 35.0
-# An event may have 14 MiB, for which a slow line needs longer, every time anew: while so much of it
-# comes, the time does not count.
+# An event may have 14 MiB, for which a slow line needs longer: time does not count while at least
+# this much arrives.
 _SLOWEST_BYTES_PER_SECOND = 32 * 1024
 
 
 class ChunkSource(Protocol):
-    """What brings the bytes of a body."""
+    """The source of a body's bytes."""
 
     async def read(self) -> bytes:
-        """Return what comes next, as soon as there is something; nothing at the end of the body.
+        """Return the next bytes as soon as there are any; nothing at the end of the body.
 
         Raises:
             ConnectionFailedError: the connection broke; everything that came before was returned.
@@ -138,10 +138,10 @@ class ChunkSource(Protocol):
 
 
 class EventStreamSubscription(ShardSubscription):
-    """Reads from the network only while somebody waits for an event.
+    """Reads from the network only while a caller waits for an event.
 
     Args:
-        source: the body of the answer to SubscribeToShard; closing it is left to whoever opened it.
+        source: the body of the answer to SubscribeToShard; the opener closes it.
         where: the shard, for the messages of errors.
         clock: measures how long the network is silent.
         request_id: AWS's id of the call.
@@ -222,7 +222,7 @@ class EventStreamSubscription(ShardSubscription):
             )
             raise self._ended_by from error
         except asyncio.CancelledError:
-            # Whether something had been read already, no HTTP client tells.
+            # No HTTP client says whether it had already read something.
             self._ended_by = self._failure("a wait was cancelled", "SubscriptionCancelled")
             raise
         finally:

@@ -97,7 +97,7 @@ class DynamoDbCheckpointStore(CheckpointStore):
             return await self._client.call(
                 "query",
                 "Query",
-                # Without items it is no answer: that there are none would mean to begin anew.
+                # Without the member Items it is no answer: an empty table would mean to start over.
                 lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
                 ConsistentRead=True,
                 KeyConditionExpression="application = :application",
@@ -174,7 +174,7 @@ def _refusal(attempt: Attempt, error: RefusedError) -> Refusal:
         attempt=attempt,
         stored=CheckpointVersion(
             number=int(item.get("version", {}).get("N", 0)),
-            writer=item.get("writer", {}).get("S", "somebody"),
+            writer=item.get("writer", {}).get("S", "an unknown writer"),
         ),
         written_at=item.get("written_at", {}).get("S"),
     )

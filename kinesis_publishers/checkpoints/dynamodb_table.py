@@ -1,4 +1,4 @@
-"""The table of the DynamoDB store: its keys, and how it comes to be."""
+"""The table of the DynamoDB store: its keys, its creation, and the calls about it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_FOUND: Final = "ResourceNotFoundException"
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
-# What the caller decides about; everything else is mapped here.
+# The caller handles these; everything else is mapped here.
 _ANSWERS: Final = frozenset({CONDITION_FAILED, NOT_FOUND, "ResourceInUseException"})
 
 
@@ -46,7 +46,7 @@ class TableClient:
     Args:
         aws: region, credentials and CA certificates.
         config: the table and the endpoint.
-        context: how a call that failed is repeated, and where that is reported.
+        context: how a failed call is repeated and reported.
     """
 
     aws: AwsConfig
@@ -77,12 +77,12 @@ class TableClient:
     async def call(
         self, method: str, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
-        """Make a call, again and again while the service says later; return what is read from it.
+        """Make a call, with retries; return what ``read`` takes from the answer.
 
         Args:
             method: the name of the client's method.
             operation: the API operation, as ``PutItem``.
-            read: takes what is wanted out of the answer, for want of which it is not AWS's.
+            read: extracts the result from the answer; fails if that is not AWS's.
             request: its parameters, without the table's name.
 
         Raises:
@@ -115,7 +115,7 @@ class TableClient:
 
 _KEYS: Final = {"application": "HASH", "shard": "RANGE"}
 
-# Creating a table takes ten seconds or so.
+# Creating a table takes about ten seconds.
 _POLL_SECONDS: Final = 1.0
 _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 
@@ -162,10 +162,10 @@ def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
     keys = {text_in(key, "AttributeName"): text_in(key, "KeyType") for key in table["KeySchema"]}
     if keys != _KEYS:
         raise CheckpointError(
-            f"{client} is not one of checkpoints: its keys are {', '.join(sorted(keys))}, not "
+            f"{client} does not hold checkpoints: its keys are {', '.join(sorted(keys))}, not "
             f"application and shard. Set kinesis.checkpoint.dynamodb.table to another."
         )
-    # An update does not keep anybody from reading and writing; while DELETING, wait and create.
+    # An update allows reads and writes; while DELETING, wait and create.
     return status in {"ACTIVE", "UPDATING"}
 
 

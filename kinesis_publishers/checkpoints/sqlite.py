@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteCheckpointStore"]
 
 _SCHEMA_VERSION: Final = 1
-# "KiPu": so that the file of another program is not taken for one of ours.
+# "KiPu": tells the file from the database of another program.
 _APPLICATION_ID: Final = 0x4B695075
 _SCHEMA: Final = """\
 CREATE TABLE checkpoint (
@@ -77,10 +77,10 @@ class _CheckpointFile:
         return str(self.path)
 
     def create(self) -> None:
-        """Make the file, its directory and its schema, as far as they are missing.
+        """Create the file, its directory and its schema where they are missing.
 
         Raises:
-            CheckpointError: something else is there, or a newer version wrote it.
+            CheckpointError: the file is something else, or a newer version wrote it.
         """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,8 +107,8 @@ class _CheckpointFile:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection inside of a transaction that holds the lock for writing.
 
-        Every transaction has a connection of its own: one takes a fraction of a millisecond, and
-        nothing is shared between threads or inherited by a forked process. The file is not made
+        Every transaction has its own connection, which takes a fraction of a millisecond: nothing
+        is shared between threads or inherited by a forked process. The file is not made
         again: if it was removed while it is in use, its checkpoints are gone.
 
         Raises:
@@ -129,7 +129,7 @@ class _CheckpointFile:
                     isolation_level=None,
                 )
             ) as connection:
-                # A checkpoint that was written is there after a power failure, too.
+                # A written checkpoint survives a power failure.
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except sqlite3.Error as error:
@@ -156,7 +156,7 @@ class _CheckpointFile:
             )
 
     def _mapped(self, error: sqlite3.Error) -> ResourceInUseError | CheckpointError:
-        # The errors that sqlite3 itself makes have no code; the lower byte is the kind.
+        # Errors of the module sqlite3 itself have no code; the lower byte is the kind.
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         if code in _BUSY:
@@ -167,8 +167,8 @@ class _CheckpointFile:
             )
         if code in _DAMAGED:
             return CheckpointError(
-                f"{self.path} is damaged, or no database of checkpoints ({name}: {error}): restore "
-                "it from a backup, or set kinesis.checkpoint.sqlite.path to another file."
+                f"{self.path} is damaged, or is not a database of checkpoints ({name}: {error}): "
+                "restore it from a backup, or set kinesis.checkpoint.sqlite.path to another file."
             )
         return CheckpointError(
             f"The checkpoints in {self.path} cannot be used ({name}: {error}): check that the file "
@@ -208,7 +208,7 @@ class SqliteCheckpointStore(CheckpointStore):
 
     Args:
         context: the application, the clock, and how often a locked file is tried again.
-        path: the file; it and its directory are made if need be.
+        path: the file; it and its directory are created if they are missing.
     """
 
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
@@ -256,7 +256,7 @@ class SqliteCheckpointStore(CheckpointStore):
         self._book.confirm(attempts)
 
     async def _call(self, work: Callable[[], _T]) -> _T:
-        """Run ``work`` in the thread, again and again while another process holds the lock."""
+        """Run ``work`` in the thread, with retries while another process holds the lock."""
 
         async def attempt() -> _T:
             if self._executor is None:

@@ -231,7 +231,7 @@ class _ValueRow:
 
 
 def _option_rows(text: str = "") -> list[_OptionRow]:
-    """Return the options whose key or description has ``text``, whatever its case."""
+    """Return the options whose key or description has ``text``, in any case."""
     wanted = text.lower()
     return [
         _option_row(option)

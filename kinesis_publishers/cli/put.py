@@ -99,7 +99,7 @@ class _Input:
         texts: the records themselves; without any, ``file`` is read.
         file: a file, ``-`` for standard input.
         is_whole: whether all of the file is one record.
-        partition_key: the key of all records; ``None`` gives each one of its own.
+        partition_key: the key of all records; ``None`` gives each its own.
         explicit_hash_key: the hash key of all records.
     """
 
@@ -239,8 +239,8 @@ async def _put(
 def _until_output_fails(report: OnWritten) -> OnWritten:
     """Return ``report`` such that it does nothing once the output takes nothing more.
 
-    The records are what counts: they are written all the same. Whoever stops reading the output
-    means to; anything else is said once.
+    The records are what counts: they are written all the same. A reader that
+    closes the output means to; any other failure is reported once.
     """
     is_open = True
 

@@ -42,7 +42,7 @@ _NOT_SENT: Final = (
     "Metrics could not be sent to CloudWatch: %s; up to %d data are kept and sent with the next "
     "ones. It needs the permission cloudwatch:PutMetricData and a way to the endpoint."
 )
-# Refused for what it says: it would be refused again, and hold up everything behind it.
+# Refused for its content: it would be refused again, and block everything after it.
 _INVALID: Final = frozenset(
     {
         "InvalidFormat",
@@ -60,11 +60,11 @@ _INVALID: Final = frozenset(
 
 
 class _Answer(Enum):
-    """What has become of the data of a call."""
+    """The outcome of a call."""
 
     TAKEN = "CloudWatch has them"
     REFUSED = "it does not take them, now or later"
-    FAILED = "they are to be sent again"
+    FAILED = "they will be sent again"
 
 
 class CloudWatchUpload:
@@ -72,7 +72,7 @@ class CloudWatchUpload:
 
     :meth:`add` and :meth:`give_up` are for other threads.
 
-    Nothing that goes wrong here is raised: metrics must not stop what they are about.
+    Failures are logged, never raised: metrics must not stop the reading.
 
     Args:
         create_client: makes a client of boto3, when it is needed for the first time.
@@ -89,7 +89,7 @@ class CloudWatchUpload:
         self._gives_up = Flag()
 
     def add(self, data: list[dict[str, Any]]) -> None:
-        """Take data that are to be sent."""
+        """Take data to send."""
         self._added.extend(data)
 
     def send(self) -> None:
@@ -168,7 +168,7 @@ class CloudWatchUpload:
 
 _LOGGER = logging.getLogger(__name__)
 
-# Whoever stops reading does not wait any longer than this for the last metrics.
+# How long the end of a reading waits for the last metrics.
 _CLOSE_TIMEOUT_SECONDS = 6.0
 
 
@@ -188,7 +188,7 @@ class CloudWatchSettings:
 
 
 class CloudWatchMetrics(EventReporter):
-    """Adds events up and sends the sums to CloudWatch, in a thread, now and then and at the end.
+    """Adds events up and sends the sums to CloudWatch, in a thread, periodically and at the end.
 
     Selected by ``metrics.sinks = cloudwatch``; or use it as ``async with CloudWatchMetrics(...) as
     metrics`` and hand ``metrics`` to ``events=``. What could not be sent is kept within a bound and
@@ -197,7 +197,6 @@ class CloudWatchMetrics(EventReporter):
     Args:
         create_client: makes boto3's client for CloudWatch; called once, in the thread.
         settings: namespace, interval and level.
-        clock: what the interval is measured with, this machine's unless it is given.
     """
 
     def __init__(
@@ -211,7 +210,7 @@ class CloudWatchMetrics(EventReporter):
         self._clock = clock or SystemClock()
         self._statistics = IntervalStatistics(KCL_METRICS, is_per_shard=settings.is_per_shard)
         self._upload = CloudWatchUpload(create_client, settings.namespace)
-        # One thread: what is sent at the end comes behind what is being sent.
+        # One thread: the last metrics follow those being sent.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")
         self._repeating = AsyncExitStack()
 
@@ -262,7 +261,7 @@ class CloudWatchMetrics(EventReporter):
             _LOGGER.warning("CloudWatch does not answer: the last metrics may be missing there.")
         finally:
             self._upload.give_up()
-            # Behind the call in flight, which has a timeout of its own and is not waited for.
+            # After the call in flight, which has its own timeout and is not waited for.
             self._executor.submit(self._upload.close)
             self._executor.shutdown(wait=False)
 

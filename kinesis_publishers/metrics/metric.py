@@ -49,10 +49,10 @@ class Metric:
     Attributes:
         name: what it is called, without a prefix.
         kind: counter, gauge or histogram.
-        unit: its unit, in the code of whoever it is exported to (UCUM for OpenTelemetry).
+        unit: its unit, in the exporter's notation (UCUM for OpenTelemetry).
         description: what it says, in one line.
         sources: for each type of event what it measures.
-        attributes: fields of the events that keep values apart, beside stream and shard.
+        attributes: fields of the events that keep values apart, in addition to stream and shard.
         is_per_shard: whether values are kept apart by shard where that is wanted.
         combined: makes one value of a gauge of those of several shards.
         buckets: upper bounds of a histogram's buckets.
@@ -125,20 +125,20 @@ def lag_of(event: RecordsFetched | EventReceived) -> float | None:
 
 
 def records_of(event: Any) -> float:
-    """Return how many records an event is about."""
+    """Return the number of records of an event."""
     return float(event.records)
 
 
 def bytes_of(event: Any) -> float:
-    """Return how large the payloads are that an event is about."""
+    """Return the size of the payloads of an event."""
     return float(event.payload_bytes)
 
 
 def seconds_of(event: Any) -> float:
-    """Return how long the thing took that an event is about."""
+    """Return how long the subject of an event took."""
     return float(event.seconds)
 
 
 def is_end_of_reading(event: Event) -> TypeGuard[ShardEnded | ShardStopped | RangeRead]:
-    """Say whether the shard that ``event`` is about is not being read any more."""
+    """Return whether the shard of ``event`` is no longer being read."""
     return isinstance(event, ShardEnded | ShardStopped | RangeRead)

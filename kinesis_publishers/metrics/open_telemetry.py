@@ -73,12 +73,12 @@ class OpenTelemetryMetrics(EventReporter):
     Args:
         meter: makes the instruments; the one called ``kinesis_publishers`` of the global provider
             unless it is given.
-        is_per_shard: whether values have the attribute ``shard`` beside ``stream``. A stream with
-            thousands of shards makes thousands of series of each metric.
+        is_per_shard: whether values have the attribute ``shard`` as well as ``stream``. A stream
+            with thousands of shards makes thousands of series of each metric.
     """
 
     def __init__(self, meter: Meter | None = None, *, is_per_shard: bool = True) -> None:
-        # Held: one that was made before there is a provider is told of it later, while it lives.
+        # Kept: a meter made before there is a provider learns of it later, while it lives.
         self._meter = meter or get_meter(METER_NAME)
         self._instruments = _Instruments.of(self._meter)
         self._is_per_shard = is_per_shard
@@ -126,9 +126,9 @@ def _all_labels(metric: Metric, event: Event, labels: _LabelSet) -> _LabelSet:
 
 
 class _Instruments:
-    """The instruments of one meter, for everybody who records with it.
+    """The instruments of one meter, for all reporters that record with it.
 
-    Counters and gauges are asked for their values when somebody exports: to record each value in
+    Counters and gauges are asked for their values at each export: to record each value in
     the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
     each reporter to make its own, those of closed fetchers would be asked for ever.
 
@@ -141,7 +141,7 @@ class _Instruments:
     def __init__(self, meter: Meter) -> None:
         self.boards: WeakSet[_LastValues] = WeakSet()
         self._lock = Lock()
-        # Kept for as long as the meter: a counter that starts anew would look like a restart.
+        # Kept for as long as the meter: a counter that starts at zero would look like a restart.
         self._totals: dict[str, dict[_LabelSet, float]] = {}
         self._histograms: dict[str, Callable[[float, dict[str, AttributeValue]], None]] = {}
         for metric in METRICS.metrics:

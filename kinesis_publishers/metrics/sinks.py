@@ -1,4 +1,4 @@
-"""Opens the sinks that a configuration names, and makes one of them all."""
+"""Opens the sinks that a configuration names as one; the log as a sink; periodic work."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ async def open_event_sink(
     Args:
         properties: the configuration, with a region.
         known: the sinks that have a name, each as ``module:Class``.
-        clock: the only source of time.
         further: a sink that the properties do not name.
 
     Raises:
@@ -70,8 +69,8 @@ def _check_callable(events: object) -> None:
         raise TypeError(f"events must be a function of one event, not {events!r}")
     if iscoroutinefunction(events) or iscoroutinefunction(type(events).__call__):
         raise TypeError(
-            f"events is async ({events!r}), and nobody would await it: pass a plain function, which"
-            " may put events into a queue for a task of your own"
+            f"events is async ({events!r}), and would never be awaited: pass a plain function, "
+            "which may put events into a queue for a task of your own"
         )
 
 
@@ -94,7 +93,7 @@ def load_event_reporter(name: str, known: Mapping[str, str]) -> type[EventReport
 async def _close(reporter: EventReporter) -> None:
     try:
         await reporter.__aexit__(None, None, None)
-    except Exception as error:  # Whoever reads has an outcome of its own, which counts.
+    except Exception as error:  # The outcome of the reading counts.
         _LOGGER.warning(
             "The event sink %s could not be closed; what it had not reported is missing.",
             type(reporter).__name__,
@@ -120,10 +119,9 @@ async def repeated(
     """Await ``action`` each time the interval has passed; leaving the context cancels it.
 
     Args:
-        action: must not raise: an error would cancel whatever the context is around.
+        action: must not raise: an error would cancel the body of the context.
         interval_seconds: from the end of one time to the beginning of the next.
-        clock: what the interval is slept on.
-        name: of the task.
+        name: the name of the task.
     """
 
     async def repeat() -> None:

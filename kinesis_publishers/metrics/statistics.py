@@ -63,7 +63,7 @@ class Statistics:
 
 
 class IntervalStatistics:
-    """Adds up what events measure, until somebody takes it.
+    """Adds up what events measure until the sums are taken.
 
     It holds one entry for each metric of each shard, or stream, that had events in the interval.
 
@@ -99,7 +99,7 @@ class IntervalStatistics:
                 found[metric.name] = (series, Statistics(1, value, value, value))
 
     def take(self) -> list[tuple[Series, Statistics]]:
-        """Return everything since the last time, and begin anew."""
+        """Return everything since the last call, and start over."""
         found, self._found = self._found, {}
         return [one for of_owner in found.values() for one in of_owner.values()]
 

@@ -1,4 +1,4 @@
-"""A summary of the reading in the log, one line for each stream, now and then."""
+"""A summary of the reading in the log, one line per stream, periodically."""
 
 from __future__ import annotations
 
@@ -88,7 +88,6 @@ class SummaryLog(EventReporter):
 
     Args:
         interval_seconds: how often a line is written.
-        clock: what the interval is measured with.
     """
 
     def __init__(self, interval_seconds: float, clock: Clock) -> None:

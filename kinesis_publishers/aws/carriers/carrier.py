@@ -1,4 +1,4 @@
-"""What is asked of an HTTP client that carries subscriptions."""
+"""The interface of an HTTP client that carries subscriptions, and the endpoint it connects to."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Endpoint:
         Args:
             session: knows AWS_CA_BUNDLE and the configuration file.
             url: the URL that was resolved.
-            ca_bundle: the file that the user has named, which goes first.
+            ca_bundle: the file that the user has named; it takes precedence.
         """
         proxies = ProxyConfiguration(get_environ_proxies(url))
         return cls(

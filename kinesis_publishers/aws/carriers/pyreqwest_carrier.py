@@ -45,8 +45,8 @@ _DAEMON_WARNING = (
     "when the interpreter ends, the process may be aborted. Stop reading before, or use httpx."
 )
 _ABANDON_SECONDS = 5.0
-# A thread that waits for the interpreter's lock is seen nowhere. It takes microseconds once it has
-# the lock, which sleeping gives free.
+# A thread that waits for the interpreter's lock is visible nowhere. Sleeping releases the lock, and
+# the thread then needs microseconds.
 _SETTLE_SECONDS = 0.2
 _PAUSE_SECONDS = 0.01
 
@@ -152,10 +152,11 @@ class PyreqwestCarrier(SubscriptionCarrier):
     """One client, and with it one connection, per subscription; they share one thread of Rust's.
 
     On a shared connection, hyper would let a call wait when the server's limit of streams is
-    reached, and the subscriptions that nobody reads would use up the receive window of the others.
+    reached, and subscriptions that are not read would use up the receive window of the others.
 
     Args:
-        endpoint: what to connect to, over TLS. Its certificates are trusted beside the system's.
+        endpoint: what to connect to, over TLS. Its certificates are trusted, and the
+            system's.
         read_timeout_seconds: how long a socket may be silent; 65 seconds at most.
         requires_http_2: refuse an endpoint that offers only HTTP/1.1.
     """

@@ -58,7 +58,7 @@ def _leave_checkpoints(changes: _Changes) -> None:
     application = checkpoints.APPLICATION.full_key
     if not draft.is_given(checkpoints.APPLICATION):
         return
-    # All of them: without an application the others would be in vain.
+    # All of them: without an application the others have no effect.
     changes.values |= {option.full_key: None for option in checkpoints.OPTIONS}
     changes.say_left_out([application], "tail neither reads nor writes checkpoints.")
     _leave_position(changes)
@@ -94,7 +94,7 @@ def _poll_slowly(changes: _Changes) -> None:
     name = changes.values.get(
         publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
     )
-    # A publisher of somebody else's is left as it is: how it reads is not known.
+    # A custom publisher stays as it is: how it reads is not known.
     if name != "POLLING" or interval.full_key in changes.chosen:
         return
     if draft.get(interval) < _INTERVAL_MILLIS:
@@ -108,7 +108,7 @@ class _Changes:
     Attributes:
         draft: the properties of the application and of the command line, not checked as a whole.
         chosen: the full keys of the options that the command line names itself.
-        values: what goes before ``draft``, by full key; ``None`` leaves an option out.
+        values: what takes precedence over ``draft``, by full key; ``None`` leaves an option out.
         reasons: what is left out and why, a sentence each.
     """
 
@@ -140,7 +140,7 @@ _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
 def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
-    """Let a tail read by enhanced fan-out with a consumer of its own only, and else poll.
+    """Let a tail read by enhanced fan-out only with its own consumer; otherwise let it poll.
 
     Raises:
         UsageError: enhanced fan-out is asked for, and no such consumer is named.
@@ -157,7 +157,7 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
         _leave_out(changes, [*options, registration.REGISTRATION])
     elif _PUBLISHER in chosen:
         raise click.UsageError(
-            "By enhanced fan-out tail needs a stream consumer of its own: it would take over "
+            "By enhanced fan-out tail needs its own stream consumer: it would take over "
             f"the subscriptions of the one in the file. Use {_ADVICE} with another name than the "
             "application's (with registration NONE the ARNs of other consumers, "
             "-P kinesis.stream.efo.consumerarn.STREAM=ARN)."
@@ -166,13 +166,13 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
         changes.values[_PUBLISHER] = "POLLING"
         changes.reasons.append(
             f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
-            f"subscriptions of the application's consumer. For one of its own use {_ADVICE}."
+            f"subscriptions of the application's consumer. To give it its own, use {_ADVICE}."
         )
 
 
 def _leave_out(changes: _Changes, options: Sequence[Option[Any]]) -> None:
     keys = changes.leave_out(options)
-    changes.say_left_out(keys, "tail reads with a stream consumer of its own.")
+    changes.say_left_out(keys, "tail reads with its own stream consumer.")
 
 
 def _arn_options(draft: Properties) -> list[Option[Any]]:
@@ -181,7 +181,7 @@ def _arn_options(draft: Properties) -> list[Option[Any]]:
 
 
 def _consumers_of_the_application(changes: _Changes, connection: Connection) -> set[str]:
-    """Return the names of the consumers that the file has, whatever the command line says."""
+    """Return the names of the consumers that the file has, without the command line's."""
     options = (registration.CONSUMER_NAME, *_arn_options(changes.draft))
     file = connection.without({option.full_key for option in options}).unchecked_properties()
     arns = file.members(registration.CONSUMER_ARN).values()

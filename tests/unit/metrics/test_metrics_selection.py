@@ -172,7 +172,7 @@ async def async_function(event: Event) -> None:
 @pytest.mark.parametrize(
     ("further", "message"),
     [
-        (async_function, "events is async.*and nobody would await it"),
+        (async_function, "events is async.*and would never be awaited"),
         (AsyncObject(), "events is async"),
         (partial(async_function), "events is async"),
         ([], r"events must be a function of one event, not \[\]"),
