@@ -8,7 +8,7 @@ from kinesis_publishers.config import InitialPosition, InitialPositionConfig, Sh
 from kinesis_publishers.config.ending import ending_keys
 from kinesis_publishers.config.options import ending, publisher
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-from kinesis_publishers.readers.batch_bounds import BatchBounds, is_after
+from kinesis_publishers.readers import BatchBounds, is_after, publisher_factory_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +100,8 @@ def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterat
 
 
 def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
-    name = properties.get(publisher.RECORD_PUBLISHER)
-    if name not in {"POLLING", "EFO"}:
+    if not publisher_factory_class(properties).reads_ranges:
+        name = properties.get(publisher.RECORD_PUBLISHER)
         yield InvalidOptionError(
             f"{properties.written_key(publisher.RECORD_PUBLISHER)} is {name}, and spark.read finds "
             "the ends of a batch with GetRecords, with which a publisher of your own need not "

@@ -22,7 +22,6 @@ from kinesis_publishers.errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config.aws import AwsConfig
@@ -134,12 +133,7 @@ class Boto3Client:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # Not waited for: a call in flight ends with its read timeout.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:

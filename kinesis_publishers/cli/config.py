@@ -28,7 +28,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.config.catalogue import find_option
 from kinesis_publishers.config.ineffective import ineffective_keys
 from kinesis_publishers.config.option import MASK, Option
-from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations, publisher
+from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations
 from kinesis_publishers.config.reference import accepted_text, value_text
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
@@ -132,7 +132,7 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
 
 
 def _load_publisher(properties: Properties) -> object:
-    return publisher_factory_class(properties.get(publisher.RECORD_PUBLISHER))
+    return publisher_factory_class(properties)
 
 
 def _load_store(properties: Properties) -> object:

@@ -18,16 +18,14 @@ __all__ = ["AggregationMode", "SourceConfig"]
 
 @frozen(kw_only=True)
 class SourceConfig:
-    """Which publisher reads, and what becomes of aggregates and of lost data.
+    """What becomes of aggregates and of lost data.
 
     Attributes:
-        record_publisher: ``POLLING``, ``EFO``, ``module:Class`` or the name of an entry point.
         aggregation: what is done with aggregate records.
         fails_on_invalid_aggregate: whether one that is not valid is an error.
         fail_on_data_loss: whether lost data is an error.
     """
 
-    record_publisher: str
     aggregation: AggregationMode
     fails_on_invalid_aggregate: bool
     fail_on_data_loss: bool
@@ -47,7 +45,6 @@ class SourceConfig:
                 "that takes single records: use plain or fail elsewhere"
             )
         return cls(
-            record_publisher=properties.get(publisher.RECORD_PUBLISHER),
             aggregation=properties.get(publisher.AGGREGATION),
             fails_on_invalid_aggregate=on_invalid is OnInvalidAggregate.FAIL,
             fail_on_data_loss=properties.get(publisher.FAIL_ON_DATA_LOSS),

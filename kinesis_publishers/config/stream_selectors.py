@@ -30,6 +30,11 @@ class StreamSelector:
     arn: str | None = None
 
     @property
+    def reference(self) -> str:
+        """What calls name it by: the ARN, else the name."""
+        return self.arn or self.name
+
+    @property
     def region(self) -> str | None:
         """The region in the ARN, None without one."""
         match = _ARN.fullmatch(self.arn) if self.arn else None

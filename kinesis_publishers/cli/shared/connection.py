@@ -114,7 +114,12 @@ class Connection:
         What only reading needs may be missing, as the ARN of a consumer that is yet to be
         registered.
         """
-        return self.properties({publisher.RECORD_PUBLISHER.full_key: "POLLING", **(more or {})})
+        return self.properties(
+            {
+                publisher.RECORD_PUBLISHER.full_key: publisher.RECORD_PUBLISHER.default,
+                **(more or {}),
+            }
+        )
 
 
 def only_stream(properties: Properties) -> str:
@@ -127,7 +132,7 @@ def only_stream(properties: Properties) -> str:
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
         raise click.UsageError(f"This needs one stream, and there are {names}: use --stream.")
-    return streams[0].arn or streams[0].name
+    return streams[0].reference
 
 
 def _with_patience(properties: Properties) -> Properties:

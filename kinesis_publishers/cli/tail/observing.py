@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import Factory, define
 
+from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.config import MetricsConfig, Properties
 from kinesis_publishers.config.choices import InitialPosition, RegistrationStrategy
 from kinesis_publishers.config.options import checkpoints, metrics, polling, publisher, registration
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kinesis_publishers.cli.shared.connection import Connection
-    from kinesis_publishers.config import Properties
     from kinesis_publishers.config.option import Option
 
 __all__ = ["observer_properties"]
@@ -95,7 +95,7 @@ def _poll_slowly(changes: _Changes) -> None:
         publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
     )
     # A custom publisher stays as it is: how it reads is not known.
-    if name != "POLLING" or interval.full_key in changes.chosen:
+    if name != publisher.RECORD_PUBLISHER.default or interval.full_key in changes.chosen:
         return
     if draft.get(interval) < _INTERVAL_MILLIS:
         changes.values[interval.full_key] = str(_INTERVAL_MILLIS)
@@ -146,7 +146,7 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
         UsageError: enhanced fan-out is asked for, and no such consumer is named.
     """
     draft, chosen = changes.draft, changes.chosen
-    if draft.get(publisher.RECORD_PUBLISHER) != "EFO":
+    if not publisher_factory_class(draft).subscribes:
         return
     theirs = _consumers_of_the_application(changes, connection)
     # Its own must not stay registered, and billed, because that of the application does.
@@ -163,7 +163,7 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
             "-P kinesis.stream.efo.consumerarn.STREAM=ARN)."
         )
     else:
-        changes.values[_PUBLISHER] = "POLLING"
+        changes.values[_PUBLISHER] = publisher.RECORD_PUBLISHER.default
         changes.reasons.append(
             f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
             f"subscriptions of the application's consumer. To give it its own, use {_ADVICE}."

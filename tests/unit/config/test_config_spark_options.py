@@ -14,10 +14,10 @@ from kinesis_publishers.config import (
     Properties,
     ShardIteratorKind,
     ShardPosition,
-    SourceConfig,
     SparkConfig,
     StreamsConfig,
 )
+from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 _CANONICAL = {
@@ -66,7 +66,7 @@ def test_the_type_of_consumer_selects_the_publisher(
     option: str, value: str, publisher: str
 ) -> None:
     properties = _parse({option: value, "consumername": "app"})
-    assert SourceConfig.from_properties(properties).record_publisher == publisher
+    assert properties.get(RECORD_PUBLISHER) == publisher
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.choices import AggregationMode, Planner
 from kinesis_publishers.config.options import ALL_OPTIONS
+from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
 from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.retry import RetryPolicy
 
@@ -132,7 +133,9 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 def _read_all(values: dict[str, Any]) -> list[Any]:
     properties = Properties.parse({"kinesis.streams": "a", **values})
-    return [config.from_properties(properties) for config in _TYPED]
+    typed = [config.from_properties(properties) for config in _TYPED]
+    # The assembly asks for this one, from which it makes a class.
+    return [*typed, properties.get(RECORD_PUBLISHER)]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +213,6 @@ def test_the_defaults_of_the_other_configs() -> None:
         include_metadata=False,
     )
     assert SourceConfig.from_properties(properties) == SourceConfig(
-        record_publisher="POLLING",
         aggregation=AggregationMode.AUTO,
         fails_on_invalid_aggregate=False,
         fail_on_data_loss=True,

@@ -17,7 +17,8 @@ from kinesis_publishers import (
     ShardRange,
     StartingPosition,
 )
-from kinesis_publishers.config import PollingConfig, SourceConfig
+from kinesis_publishers.config import PollingConfig
+from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
 from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -54,6 +55,8 @@ POLLING = PollingConfig(
     get_records_retry=CONFIG.subscribe_retry,
     get_iterator_retry=CONFIG.subscribe_retry,
 )
+
+_PLUGIN = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
 
 
 def place(index: int) -> SequenceNumber:
@@ -214,7 +217,7 @@ def test_somebody_elses_publisher_reads_its_ranges_itself():
 
 @pytest.mark.parametrize(
     ("publisher", "expected"),
-    [("EFO", "POLLING"), ("POLLING", "POLLING"), ("some.module:Factory", "some.module:Factory")],
+    [("EFO", "POLLING"), ("POLLING", "POLLING"), (_PLUGIN, _PLUGIN)],
 )
 def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expected: str):
     given = Properties.parse(
@@ -226,6 +229,6 @@ def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expe
         }
     )
     polled = as_polling(given)
-    assert SourceConfig.from_properties(polled).record_publisher == expected
+    assert polled.get(RECORD_PUBLISHER) == expected
     client = polled.to_dict()["kinesis.stream.efo.http2-client"]
     assert client == ("httpx" if publisher == "EFO" else "pyreqwest")
