@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 from aiobotocore.session import AioSession
 
-from kinesis_publishers.abc.data_plane import DataPlane
+from kinesis_publishers.abc import DataPlane
 from kinesis_publishers.aws.carriers import Endpoint, check_carrier, create_carrier
 from kinesis_publishers.aws.clients import (
     ServiceAddress,
@@ -30,7 +30,7 @@ from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPo
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers.abc.data_plane import ShardSubscription
+    from kinesis_publishers.abc import ShardSubscription
     from kinesis_publishers.config.aws import AwsConfig
 
 __all__ = ["AioDataPlane"]

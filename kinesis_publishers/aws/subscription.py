@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from kinesis_publishers.abc.data_plane import ShardSubscription
+from kinesis_publishers.abc import ShardSubscription
 from kinesis_publishers.aws.decoding import decode_page, parse_records, refuse_undecodable
 from kinesis_publishers.aws.errors import service_error
 from kinesis_publishers.aws.event_stream import EventStreamDecoder
