@@ -14,7 +14,7 @@ from kinesis_publishers.registration.single_flight import SingleFlight
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlContext
+    from kinesis_publishers.abc import ControlContext
     from kinesis_publishers.config.registration import RegistrationConfig
 
 __all__ = ["StreamConsumers"]
