@@ -7,7 +7,7 @@ from abc import abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, DeliveryRoom, drop_processed
 from kinesis_publishers.errors import (
