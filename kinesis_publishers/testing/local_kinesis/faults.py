@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from attrs import Factory, asdict, define, field, frozen, validators
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.testing.local_kinesis.errors import (
+from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     internal_failure,
     limit_exceeded,

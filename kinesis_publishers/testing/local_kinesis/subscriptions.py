@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from kinesis_publishers.testing.local_kinesis.rates import RateWindow
-from kinesis_publishers.testing.local_kinesis.wakeups import Wakeup
+from kinesis_publishers.testing.local_kinesis.limits import RateWindow
+from kinesis_publishers.testing.local_kinesis.shard import Wakeup
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.consumers import Consumer
-    from kinesis_publishers.testing.local_kinesis.errors import ApiError
+    from kinesis_publishers.testing.local_kinesis.answers import ApiError
     from kinesis_publishers.testing.local_kinesis.faults import Fault
-    from kinesis_publishers.testing.local_kinesis.operations.positions import Position
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.stream import Stream
+    from kinesis_publishers.testing.local_kinesis.shard import Position, Shard
+    from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
 
 __all__ = ["Subscription", "Subscriptions"]
 
