@@ -147,7 +147,7 @@ async def run_once(publisher: RecordPublisher, consumer: CheckingConsumer) -> Ru
         consumer.check()
     assert isinstance(result, RunResult), f"run() returned {result!r}, which is no RunResult"
     assert result is not RunResult.CANCELLED, (
-        "run() returned CANCELLED though nobody asked the publisher to stop: return INCOMPLETE, "
+        "run() returned CANCELLED though the publisher was not cancelled: return INCOMPLETE, "
         "and let CancelledError pass"
     )
     return result

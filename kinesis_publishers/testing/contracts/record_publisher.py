@@ -1,4 +1,4 @@
-"""What a publisher delivers, and when it may say that there is no more."""
+"""The contract of every :class:`~kinesis_publishers.RecordPublisher`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class DeliveryContract:
             delivered += len(batch)
             assert batch.millis_behind_latest != 0 or delivered >= len(held.records), (
                 f"millis_behind_latest was 0 after {delivered} of {len(held.records)} records: it "
-                "says that the tip was reached, where whoever reads what there is stops. With "
+                "says that the tip was reached, where a reader of the present records stops. With "
                 "records left give their distance from the tip, or None if it is not known"
             )
         skip_unless_several(consumer, subject)
@@ -128,7 +128,9 @@ class DeliveryContract:
                 clock=subject.clock,
             )
         assert_same_records(
-            consumer.records, held.records, advice="what is there is delivered without an end"
+            consumer.records,
+            held.records,
+            advice="what the shard holds is delivered without an end",
         )
 
     @pytest.mark.parametrize(
@@ -177,7 +179,6 @@ async def _read_open_shard(publisher: RecordPublisher, consumer: CheckingConsume
         )
 
 
-_SOME = 12
 # In turns; enough for one record per run, and some that are refused.
 _MOST_RUNS = 100
 
@@ -207,7 +208,7 @@ class PositionContract:
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
         start = StartingPosition.at(SequenceNumber(held.records[4].sequence_number, 2))
-        # Whoever reads drops the sub-records that were processed already.
+        # The reader drops the sub-records that were processed before.
         await _assert_read(subject, held, start, held.records[4:])
 
     @pytest.mark.parametrize("index", [0, 5, 11])
@@ -252,7 +253,7 @@ class PositionContract:
         error = await outcome_of(_read(subject, held, StartingPosition.latest()))
         assert isinstance(error, ValueError | KinesisPublishersError), (
             f"StartingPosition.latest() led to {error!r}: refuse it with a ValueError. It means "
-            "another place each time that it is asked, so that a restart loses records; whoever "
+            "another place each time that it is asked, so that a restart loses records; what "
             "creates publishers pins it to an instant first"
         )
 
@@ -277,7 +278,7 @@ async def _read(
 
 
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
-    """What every publisher owes, whatever it reads from.
+    """What every publisher owes, with any source.
 
     Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
     ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless

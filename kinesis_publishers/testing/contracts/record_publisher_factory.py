@@ -40,7 +40,7 @@ TRIM_HORIZON = StartingPosition.trim_horizon()
 
 
 class RecordPublisherFactoryContract:
-    """What every factory owes, whatever its publishers read from.
+    """What every factory owes, with any source of records.
 
     Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
     ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless

@@ -1,4 +1,4 @@
-"""Two local streams, and the registrar that a contract tests on them."""
+"""The contract of every :class:`~kinesis_publishers.abc.StreamConsumerRegistrar`."""
 
 from __future__ import annotations
 

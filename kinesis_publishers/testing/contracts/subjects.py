@@ -1,4 +1,4 @@
-"""What a contract needs to know of the thing that it tests: the value of its one fixture."""
+"""What a contract is given to test, and how it runs and cancels that."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class PublisherSubject(ABC):
     async def interrupt_after(self, deliveries: int) -> None:
         """Let the service break off, once, after so many deliveries of the next publisher.
 
-        An iterator expires or a subscription ends: whatever the publisher has remembered of the
+        An iterator expires or a subscription ends: what the publisher remembers of the
         service is of no use any more (only with ``can_be_interrupted``).
         """
         raise NotImplementedError("can_be_interrupted is True, but interrupt_after() is not there")
@@ -170,7 +170,8 @@ _C = TypeVar("_C", bound=type)
 
 # Turns of the event loop: a task that is done but for its last steps is gone within these.
 _TURNS = 20
-_PATIENCE_SECONDS = 10.0
+#: Of real time: how long something may take to get to where it is cancelled.
+REACHING_SECONDS = 10.0
 #: Of real time: how long something that was cancelled may take to close what it has open.
 CANCELLING_SECONDS = 5.0
 
@@ -238,14 +239,14 @@ async def assert_can_be_cancelled(
 
     Args:
         work: what is cancelled.
-        is_reached: whether it is where it is to be cancelled.
+        is_reached: whether it has come to where it is cancelled.
         what: where that is, in words.
         clock: what ``work`` sleeps on, if a test can move it.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
         assert await _comes_true(is_reached, task, clock), (
-            f"{what}: it did not come to that within {_PATIENCE_SECONDS:g} s: it waits for "
+            f"{what}: it did not come to that within {REACHING_SECONDS:g} s: it waits for "
             "something that never happens"
         )
         if task.done():
@@ -279,7 +280,7 @@ def _outcome(task: asyncio.Task[object]) -> str:
 async def _comes_true(
     condition: Callable[[], bool], task: asyncio.Task[object], clock: ManualClock | None
 ) -> bool:
-    deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    deadline = asyncio.get_running_loop().time() + REACHING_SECONDS
     while not (task.done() or condition()):
         if asyncio.get_running_loop().time() > deadline:
             return False
@@ -299,7 +300,7 @@ def assert_sleeps_on_its_clock(work: asyncio.Future[Any]) -> None:
         # A sleep of 0 only lets others run.
         assert not (is_sleep and awaited.cr_frame and awaited.cr_frame.f_locals["delay"] > 0), (
             "it waits in asyncio.sleep(): sleep on the clock that it was given (context.clock), or "
-            "nobody can test it without waiting for real time"
+            "no test of it can do without real time"
         )
         awaited = getattr(awaited, "cr_await", None)
 

@@ -111,7 +111,7 @@ class Http2Connection(asyncio.Protocol):
             self._sender.flush()
 
     async def close(self) -> None:
-        """Say good-bye, break the connection off and end the calls that are open on it."""
+        """Send GOAWAY, abort the connection and cancel the calls that are open on it."""
         if not self._transport.is_closing():
             self._http.close_connection()
             self._sender.flush()

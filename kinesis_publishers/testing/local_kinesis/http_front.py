@@ -149,7 +149,7 @@ async def _settle() -> None:
 
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)
-# Handlers that are still busy when the server stops hold a scripted delay: nobody waits for them.
+# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait for them.
 _SHUTDOWN_SECONDS = 0.05
 
 
@@ -226,7 +226,7 @@ async def _stream(request: web.BaseRequest, answer: StreamingAnswer) -> web.Stre
     connection.streaming = asyncio.current_task()
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     try:
-        # It fails where the client has left before this: nobody would cancel the stream later.
+        # It fails if the client has left before: nothing would cancel the stream later.
         await response.prepare(request)
         async for piece in answer.body:
             await response.write(piece)

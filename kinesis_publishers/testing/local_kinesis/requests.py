@@ -81,7 +81,7 @@ class Request:
         return value
 
     def name(self, member: str) -> str:
-        """Return the name that something is to be created by."""
+        """Return the name of a resource to create."""
         name = self.required_text(member)
         if _NAME.fullmatch(name) is None:
             constraint = "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"

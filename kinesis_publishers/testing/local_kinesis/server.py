@@ -287,7 +287,7 @@ class LocalKinesis:
             return account.register(account.find_active(stream), name, {}).arn
 
     def deregister_consumer(self, stream: str, name: str) -> None:
-        """Deregister a consumer, as if somebody else had done it; its subscriptions end."""
+        """Deregister a consumer as another process would; its subscriptions end."""
         with self._service.lock:
             state = self._service.state
             consumer = state.account.find(stream).consumers.get(name, state.now_ms())

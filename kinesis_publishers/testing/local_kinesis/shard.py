@@ -153,13 +153,13 @@ class Shard:
         self.ring()
 
     def ring(self) -> None:
-        """Wake everybody who waits for records."""
+        """Wake all who wait for records."""
         watchers, self.watchers = self.watchers, set()
         for watcher in watchers:
             watcher.ring()
 
     def page(self, number: int, max_records: int | None, max_bytes: int | None) -> Page:
-        """Return the records from ``number`` on; one record always fits, whatever its size."""
+        """Return the records from ``number`` on; one record of any size always fits."""
         start = bisect_left(self._numbers, number)
         stop = len(self._numbers)
         if max_records is not None:
@@ -227,7 +227,7 @@ class Wakeup:
     def ring(self) -> None:
         """Wake the coroutine; from any thread."""
         armed, self._armed = self._armed, None
-        # A server that was stopped has closed its loop; nobody waits there any more.
+        # A server that was stopped has closed its loop; no coroutine waits there any more.
         if armed is not None and not armed.get_loop().is_closed():
             armed.get_loop().call_soon_threadsafe(_complete, armed)
 

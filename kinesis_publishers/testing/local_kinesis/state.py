@@ -125,7 +125,7 @@ class Account:
         stream.settle(now_ms)
 
     def get(self, name: str) -> Stream | None:
-        """Return a stream in whatever state, or None."""
+        """Return a stream in any state, or None."""
         stream = self._streams.get(name)
         if stream is None:
             return None
@@ -137,7 +137,7 @@ class Account:
         return stream
 
     def find(self, name: str) -> Stream:
-        """Return a stream in whatever state.
+        """Return a stream in any state.
 
         Raises:
             ApiError: ResourceNotFoundException.

@@ -26,7 +26,7 @@ class Subscription:
         position: what the next event begins with.
         opened_at: the time of the call, monotonic.
         fault: what goes wrong with its events.
-        is_over: nothing more is to be sent, apart from ``error``.
+        is_over: nothing more is sent, except ``error``.
         error: the exception to send at the end, if it is to end with one.
         sent_bytes: the data and partition keys that were sent of late.
         event_count: how many events were sent.

@@ -83,7 +83,7 @@ def deregister(state: ServiceState, consumer: Consumer) -> None:
 
 
 def find_consumer(state: ServiceState, arn: str) -> tuple[Stream, Consumer]:
-    """Return the consumer, in whatever state, that bears an ARN, and its stream.
+    """Return the consumer with an ARN, in any state, and its stream.
 
     Raises:
         ApiError: ResourceNotFoundException if there is none, or another one of the same name.

@@ -85,7 +85,7 @@ def _stream_of(state: ServiceState, iterator: ShardIterator, request: Request) -
     if request.has("StreamARN") and state.name_in(request) != stream.name:
         raise invalid_argument("The StreamARN is not that of the stream the iterator belongs to.")
     if iterator.stream_created_ms != stream.created_ms:
-        # The stream of this iterator is gone, whatever bears its name now.
+        # The stream of this iterator is gone; another one has its name now.
         raise state.account.not_found(iterator.stream_name)
     return stream
 
