@@ -17,6 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 
 
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                yield node.module, alias.name
+
+
 @frozen(kw_only=True, eq=False)
 class Source:
     """One source file.
@@ -24,6 +33,7 @@ class Source:
     Attributes:
         module: the dotted name; that of the package for an ``__init__.py``.
         path: relative to the root of the repository.
+        imports: for type checking too, each as a module and a name in it, if any.
     """
 
     module: str
@@ -32,19 +42,13 @@ class Source:
     tree: ast.Module = field(
         init=False, repr=False, default=Factory(lambda self: ast.parse(self.text), takes_self=True)
     )
+    imports: tuple[tuple[str, str], ...] = field(
+        init=False, default=Factory(lambda self: tuple(_imports(self.tree)), takes_self=True)
+    )
 
     @property
     def is_package(self) -> bool:
         return self.path.name == "__init__.py"
-
-    def imports(self) -> Iterator[tuple[str, str]]:
-        """Yield each import, for type checking too, as a module and a name in it, if any."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from ((alias.name, "") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                for alias in node.names:
-                    yield node.module, alias.name
 
 
 @cache
