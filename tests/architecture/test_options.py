@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
 
 import attrs
 import pytest
@@ -23,7 +22,6 @@ NOT_READ_YET = {
 _TYPED_CONFIGS = [one for one in vars(config).values() if hasattr(one, "from_properties")]
 
 
-@cache
 def attributes_read_outside_config() -> set[str]:
     """Return every attribute name that the code outside of the configuration reads."""
     return {
