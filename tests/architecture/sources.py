@@ -33,7 +33,6 @@ class Source:
     Attributes:
         module: the dotted name; that of the package for an ``__init__.py``.
         path: relative to the root of the repository.
-        imports: for type checking too, each as a module and a name in it, if any.
     """
 
     module: str
@@ -42,13 +41,19 @@ class Source:
     tree: ast.Module = field(
         init=False, repr=False, default=Factory(lambda self: ast.parse(self.text), takes_self=True)
     )
-    imports: tuple[tuple[str, str], ...] = field(
-        init=False, default=Factory(lambda self: tuple(_imports(self.tree)), takes_self=True)
+    _imports: tuple[tuple[str, str], ...] = field(
+        init=False,
+        repr=False,
+        default=Factory(lambda self: tuple(_imports(self.tree)), takes_self=True),
     )
 
     @property
     def is_package(self) -> bool:
         return self.path.name == "__init__.py"
+
+    def imports(self) -> tuple[tuple[str, str], ...]:
+        """Return each import, for type checking too, as a module and a name in it, if any."""
+        return self._imports
 
 
 @cache

@@ -39,7 +39,7 @@ def rooms_imported_by(room: str) -> set[str]:
         module
         for source in sources().values()
         if room in (source.path.parts[0], *source.module.split(".")[1:2])
-        for module, _ in source.imports
+        for module, _ in source.imports()
     ]
     return {module.split(".")[1] for module in modules if module.startswith("kinesis_publishers.")}
 

@@ -28,7 +28,7 @@ KNOWN_CIRCLES = {
 
 def imported_modules(source: Source) -> Iterator[str]:
     """Yield the modules that a file imports, for type checking too."""
-    for module, name in source.imports:
+    for module, name in source.imports():
         yield from origin(module, name)
 
 
@@ -38,7 +38,7 @@ def origin(module: str, name: str) -> Iterator[str]:
     if f"{module}.{name}" in known:
         yield f"{module}.{name}"
     elif module in known:
-        package = known[module].imports if known[module].is_package else ()
+        package = known[module].imports() if known[module].is_package else ()
         handed_on = [origin(*one) for one in package if one[1] == name]
         yield from chain(*handed_on) if handed_on else [module]
 
