@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from kinesis_publishers.config.choices import DeregistrationPolicy, RegistrationStrategy
 from kinesis_publishers.config.fan_out_rules import consumer_arn
-from kinesis_publishers.config.options import registration, retries
+from kinesis_publishers.config.options import aws, registration, retries
 from kinesis_publishers.config.rules import selected_streams
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class RegistrationConfig:
         register_timeout_seconds: how long a new consumer may take to become ACTIVE.
         deregister_retry: how DeregisterStreamConsumer is repeated.
         deregister_timeout_seconds: how long a removed consumer may take to be gone.
+        endpoint_url: where the service is, if it is not AWS's own endpoint.
     """
 
     strategy: RegistrationStrategy
@@ -47,6 +48,7 @@ class RegistrationConfig:
     register_timeout_seconds: float
     deregister_retry: RetryPolicy
     deregister_timeout_seconds: float
+    endpoint_url: str | None = None
 
     @classmethod
     def from_properties(cls, properties: Properties) -> RegistrationConfig:
@@ -69,4 +71,5 @@ class RegistrationConfig:
                 properties.retry_policy(retries.DEREGISTER_CONSUMER), outage_seconds=0.0
             ),
             deregister_timeout_seconds=properties.seconds(registration.DEREGISTER_TIMEOUT),
+            endpoint_url=properties.get(aws.ENDPOINT),
         )

@@ -96,7 +96,7 @@ def tail(
     where it stands. In a pipe or a file each record is a line.
 
     With the properties of an application it neither moves its checkpoints nor takes over its
-    stream consumer: it polls, unless it is given a consumer of its own.
+    stream consumer: it polls, unless it is given its own consumer.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def _starting_position(
     given = {
         publisher.INITIAL_POSITION.full_key: position,
         publisher.INITIAL_TIMESTAMP.full_key: instant,
-        # Positions of single shards would go before what the command line says.
+        # Positions of single shards would take precedence over the command line.
         publisher.INITIAL_SHARD_POSITIONS.full_key: None if position is None else "{}",
     }
     return {key: value for key, value in given.items() if value is not None}
