@@ -214,7 +214,7 @@ def test_a_consumer_of_its_own_is_removed_although_that_of_the_application_stays
     observed = Observed(_LEDGER | never, {_NAME: "tail"})
     assert observed.get(registration.DEREGISTER) is DeregistrationPolicy.CREATED
     assert observed.left_out == [
-        "kinesis.stream.efo.deregister is left out: tail reads with a stream consumer of its own."
+        "kinesis.stream.efo.deregister is left out: tail reads with its own stream consumer."
     ]
     chosen = Observed(_LEDGER, {_NAME: "tail", **never})
     assert chosen.get(registration.DEREGISTER) is DeregistrationPolicy.NEVER
@@ -227,7 +227,7 @@ def test_a_name_is_enough_where_the_application_registers_nothing() -> None:
     (sentence,) = observed.left_out
     assert sentence == (
         "kinesis.stream.efo.consumerarn.orders, kinesis.stream.efo.registration are left out: tail "
-        "reads with a stream consumer of its own."
+        "reads with its own stream consumer."
     )
 
 
