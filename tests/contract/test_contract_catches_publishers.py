@@ -107,7 +107,7 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
         "ended 100 times without waiting",
     ),
     (ReturnsNothing, EACH_ONCE, {}, "run\\(\\) returned None, which is no RunResult"),
-    (ReturnsCancelled, EACH_ONCE, {}, "returned CANCELLED though nobody asked"),
+    (ReturnsCancelled, EACH_ONCE, {}, "returned CANCELLED though the publisher was not cancelled"),
     (NamesAnotherShard, EACH_ONCE, {}, "delivered by the publisher of orders/shardId-0"),
     (LosesAColumn, EACH_ONCE, {}, "5 payloads and 0 partition_keys"),
     (DeliversText, EACH_ONCE, {}, "payloads of a batch has 'text', of type str"),

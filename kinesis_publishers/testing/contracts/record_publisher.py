@@ -130,7 +130,7 @@ class DeliveryContract:
         assert_same_records(
             consumer.records,
             held.records,
-            advice="what the shard holds is delivered without an end",
+            advice="an open shard delivers what it holds",
         )
 
     @pytest.mark.parametrize(

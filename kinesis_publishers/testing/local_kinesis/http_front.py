@@ -149,7 +149,7 @@ async def _settle() -> None:
 
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)
-# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait for them.
+# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait.
 _SHUTDOWN_SECONDS = 0.05
 
 
