@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import botocore.session
@@ -34,20 +33,16 @@ from kinesis_publishers.config import (
     AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
-    InitialPosition,
     InitialPositionConfig,
     MetricsConfig,
     PendingConfig,
     Properties,
     RegistrationConfig,
-    ShardIteratorKind,
-    ShardPosition,
     SourceConfig,
     StreamsConfig,
     SubscriptionHttpConfig,
     resolve_region,
 )
-from kinesis_publishers.config.options import aws as aws_options
 from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
@@ -55,7 +50,6 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers.events import ignore_event, log_event
 from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
-from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
@@ -64,7 +58,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Shard, StreamIdentity
+    from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 
 __all__ = [
     "FetcherParts",
@@ -181,8 +175,8 @@ async def open_parts(
         try:
             yield FetcherParts(
                 streams=tuple(stream.arn or stream.name for stream in streams.streams),
-                initial_position=_initial_position(initial),
-                initial_shards={one.shard_id: _shard_progress(one) for one in initial.shards},
+                initial_position=initial.start,
+                initial_shards=dict(initial.shards),
                 factory=factory,
                 polling=polling,
                 discovery=discovery,
@@ -302,9 +296,7 @@ def with_region(properties: Properties) -> Properties:
     Raises:
         MissingOptionError: nothing names a region.
     """
-    return Properties.parse(
-        {**properties.to_dict(), aws_options.REGION.full_key: _region(properties)}
-    )
+    return properties.with_values({AwsConfig.region: _region(properties)})
 
 
 def _region(properties: Properties) -> str:
@@ -322,28 +314,6 @@ def _region_of_this_machine(config: AwsConfig) -> str | None:
         return region or session.get_config_variable("region")
     except BotoCoreError as error:
         raise ConfigError(f"The AWS configuration of this machine: {error}") from error
-
-
-def _initial_position(config: InitialPositionConfig) -> StartingPosition:
-    if config.timestamp is not None:
-        return StartingPosition.at_timestamp(config.timestamp)
-    if config.position is InitialPosition.TRIM_HORIZON:
-        return StartingPosition.trim_horizon()
-    return StartingPosition.latest()
-
-
-def _shard_progress(config: ShardPosition) -> ShardProgress:
-    marker, kind = config.marker, config.kind
-    position = StartingPosition.trim_horizon()
-    if kind is ShardIteratorKind.AT_TIMESTAMP:
-        position = StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
-    elif kind is ShardIteratorKind.AT_SEQUENCE_NUMBER:
-        position = StartingPosition.at(SequenceNumber(marker))
-    elif kind is ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
-        position = StartingPosition.after(SequenceNumber(marker))
-    elif kind is ShardIteratorKind.LATEST:
-        position = StartingPosition.latest()
-    return ShardProgress(position=position, is_ended=kind is ShardIteratorKind.SHARD_END)
 
 
 @frozen(kw_only=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["Boto3Client", "watch_clock"]
 

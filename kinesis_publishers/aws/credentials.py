@@ -25,13 +25,11 @@ from kinesis_publishers.aws.lazy_credentials import (
     LoadingProvider,
     SourceCredentials,
 )
-from kinesis_publishers.config.choices import CredentialsProvider
-from kinesis_publishers.config.credentials import CredentialsConfig
-from kinesis_publishers.config.options import aws
+from kinesis_publishers.config import CredentialsConfig, CredentialsProvider
 from kinesis_publishers.errors import MissingOptionError
 
 if TYPE_CHECKING:
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["build_session"]
 
@@ -153,8 +151,8 @@ def _web_identity_loader(kit: SimpleNamespace, session: Any, config: Credentials
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
     for value, option, variable in (
-        (token_file, aws.WEB_IDENTITY_TOKEN_FILE, "AWS_WEB_IDENTITY_TOKEN_FILE"),
-        (role_arn, aws.ROLE_ARN, "AWS_ROLE_ARN"),
+        (token_file, CredentialsConfig.web_identity_token_file, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        (role_arn, CredentialsConfig.role_arn, "AWS_ROLE_ARN"),
     ):
         if not value:
             raise MissingOptionError(

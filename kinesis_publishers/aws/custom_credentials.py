@@ -17,7 +17,7 @@ from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
-    from kinesis_publishers.config.credentials import CredentialsConfig
+    from kinesis_publishers.config import CredentialsConfig
 
 __all__ = ["load_custom", "load_custom_async"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kinesis_publishers.abc.data_plane import ShardSubscription
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["AioDataPlane"]
 

@@ -13,7 +13,7 @@ from kinesis_publishers.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
     from kinesis_publishers.model import UserRecord
 
 __all__ = ["Boto3RecordWriter", "PutResult", "batched_by_size"]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import frozen
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
-from kinesis_publishers.config import Properties, SourceConfig
-from kinesis_publishers.config.options import fanout, publisher
+from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import RunResult, Shard, StartingPosition, continue_from
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisher
@@ -40,12 +39,14 @@ def as_polling(properties: Properties) -> Properties:
     """Return ``properties`` with POLLING in the place of EFO; any other publisher stays."""
     if not is_fan_out(properties):
         return properties
-    polling = {
-        publisher.RECORD_PUBLISHER.full_key: "POLLING",
-        # Who only polls need not have the client of the subscriptions.
-        fanout.HTTP2_CLIENT.full_key: fanout.HTTP2_CLIENT.default.value,
-    }
-    return Properties.parse({**properties.to_dict(), **polling})
+    http2_client = SubscriptionHttpConfig.http2_client
+    return properties.with_values(
+        {
+            SourceConfig.record_publisher: "POLLING",
+            # Who only polls need not have the client of the subscriptions.
+            http2_client: http2_client.default.value,
+        }
+    )
 
 
 class SubscribeThenPoll(RecordPublisher):

@@ -17,7 +17,7 @@ from kinesis_publishers.retry import call_with_retries
 if TYPE_CHECKING:
     from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config.registration import RegistrationConfig
+    from kinesis_publishers.config import RegistrationConfig
     from kinesis_publishers.events import EventSink
 
 __all__ = ["deregister_consumer"]

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers import Properties
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SourceConfig
-from kinesis_publishers.config.options import registration
 from kinesis_publishers.readers.eager_registration import register_consumers
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.planning.chunks import balanced
@@ -19,7 +17,7 @@ from kinesis_publishers_spark.planning.session_planner import PlannedBatch, Sess
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kinesis_publishers import Clock, ShardKey, ShardRange
+    from kinesis_publishers import Clock, Properties, ShardKey, ShardRange
     from kinesis_publishers.readers.guard import ConsumerGuard
     from kinesis_publishers_spark.offsets import Offset
     from kinesis_publishers_spark.planning.chunks import BatchLimit
@@ -120,5 +118,4 @@ def executor_properties(
 
 
 def _with_strategy(properties: Properties, strategy: RegistrationStrategy) -> Properties:
-    key = registration.REGISTRATION.full_key
-    return Properties.parse({**properties.to_dict(), key: strategy.value})
+    return properties.with_values({RegistrationConfig.strategy: strategy.value})

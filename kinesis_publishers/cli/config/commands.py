@@ -24,17 +24,17 @@ from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
     Properties,
+    SourceConfig,
     SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.ineffective import ineffective_keys
-from kinesis_publishers.config.options import publisher
+from kinesis_publishers.config.rules import ineffective_keys
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_publishers.cli.config.rows import OptionRow, ValueRow
-    from kinesis_publishers.config.ineffective import IneffectiveKey
+    from kinesis_publishers.config.rules import IneffectiveKey
 
 __all__ = ["config"]
 
@@ -130,7 +130,7 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
 
 
 def _load_publisher(properties: Properties) -> object:
-    return publisher_factory_class(properties.get(publisher.RECORD_PUBLISHER))
+    return publisher_factory_class(properties.get(SourceConfig.record_publisher))
 
 
 def _load_store(properties: Properties) -> object:
@@ -173,7 +173,7 @@ def _option_table(rows: Sequence[OptionRow]) -> Table:
         table.add_column(heading, overflow="fold")
     for row in rows:
         default = "required" if row.required else _with_unit(row.default, row.unit)
-        doc = row.doc if row.implemented else f"{row.doc} Not read yet."
+        doc = row.doc if row.implemented else f"{row.doc} Not read."
         table.add_row(Text(row.key), Text(row.accepted), Text(default), Text(doc))
     return table
 

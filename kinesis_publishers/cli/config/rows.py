@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from kinesis_publishers.config.catalogue import find_option
+from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
 from kinesis_publishers.config.option import MASK, Option
-from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations
 from kinesis_publishers.config.reference import accepted_text, value_text
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def _option_row(option: Option[Any]) -> OptionRow:
         doc=option.doc,
         required=option.required,
         secret=option.secret,
-        implemented=option.implemented,
+        implemented=not option.unread,
     )
 
 

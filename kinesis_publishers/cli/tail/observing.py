@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.cli.tail.changes import Changes
 from kinesis_publishers.cli.tail.own_consumer import use_own_consumer
-from kinesis_publishers.config import MetricsConfig, Properties
-from kinesis_publishers.config.choices import InitialPosition
-from kinesis_publishers.config.options import checkpoints, metrics, polling, publisher
+from kinesis_publishers.config import (
+    CheckpointConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    MetricsConfig,
+    PollingConfig,
+    Properties,
+    SourceConfig,
+)
+from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,23 +57,23 @@ def observer_properties(
 
 def _leave_checkpoints(changes: Changes) -> None:
     draft = changes.draft
-    application = checkpoints.APPLICATION.full_key
-    if not draft.is_given(checkpoints.APPLICATION):
+    application = CheckpointConfig.application.full_key
+    if not draft.is_given(CheckpointConfig.application):
         return
     # All of them: without an application the others would be in vain.
-    changes.values |= {option.full_key: None for option in checkpoints.OPTIONS}
+    changes.values |= {option.full_key: None for option in CHECKPOINT_OPTIONS}
     changes.say_left_out([application], "tail neither reads nor writes checkpoints.")
     _leave_position(changes)
 
 
 def _leave_position(changes: Changes) -> None:
     """Leave out where the application began, long ago: it goes on at its checkpoints."""
-    begin: list[Option[Any]] = [publisher.INITIAL_SHARD_POSITIONS]
-    told = {publisher.INITIAL_POSITION.full_key, publisher.INITIAL_TIMESTAMP.full_key}
+    begin: list[Option[Any]] = [InitialPositionConfig.shards]
+    told = {InitialPositionConfig.position.full_key, InitialPositionConfig.timestamp_text.full_key}
     if not told & changes.chosen:
-        begin += [publisher.INITIAL_POSITION, publisher.INITIAL_TIMESTAMP]
+        begin += [InitialPositionConfig.position, InitialPositionConfig.timestamp_text]
     keys = changes.leave_out(begin)
-    if keys != [publisher.INITIAL_POSITION.full_key] or not _is_latest(changes.draft):
+    if keys != [InitialPositionConfig.position.full_key] or not _is_latest(changes.draft):
         changes.say_left_out(
             keys,
             "the application goes on at its checkpoints; tail begins at LATEST, unless --from, "
@@ -75,19 +82,19 @@ def _leave_position(changes: Changes) -> None:
 
 
 def _is_latest(properties: Properties) -> bool:
-    return properties.get(publisher.INITIAL_POSITION) is InitialPosition.LATEST
+    return properties.get(InitialPositionConfig.position) is InitialPosition.LATEST
 
 
 def _leave_metrics(changes: Changes) -> None:
     if set(MetricsConfig.from_properties(changes.draft).sinks) - _LOCAL_SINKS:
-        keys = changes.leave_out([metrics.METRICS_SINKS])
+        keys = changes.leave_out([MetricsConfig.sinks])
         changes.say_left_out(keys, "those metrics are the application's.")
 
 
 def _poll_slowly(changes: Changes) -> None:
-    draft, interval = changes.draft, polling.INTERVAL
+    draft, interval = changes.draft, PollingConfig.interval_seconds
     name = changes.values.get(
-        publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
+        SourceConfig.record_publisher.full_key, draft.get(SourceConfig.record_publisher)
     )
     # A publisher of somebody else's is left as it is: how it reads is not known.
     if name != "POLLING" or interval.full_key in changes.chosen:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.abc.record_publisher_factory import PublisherContext
     from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
-    from kinesis_publishers.config.fanout import FanOutConfig
+    from kinesis_publishers.config import FanOutConfig
     from kinesis_publishers.model import Shard, StartingPosition
 
 __all__ = ["SubscriptionRecovery", "find_missing_resource", "is_repeated_endlessly"]

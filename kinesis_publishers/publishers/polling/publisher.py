@@ -11,7 +11,7 @@ from kinesis_publishers.abc.record_publisher_factory import (
     PublisherContext,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config.polling import PollingConfig
+from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.config.options import all_declarations
+from kinesis_publishers.config.catalogue import all_declarations
 from tests.unit.cli.cli_support import run_command
 
 if TYPE_CHECKING:

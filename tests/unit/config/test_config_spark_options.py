@@ -12,13 +12,17 @@ from kinesis_publishers.config import (
     InitialPosition,
     InitialPositionConfig,
     Properties,
-    ShardIteratorKind,
-    ShardPosition,
     SourceConfig,
     SparkConfig,
     StreamsConfig,
 )
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
+from kinesis_publishers.model import (
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+    resume_after,
+)
 
 _CANONICAL = {
     "streamName": ("kinesis.streams", "orders"),
@@ -96,12 +100,8 @@ def test_the_type_of_consumer_selects_the_publisher(
             ),
             InitialPositionConfig(
                 shards=(
-                    ShardPosition(shard_id="shardId-0", kind=ShardIteratorKind.TRIM_HORIZON),
-                    ShardPosition(
-                        shard_id="shardId-1",
-                        kind=ShardIteratorKind.AFTER_SEQUENCE_NUMBER,
-                        marker="49",
-                    ),
+                    ("shardId-0", ShardProgress(position=StartingPosition.trim_horizon())),
+                    ("shardId-1", ShardProgress(position=resume_after(SequenceNumber("49")))),
                 )
             ),
         ),
