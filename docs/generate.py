@@ -49,7 +49,7 @@ message. *Repeated by itself* says that the framework makes the call again, as t
 _ALIASES: Final = f"""\
 # Names of other connectors
 
-{_NOTE.format("config/spark_aliases.py and config/spark_moved.py")}
+{_NOTE.format("config/spark_aliases.py")}
 
 The Spark source understands these options beside the keys of [configuration.md](configuration.md),
 in any case, with and without `kinesis.` in front. What each value becomes is on

@@ -1,8 +1,8 @@
-"""Brings the files around ``docs/`` into the site, and leads the links of its pages to them.
+"""Brings the files around ``docs/`` into the site, and makes the links of its pages lead there.
 
-The pages are written for whoever reads the repository: a link is relative to the file that it
-stands in, and may leave ``docs/``. Here README.md becomes the front page, and what the pages link
-to outside of ``docs/`` becomes a page below ``repository/``.
+The pages are written for readers of the repository: a link is relative to its own file and may
+leave ``docs/``. In the site README.md is the front page, and the targets outside of ``docs/`` are
+pages below ``repository/``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[1]
 _FRONT_PAGE: Final = {"README.md": "index.md"}
-_AROUND: Final = ("CHANGELOG.md", "LICENSE", "benchmarks/**/*.md", "examples/**/*.py")
+_AROUND: Final = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "benchmarks/**/*.md",
+    "examples/**/*.py",
+)
 _FENCED_OR_LINK: Final = re.compile(
     r"^(?P<fence>`{3,}).*?^(?P=fence)[^\n]*$|(?P<open>\]\()(?P<path>[^)#\s]+)(?P<rest>[^)\s]*\))",
     re.DOTALL | re.MULTILINE,
@@ -45,7 +51,7 @@ def _site_path(path: Path) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand outside of ``docs/``."""
+    """Add the pages from outside of ``docs/``."""
     for path, site_path in pages_around().items():
         files.append(File.generated(config, site_path, content=_content(_ROOT / path)))
     files.append(File.generated(config, "repository/examples.md", content=_examples()))
@@ -66,7 +72,7 @@ def _examples() -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Lead the links that leave ``docs/``, or come into it, to where their targets are."""
+    """Make the links into and out of ``docs/`` lead to their targets in the site."""
     site_path = page.file.src_uri
     own_path = {there: here for here, there in pages_around().items()}.get(site_path)
     directory = posixpath.dirname(own_path if own_path is not None else f"docs/{site_path}")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import botocore.session
 from attrs import evolve, frozen
-from botocore.exceptions import BotoCoreError
 
 from kinesis_publishers.abc import (
     CheckpointStore,
@@ -19,13 +16,6 @@ from kinesis_publishers.abc import (
     RecordPublisherFactory,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
-from kinesis_publishers.aws.credentials import build_session
-from kinesis_publishers.checkpoints import (
-    DynamoDbCheckpointStore,
-    MemoryCheckpointStore,
-    SqliteCheckpointStore,
-)
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
@@ -47,7 +37,7 @@ from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plug
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import ConfigError, PluginLoadError
+from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import ignore_event, log_event
 from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -79,13 +69,14 @@ _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
     "EFO": FanOutRecordPublisherFactory,
 }
 
-_STORES: dict[str, type[CheckpointStore]] = {
-    "memory": MemoryCheckpointStore,
-    "sqlite": SqliteCheckpointStore,
-    "dynamodb": DynamoDbCheckpointStore,
+# Stores and sinks by name: what they import takes longer to load than everything else together, and
+# OpenTelemetry is an extra.
+_STORES = {
+    "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
+    "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
+    "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
 }
 
-# By name: OpenTelemetry is an extra, needed only where it is selected.
 _REPORTERS = {
     "log": "kinesis_publishers.metrics.log:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
@@ -139,6 +130,9 @@ async def open_parts(
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
     """
+    # The SDK is loaded when clients are opened: those who import values alone do not wait for it.
+    from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+
     clock = ServiceClock.around(clock)
     if idle := properties.unimplemented_keys():
         _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
@@ -241,10 +235,8 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    if name in _STORES:
-        return _STORES[name]
     return load_plugin(
-        name,
+        _STORES.get(name, name),
         CheckpointStore,  # type: ignore[type-abstract]
         group=CHECKPOINT_STORES_GROUP,
     )
@@ -302,18 +294,13 @@ def with_region(properties: Properties) -> Properties:
 def _region(properties: Properties) -> str:
     aws = AwsConfig.from_properties(properties)
     streams = StreamsConfig.from_properties(properties)
-    return resolve_region(aws, streams, lambda: _region_of_this_machine(aws))
 
+    def ask_machine() -> str | None:
+        from kinesis_publishers.aws.credentials import region_of_machine
 
-def _region_of_this_machine(config: AwsConfig) -> str | None:
-    # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
-    region = os.environ.get("AWS_REGION")
-    try:
-        # With the provider PROFILE it is the region of that profile.
-        session = build_session(botocore.session.get_session(), config)
-        return region or session.get_config_variable("region")
-    except BotoCoreError as error:
-        raise ConfigError(f"The AWS configuration of this machine: {error}") from error
+        return region_of_machine(aws)
+
+    return resolve_region(aws, streams, ask_machine)
 
 
 @frozen(kw_only=True)
@@ -348,6 +335,8 @@ async def open_stream_access(properties: Properties) -> AsyncIterator[StreamAcce
     Raises:
         ConfigError: the properties cannot work.
     """
+    from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+
     properties = with_region(properties)
     clock, aws = SystemClock(), AwsConfig.from_properties(properties)
     async with Boto3ControlPlane(aws) as control_plane:

@@ -1,8 +1,8 @@
 """The exceptions of the framework: one root, one tree.
 
-Every message names what failed, where, and what to do next. Whether a call may be tried again is
-the attribute ``retryable`` of :class:`ServiceError`, not a second tree. The end of a shard is a
-result (:class:`~kinesis_publishers.model.records.RunResult`), never an exception.
+Every message names what failed, where, and what to do next. The attribute ``retryable`` of
+:class:`ServiceError` says whether a call may be repeated. The end of a shard is a result
+(:class:`~kinesis_publishers.model.records.RunResult`), never an exception.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 class KinesisPublishersError(Exception):
     """The root of every exception that this package raises on purpose.
 
-    What to do: catch this one to catch them all; what is more special stands below.
+    What to do: catch this class to catch all of them, or one of the subclasses below.
     """
 
 
@@ -74,24 +74,24 @@ class MissingOptionError(ConfigError):
 
 
 class InvalidOptionError(ConfigError):
-    """An option has a value that it cannot have, or two options contradict each other.
+    """An option has an invalid value, or two options contradict each other.
 
-    What to do: give the key a value of the kind that the message says is expected, or keep one of
-    the two keys that it names.
+    What to do: give the key a value of the kind that the message asks for, or keep one of the two
+    keys that it names.
     """
 
 
 class UnknownOptionError(ConfigError):
-    """A key that no option has.
+    """No option has this key.
 
     What to do: use the key that the message suggests, or remove this one.
     """
 
 
 class ConfigErrors(ConfigError):
-    """Everything that is wrong with a configuration, in one message.
+    """All problems of a configuration, in one message.
 
-    What to do: correct every problem of the list.
+    What to do: correct every problem in the list.
 
     Attributes:
         problems: the single errors, in the order in which they were found.
@@ -110,20 +110,20 @@ class ConfigErrors(ConfigError):
 class PluginLoadError(KinesisPublishersError):
     """A class named in the configuration cannot be loaded or does not fit.
 
-    What to do: install the module where the error was raised (in Spark on every machine), and see
-    to it that the class is a subclass of the interface that the message names.
+    What to do: install the module where the error was raised (in Spark on every machine), and make
+    the class a subclass of the interface that the message names.
     """
 
 
 class ServiceError(KinesisPublishersError):
     """AWS refused or failed a call.
 
-    What to do: see the subclass. ``request_id`` is what AWS's support asks for.
+    What to do: see the subclass. AWS's support asks for the ``request_id``.
 
     Attributes:
-        operation: the API operation, as ``GetRecords``.
+        operation: the API operation, for example ``GetRecords``.
         code: the AWS error code, or the name of the client's own exception.
-        request_id: AWS's id of the request, where there was an answer.
+        request_id: AWS's id of the request, if there was an answer.
         retryable: whether the same call may succeed later.
     """
 
@@ -152,8 +152,8 @@ class ThroughputExceededError(ServiceError):
 
     For the command ``put`` it is the write quota (1,000 records/s, 1 MB/s).
 
-    What to do: nothing if it passes. If it stays, others use the quota: poll less often, read with
-    enhanced fan-out, or split the shards.
+    What to do: nothing if it passes. If it persists, other readers use the quota: poll less often,
+    read with enhanced fan-out, or split the shards.
     """
 
     retryable = True
@@ -172,16 +172,17 @@ class LimitExceededError(ServiceError):
 class StreamNotFoundError(ServiceError):
     """The stream does not exist in this account and region.
 
-    What to do: check name, region and account. A stream that was deleted while it was read ends the
-    reader with this error, a few seconds later: one that is not found once may be there.
+    What to do: check name, region and account. If a stream is deleted while it is read, the reader
+    ends with this error a few seconds later, because a single answer that it does not exist may be
+    wrong.
     """
 
 
 class ShardNotFoundError(ServiceError):
     """The shard does not exist (any more) in the stream.
 
-    What to do: nothing if the shard was read to its end. Otherwise its records have left the
-    retention, see ``PositionTrimmedError``.
+    What to do: nothing if the shard was read to its end. Otherwise the retention has removed its
+    records, see ``PositionTrimmedError``.
     """
 
 
@@ -189,15 +190,15 @@ class ConsumerNotFoundError(ServiceError):
     """The enhanced fan-out consumer does not exist (any more).
 
     What to do: with ``NONE`` register the consumer again, and configure its new ARN. With ``LAZY``
-    and ``EAGER`` it is registered again by itself.
+    and ``EAGER`` the framework registers it again.
     """
 
 
 class ResourceInUseError(ServiceError):
-    """The resource is being changed, or somebody else holds it.
+    """The resource is being changed, or another client holds it.
 
-    What to do: wait; the change ends, or the other subscription is taken over. If a warning says
-    that another reader takes subscriptions over, give each application a consumer name of its own.
+    What to do: wait until the change ends, or the other subscription is taken over. If a warning
+    says that another reader takes over subscriptions, give each application its own consumer name.
     """
 
     retryable = True
@@ -213,59 +214,60 @@ class AccessDeniedError(ServiceError):
 class CredentialsError(ServiceError):
     """There are no usable credentials, or AWS did not accept them.
 
-    What to do: check ``aws.credentials.provider`` and what it reads, the age of a session token,
-    and the clock of the machine. It is retryable where a provider is expected to have new ones.
+    What to do: check ``aws.credentials.provider`` and the source that it names, the age of a
+    session token, and the clock of the machine. The error is retryable if the provider is expected
+    to supply new credentials.
     """
 
 
 class EncryptionKeyError(ServiceError):
     """The stream's KMS key cannot be used.
 
-    What to do: allow ``kms:Decrypt`` on the key (``kms:GenerateDataKey`` to write), and see that
-    the key is enabled and exists.
+    What to do: allow ``kms:Decrypt`` on the key (``kms:GenerateDataKey`` to write), and check that
+    the key exists and is enabled.
     """
 
 
 class IteratorExpiredError(ServiceError):
     """A shard iterator is older than five minutes.
 
-    What to do: nothing, the iterator is replaced from the stored position. Whoever writes a
-    publisher has to do that as well.
+    What to do: nothing, the iterator is replaced from the stored position. A custom publisher must
+    do the same.
     """
 
 
 class InvalidArgumentError(ServiceError):
     """AWS did not accept an argument of the call.
 
-    What to do: read AWS's words in the message. A sequence number of another stream or shard is the
-    usual reason.
+    What to do: read AWS's words in the message. The usual reason is a sequence number of another
+    stream or shard.
     """
 
 
 class InternalServiceError(ServiceError):
     """AWS failed on its side (5xx).
 
-    What to do: nothing if it passes; else see the service's health page.
+    What to do: nothing if it passes; otherwise see the service's health page.
     """
 
     retryable = True
 
 
 class ConnectionFailedError(ServiceError):
-    """The connection could not be made, broke, or timed out.
+    """The connection could not be established, broke, or timed out.
 
     What to do: check ``aws.endpoint``, proxies, security groups and VPC endpoints. For an https
-    endpoint that is not AWS's own set ``aws.cabundle``.
+    endpoint that is not AWS's own, set ``aws.cabundle``.
     """
 
     retryable = True
 
 
 class MalformedResponseError(ServiceError):
-    """An answer could not be understood; nothing of it was delivered.
+    """An answer could not be understood; none of it was delivered.
 
-    What to do: look for what stands between you and AWS, as a proxy that cuts answers off, and
-    check ``aws.endpoint``.
+    What to do: look for a component between the reader and AWS that changes answers, such as a
+    proxy that truncates them, and check ``aws.endpoint``.
     """
 
     retryable = True
@@ -279,7 +281,7 @@ class RetriesExhaustedError(KinesisPublishersError):
 
     Attributes:
         attempts: how many calls were made.
-        elapsed_seconds: for how long it was tried.
+        elapsed_seconds: how long the attempts took.
     """
 
     def __init__(self, message: str, *, attempts: int = 0, elapsed_seconds: float = 0.0) -> None:
@@ -294,16 +296,16 @@ class RetriesExhaustedError(KinesisPublishersError):
 class DataLossError(KinesisPublishersError):
     """Records that should have been read are gone.
 
-    What to do: see the subclass. ``kinesis.failondataloss = false`` goes on with what is left and
-    logs what is missing; a restart of the reader does not bring it back.
+    What to do: see the subclass. With ``kinesis.failondataloss = false`` the reader continues with
+    the remaining records and logs what is missing; a restart does not bring it back.
     """
 
 
 class PositionTrimmedError(DataLossError):
-    """The retention period removed records that were not read yet, or may have.
+    """The retention period has removed, or may have removed, records that were not read yet.
 
     What to do: raise the stream's retention, and keep readers from being down or behind for so
-    long. To go on, set ``kinesis.failondataloss = false``, or begin anew with another checkpoint.
+    long. To continue, set ``kinesis.failondataloss = false``, or begin with a new checkpoint.
     """
 
 
@@ -311,16 +313,16 @@ class StreamRecreatedError(DataLossError):
     """The stream was deleted and created again: the stored positions belong to another one.
 
     What to do: begin with a new checkpoint, at ``TRIM_HORIZON`` to read all of the new stream; or
-    set ``kinesis.failondataloss = false``, which does that where the stream was.
+    set ``kinesis.failondataloss = false``, which reads the new stream from its first record.
     """
 
 
 class ReplayMismatchError(DataLossError):
-    """A range that was read before does not read the same any more.
+    """A range that was read before no longer yields the same records.
 
-    What to do: nothing was delivered twice or left out; the micro-batch cannot be made the same
-    again. Raise the retention, or set ``kinesis.failondataloss = false`` to go on with what is
-    left.
+    What to do: nothing was delivered twice or left out, but the micro-batch cannot be repeated.
+    Raise the retention, or set ``kinesis.failondataloss = false`` to continue with the remaining
+    records.
     """
 
 
@@ -343,19 +345,19 @@ class StaleCheckpointError(CheckpointError):
 class ReaderReplacedError(StaleCheckpointError):
     """Another reader of the application has started and taken over; this one has stopped.
 
-    What to do: nothing. No record is lost: the other reader goes on from the last checkpoint. If a
-    supervisor restarts this one, it waits for as long as the other one runs.
+    What to do: nothing. No record is lost: the other reader continues from the last checkpoint. If
+    a supervisor restarts this one, it waits as long as the other one runs.
     """
 
 
 class AggregationError(KinesisPublishersError):
     """A record begins like an aggregate and is not a valid one.
 
-    What to do: find the producer; its library writes aggregates that are not valid.
+    What to do: find the producer, whose library writes invalid aggregates.
     ``kinesis.aggregation.on-invalid = plain`` delivers them as they are.
 
     Attributes:
-        valid_records: how many records of the same answer, as Kinesis stored them, stand before it.
+        valid_records: how many records of the same answer, as Kinesis stored them, precede it.
     """
 
     def __init__(self, message: str, *, valid_records: int = 0) -> None:
@@ -366,33 +368,33 @@ class AggregationError(KinesisPublishersError):
 class ConsumerGuardError(KinesisPublishersError):
     """The process that removes stream consumers could not be started, or could not do its work.
 
-    What to do: mend what the message and ``consumer-guard.log`` (beside the leases) say, or set
-    ``kinesis.stream.efo.deregister = never`` and remove consumers by hand.
+    What to do: fix the problem that the message and ``consumer-guard.log`` (next to the leases)
+    name, or set ``kinesis.stream.efo.deregister = never`` and remove consumers by hand.
     """
 
 
 class PublisherCancelledError(KinesisPublishersError):
-    """A publisher reported CANCELLED, or was cancelled, although nobody asked it to stop.
+    """A publisher reported CANCELLED, or was cancelled, without a request to stop.
 
-    What to do: correct the publisher, which is not one of ours: return INCOMPLETE to be run again,
-    and handle the cancellation of tasks of its own.
+    What to do: correct the custom publisher: let it return INCOMPLETE to be run again, and handle
+    the cancellation of its own tasks.
     """
 
 
 class ProcessingCancelledError(KinesisPublishersError):
-    """What takes the records let a CancelledError out although nobody asked it to stop.
+    """The application's callback raised a CancelledError without a request to stop.
 
-    What to do: handle it where it comes from: a task or future that was waited for, and that
-    somebody else has cancelled. The records do not count as processed.
+    What to do: handle it at its origin, a task or future that the callback waited for and that was
+    cancelled elsewhere. The records do not count as processed.
     """
 
 
 class RecordsNotWrittenError(KinesisPublishersError):
-    """Records that were to be written were not, or it is not known whether they were."""
+    """Records were not written, or it is not known whether they were."""
 
 
 class ClosedError(KinesisPublishersError):
     """The object was closed and cannot be used any more.
 
-    What to do: use the object inside its ``async with``; a fetcher is opened anew for the next run.
+    What to do: use the object inside its ``async with``; open a new fetcher for the next run.
     """

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 # Before anything imports botocore or Spark; the processes that tests start inherit it.
 for _name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -24,8 +25,29 @@ for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
 _ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
+# The first example of a test pays for lazy imports, and the machines of CI are shared: a deadline
+# per example says nothing there. pytest's own timeout stops a test that hangs.
+settings.register_profile("usual", deadline=None)
+settings.register_profile("long", deadline=None, max_examples=1000)
+settings.load_profile("usual")
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        # One Spark session in one process: each takes a gigabyte.
+        if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if config.option.markexpr == "not long":
+        terminalreporter.write_line("Left out: the tests marked long; `tox -e long` runs them.")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen, validators
 
-from kinesis_publishers.aggregation.wire_format import (
+from kinesis_publishers.aggregation.codec import (
     DIGEST_BYTES,
     KPL_PARTITION_KEY,
     MAGIC,
-    Aggregate,
+    aggregate_class,
     pack,
 )
 from kinesis_publishers.model import hash_key_of
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["AggregatedRecord", "RecordAggregator"]
 
-# The KPL's AggregationMaxSize, 50 KiB: what is lost or repeated with one record stays small.
+# The KPL's AggregationMaxSize, 50 KiB: little is lost or repeated with one record.
 _DEFAULT_MAX_BYTES: Final = 51_200
 _AROUND_MESSAGE: Final = len(MAGIC) + DIGEST_BYTES
 
 
 @frozen(kw_only=True)
 class AggregatedRecord:
-    """What is put into the stream for one or more user records.
+    """A record to put into the stream for one or more user records.
 
     Attributes:
-        data: an aggregate; of a single record its own data, as it is.
-        partition_key: the record's own, or the KPL's ``a``, by which readers know its rules.
+        data: an aggregate; for a single record, its own data.
+        partition_key: the record's own, or the KPL's ``a``, which tells readers to apply its rules.
         explicit_hash_key: decimal; sends an aggregate to the shard of its first record.
         user_records: how many records are inside.
     """
@@ -46,14 +46,14 @@ class AggregatedRecord:
 class RecordAggregator:
     """Collects user records and packs them into one Kinesis record.
 
-    All of them must belong to the same shard: the aggregate goes to that of the first one. Which
-    shard that is, the caller finds out, as the KPL does; and like the KPL it puts again the records
-    whose hash keys are not those of the shard where the aggregate arrived: readers leave them out.
+    All of them must belong to the same shard: the aggregate goes to the shard of the first one. The
+    caller determines that shard, as the KPL does, and like the KPL puts records again whose hash
+    keys do not belong to the shard where the aggregate arrived: readers leave them out.
 
     Args:
-        max_bytes: the size that an aggregate does not exceed; a record that is larger by itself is
-            put as it is.
-        max_records: the most records in one aggregate.
+        max_bytes: the maximum size of an aggregate; a record that exceeds it by itself is put as it
+            is.
+        max_records: the maximum number of records in one aggregate.
     """
 
     _max_bytes: int = field(default=_DEFAULT_MAX_BYTES, validator=validators.ge(1), kw_only=True)
@@ -68,20 +68,20 @@ class RecordAggregator:
 
     @property
     def size(self) -> int:
-        """The size of the aggregate of what has been collected, in bytes; 0 if that is nothing."""
+        """The size of the aggregate of the collected records, in bytes; 0 if there are none."""
         return self._message_bytes + _AROUND_MESSAGE if self._records else 0
 
     def add(self, record: UserRecord) -> AggregatedRecord | None:
         """Collect ``record``.
 
         Returns:
-            What was collected before, if there was no room for the record beside it; it is put
+            The records collected before, if there was no room for ``record`` with them; put this
             before anything that is collected from now on.
         """
         full, added = None, self._bytes_for(record)
         if self._records and not self._has_room_for(added):
             full = self.flush()
-            # The tables have begun anew as well.
+            # The tables are empty again as well.
             added = self._bytes_for(record)
         self._message_bytes += added
         self._keys.setdefault(record.partition_key, len(self._keys))
@@ -91,7 +91,7 @@ class RecordAggregator:
         return full
 
     def flush(self) -> AggregatedRecord | None:
-        """Return what has been collected, ``None`` if that is nothing, and begin anew."""
+        """Return the collected records, ``None`` if there are none, and start a new aggregate."""
         if not self._records:
             return None
         packed = self._packed()
@@ -131,7 +131,7 @@ class RecordAggregator:
         )
 
     def _packed_message(self) -> bytes:
-        message = Aggregate()
+        message = aggregate_class()()
         message.partition_key_table.extend(self._keys)
         message.explicit_hash_key_table.extend(self._hash_keys)
         for record in self._records:

@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from datetime import timedelta
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.aggregation import Expansion, decode_aggregate, expand, has_aggregates
+from kinesis_publishers.aggregation.codec import (
+    KPL_PARTITION_KEY,
+    MAGIC,
+    decode_aggregate,
+    has_aggregates,
+)
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded
-from kinesis_publishers.model import HashRange, Shard, ShardKey
+from kinesis_publishers.model import HashRange, Shard, ShardKey, hash_key_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
+    from kinesis_publishers.aggregation.codec import UserRecordColumns
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import RecordBatch
 
-__all__ = ["Deaggregator"]
+__all__ = ["Deaggregator", "Expansion", "expand"]
 
 _LOGGER = logging.getLogger(__name__)
 
-
 # A shard never changes, but a stream that was deleted and created again has others of the same
-# names: what is not theirs must not be left out for the life of a process.
+# names: an old listing must not decide for the life of a process which records are left out.
 _LISTING_AGE: Final = timedelta(minutes=1)
-
-
-# More may hold thousands of records: a thread lets the event loop run in between.
+# Larger batches may hold thousands of records: a thread keeps the event loop free meanwhile.
 _MOST_BYTES_AT_ONCE: Final = 256 * 1024
 
 _T = TypeVar("_T")
@@ -47,18 +52,18 @@ class _Listing:
 
 @define(eq=False)
 class Deaggregator:
-    """Puts the records inside aggregates into the place of the aggregates.
+    """Replaces aggregates by the records inside them.
 
-    After a reshard, a KPL that does not know of it yet puts aggregates that hold records of several
-    shards, and puts those that came into the wrong one again. In a shard that has parents, records
-    in aggregates of the KPL whose hash keys belong to another shard are therefore left out, one by
-    one, and counted. All others are delivered: nothing is put twice without a reshard, or by
-    producers that aggregate without regard to shards.
+    After a reshard, a KPL that does not know of it yet puts aggregates with records of several
+    shards, and puts the records again that arrived in the wrong shard. In a shard that has parents,
+    records in aggregates of the KPL whose hash keys belong to another shard are therefore left out,
+    one by one, and counted. All others are delivered: without a reshard nothing is put twice, nor
+    by producers that aggregate without regard to shards.
 
     Args:
-        mode: what becomes of aggregates.
-        events: where it is reported what was found.
-        list_shards: lists the shards of a stream (by ARN), where a shard is known by name only.
+        mode: what to do with aggregates.
+        events: receives a report of each delivery with aggregates.
+        list_shards: lists the shards of a stream (by ARN), for shards that are known only by name.
         fails_on_invalid: whether an invalid aggregate is an error.
     """
 
@@ -66,7 +71,7 @@ class Deaggregator:
     _events: EventSink
     _list_shards: Callable[[str], Awaitable[tuple[Shard, ...]]]
     _fails_on_invalid: bool = field(default=False, kw_only=True)
-    # Per stream (by ARN) what was listed, and when.
+    # The last listing of each stream, by ARN.
     _listed: dict[str, _Listing] = field(factory=dict, init=False)
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     # An invalid aggregate and a record that is left out are worth one warning per shard.
@@ -77,8 +82,8 @@ class Deaggregator:
 
         Args:
             batch: whole records, as Kinesis stored them.
-            shard: where they come from, as ListShards gives it, with parents and hash keys;
-                ``None`` lists the shards when the first aggregate is met.
+            shard: where they come from, as ListShards gives it, with parents and hash keys; with
+                ``None`` the first aggregate causes a listing.
 
         Raises:
             AggregationError: an aggregate is invalid, and that is an error.
@@ -100,7 +105,7 @@ class Deaggregator:
         return expansion.batch
 
     async def counts(self, batch: RecordBatch) -> Sequence[int]:
-        """Return for each record of ``batch`` as how many records it is delivered, at most."""
+        """Return for each record of ``batch`` how many records it is delivered as, at most."""
         payloads = batch.payloads
         if self._mode is AggregationMode.OFF or not has_aggregates(payloads):
             return [1] * len(payloads)
@@ -116,7 +121,7 @@ class Deaggregator:
 
     async def _listing_of(self, key: ShardKey, now: datetime) -> Shard:
         arn = key.stream_arn
-        # Many ranges meet their first aggregates at once: the first one asks for all.
+        # Many ranges meet their first aggregates at once: one listing serves all of them.
         async with self._listing:
             listing = self._listed.get(arn)
             if listing is None or key not in listing.shards or now - listing.at > _LISTING_AGE:
@@ -127,8 +132,8 @@ class Deaggregator:
             return listing.shards[key]
         except KeyError:
             raise ShardNotFoundError(
-                f"{key} is not listed any more: which records of its aggregates belong to it "
-                "cannot be said. It has left the retention; kinesis.aggregation = unfiltered "
+                f"{key} is not listed any more, because it has left the retention: nothing tells "
+                "which records of its aggregates belong to it. kinesis.aggregation = unfiltered "
                 "delivers all of them.",
                 operation="ListShards",
                 code="ShardNotListed",
@@ -147,8 +152,8 @@ class Deaggregator:
             self._warn_once(
                 shard,
                 "corrupt",
-                f"{found.corrupt} records begin like an aggregate and are not valid ones: they "
-                f"were delivered as they are. The first is {found.problem}",
+                f"{found.corrupt} records begin like an aggregate and are not valid: they were "
+                f"delivered as they are. The first is {found.problem}",
             )
         self._events(
             AggregatesExpanded(
@@ -164,11 +169,11 @@ class Deaggregator:
     def _warn_once(self, shard: Shard, kind: str, message: str) -> None:
         if (shard.key, kind) not in self._warned:
             self._warned.add((shard.key, kind))
-            _LOGGER.warning("%s: %s. This is said once per shard.", shard, message)
+            _LOGGER.warning("%s: %s. This is logged once per shard.", shard, message)
 
 
 async def _run(batch: RecordBatch, work: Callable[[], _T]) -> _T:
-    """Return what ``work`` makes of ``batch``, in a thread if that takes long."""
+    """Return the result of ``work`` on ``batch``; a large batch takes a thread."""
     if batch.payload_bytes <= _MOST_BYTES_AT_ONCE:
         return work()
     return await asyncio.to_thread(work)
@@ -181,3 +186,153 @@ def _count(payload: bytes) -> int:
         # Reported when it is delivered.
         return 1
     return 1 if inside is None else len(inside)
+
+
+@frozen(kw_only=True, eq=False)
+class Expansion:
+    """A delivery whose aggregates have been deaggregated.
+
+    Attributes:
+        batch: the records, with a sub-sequence number for each that was in an aggregate.
+        aggregates: how many aggregates there were.
+        user_records: how many records were in them, including those that were left out.
+        left_out: how many of these belong to other shards and are not in ``batch``.
+        foreign: how many belong to other shards and are in ``batch`` all the same.
+        corrupt: how many records begin like an aggregate and are not valid; they are in ``batch``
+            as they are.
+        problem: what is wrong with the first of these.
+    """
+
+    batch: RecordBatch
+    aggregates: int = 0
+    user_records: int = 0
+    left_out: int = 0
+    foreign: int = 0
+    corrupt: int = 0
+    problem: str = ""
+
+
+def expand(
+    batch: RecordBatch,
+    hash_range: HashRange | None = None,
+    *,
+    filters_all: bool = False,
+    fails_on_invalid: bool = False,
+) -> Expansion:
+    """Deaggregate the aggregates in ``batch``; everything else stays as it is.
+
+    Args:
+        batch: records as Kinesis stored them.
+        hash_range: leave out records inside aggregates of the KPL whose hash keys are not in it:
+            they belong to another shard, to which it sends them again. ``None`` leaves out nothing.
+        filters_all: leave them out of the aggregates of every producer.
+        fails_on_invalid: raise an error instead of returning an invalid aggregate as it is.
+
+    Raises:
+        AggregationError: an aggregate is invalid; names shard and sequence number.
+    """
+    columns = _Columns(batch, hash_range, filters_all, fails_on_invalid)
+    for index, payload in enumerate(batch.payloads):
+        columns.add(index, payload)
+    return columns.expansion()
+
+
+@define(eq=False)
+class _Columns:
+    _batch: RecordBatch
+    _range: HashRange | None
+    _filters_all: bool
+    _fails_on_invalid: bool
+    # For each record of the result, the index of the stored record that it comes from.
+    _origins: list[int] = field(factory=list, init=False)
+    _payloads: list[bytes] = field(factory=list, init=False)
+    _partition_keys: list[str] = field(factory=list, init=False)
+    _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
+    _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
+    # By the names of the attributes of Expansion.
+    _counts: Counter[str] = field(factory=Counter, init=False)
+    _problem: str = field(default="", init=False)
+
+    def add(self, index: int, payload: bytes) -> None:
+        if payload.startswith(MAGIC):
+            try:
+                inside = decode_aggregate(payload)
+                if inside is not None:
+                    self._add_aggregate(index, inside)
+                    return
+                problem = "its checksum is wrong, or it does not parse"
+            except AggregationError as error:
+                problem = str(error)
+            self._add_problem(index, problem)
+        self._add_plain(index, payload)
+
+    def _add_problem(self, index: int, problem: str) -> None:
+        problem = f"record {self._batch.sequence_numbers[index]}: {problem}"
+        if self._fails_on_invalid:
+            raise AggregationError(
+                f"{self._batch.shard}: {problem}. It is not a valid aggregate; "
+                "kinesis.aggregation.on-invalid = plain delivers it as it is.",
+                valid_records=index,
+            )
+        self._counts["corrupt"] += 1
+        self._problem = self._problem or problem
+
+    def _add_plain(self, index: int, payload: bytes) -> None:
+        self._origins.append(index)
+        self._payloads.append(payload)
+        self._partition_keys.append(self._batch.partition_keys[index])
+        self._sub_sequence_numbers.append(None)
+        self._explicit_hash_keys.append(None)
+
+    def _add_aggregate(self, index: int, inside: UserRecordColumns) -> None:
+        filters = self._filters_all or self._batch.partition_keys[index] == KPL_PARTITION_KEY
+        needed = self._belonging(inside, filters=filters)
+        foreign = len(inside) - len(needed)
+        if foreign and filters:
+            self._payloads += [inside.payloads[one] for one in needed]
+            self._partition_keys += [inside.partition_keys[one] for one in needed]
+            self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
+        else:
+            needed = range(len(inside))
+            self._payloads += inside.payloads
+            self._partition_keys += inside.partition_keys
+            self._explicit_hash_keys += inside.explicit_hash_keys
+        self._sub_sequence_numbers += needed
+        self._origins += repeat(index, len(needed))
+        self._counts["aggregates"] += 1
+        self._counts["user_records"] += len(inside)
+        self._counts["left_out" if filters else "foreign"] += foreign
+
+    def _belonging(self, inside: UserRecordColumns, *, filters: bool) -> Sequence[int]:
+        """Return the sub-sequence numbers of the records that belong to the shard."""
+        hash_range, everything = self._range, range(len(inside))
+        if hash_range is None:
+            return everything
+        keys = inside.partition_keys, inside.explicit_hash_keys
+        try:
+            return [
+                number
+                for number, (key, explicit) in enumerate(zip(*keys, strict=True))
+                if hash_key_of(key, explicit) in hash_range
+            ]
+        except ValueError as error:
+            if filters:
+                raise AggregationError(f"a sub-record has an explicit hash key {error}") from error
+            # Nothing is left out; only the number of records of other shards stays unknown.
+            return everything
+
+    def expansion(self) -> Expansion:
+        batch, origins = self._batch, self._origins
+        types = batch.encryption_types
+        expanded = evolve(
+            batch,
+            payloads=self._payloads,
+            partition_keys=self._partition_keys,
+            sequence_numbers=[batch.sequence_numbers[one] for one in origins],
+            arrival_epoch_seconds=[batch.arrival_epoch_seconds[one] for one in origins],
+            encryption_types=None if types is None else [types[one] for one in origins],
+            sub_sequence_numbers=self._sub_sequence_numbers,
+            explicit_hash_keys=self._explicit_hash_keys,
+        )
+        result = expanded if self._counts["aggregates"] else batch
+        return Expansion(batch=result, problem=self._problem, **self._counts)

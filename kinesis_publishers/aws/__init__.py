@@ -1,4 +1,4 @@
-"""Talks to AWS: clients, error mapping and decoding. Retries nothing."""
+"""Talks to AWS: clients, credentials, error mapping, decoding, and what PutRecords takes."""
 
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane

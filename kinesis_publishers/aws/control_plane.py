@@ -2,24 +2,104 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore import xform_name
 
 from kinesis_publishers.abc.control_plane import ControlPlane
-from kinesis_publishers.aws.boto3_client import Boto3Client
+from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import AwsConfig
 
-__all__ = ["Boto3ControlPlane"]
+__all__ = ["Boto3ControlPlane", "CallingControlPlane"]
+
+_T = TypeVar("_T")
 
 
-class Boto3ControlPlane(Boto3Client, ControlPlane):
+class CallingControlPlane(ControlPlane):
+    """Says what is asked of Kinesis and reads its answers; a subclass makes the calls."""
+
+    @abstractmethod
+    async def _ask(
+        self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
+    ) -> _T:
+        """Make one call and return what ``read`` takes out of the answer."""
+
+    async def describe_stream(self, stream: str) -> StreamSummary:
+        named = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
+        return await self._ask("DescribeStreamSummary", stream, _summary, **named)
+
+    async def list_shards(
+        self, stream_arn: str, *, since: datetime | None = None
+    ) -> tuple[Shard, ...]:
+        if since is None:
+            return await self._list_shards(stream_arn)
+        newer = {"Type": "FROM_TIMESTAMP", "Timestamp": since}
+        try:
+            return await self._list_shards(stream_arn, ShardFilter=newer)
+        except InvalidArgumentError:
+            # The service refuses an instant beyond the retention: everything is newer than that.
+            return await self._list_shards(stream_arn)
+
+    async def _list_shards(self, stream_arn: str, **extra: Any) -> tuple[Shard, ...]:
+        def read(answer: dict[str, Any]) -> tuple[list[Shard], Any]:
+            return [_shard(stream_arn, one) for one in answer["Shards"]], answer.get("NextToken")
+
+        operation, where = "ListShards", stream_arn
+        shards, token = await self._ask(operation, where, read, StreamARN=stream_arn, **extra)
+        while token:
+            # A token excludes the stream's name and ARN, and every other parameter.
+            page, token = await self._ask(operation, where, read, NextToken=token)
+            shards += page
+        return tuple(shards)
+
+    async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        return await self._ask(
+            "DescribeStreamConsumer",
+            f"{consumer_name} on {stream_arn}",
+            lambda answer: _consumer(answer["ConsumerDescription"]),
+            StreamARN=stream_arn,
+            ConsumerName=consumer_name,
+        )
+
+    async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
+        def read(answer: dict[str, Any]) -> tuple[list[StreamConsumer], Any]:
+            return [_consumer(one) for one in answer["Consumers"]], answer.get("NextToken")
+
+        operation, where = "ListStreamConsumers", stream_arn
+        consumers, token = await self._ask(operation, where, read, StreamARN=stream_arn)
+        while token:
+            page, token = await self._ask(
+                operation, where, read, StreamARN=stream_arn, NextToken=token
+            )
+            consumers += page
+        return tuple(consumers)
+
+    async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        return await self._ask(
+            "RegisterStreamConsumer",
+            f"{consumer_name} on {stream_arn}",
+            lambda answer: _consumer(answer["Consumer"]),
+            StreamARN=stream_arn,
+            ConsumerName=consumer_name,
+        )
+
+    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
+        await self._ask(
+            "DeregisterStreamConsumer", consumer_arn, lambda _: None, ConsumerARN=consumer_arn
+        )
+
+
+class Boto3ControlPlane(Boto3Client, CallingControlPlane):
     """Calls Kinesis through boto3, on a client that the data plane's connections cannot block.
 
     Use it as ``async with Boto3ControlPlane(config) as control_plane``.
@@ -28,80 +108,15 @@ class Boto3ControlPlane(Boto3Client, ControlPlane):
     def __init__(self, config: AwsConfig, clock: Clock | None = None) -> None:
         super().__init__(config, "control plane", clock)
 
-    async def describe_stream(self, stream: str) -> StreamSummary:
-        request = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
-        answer = await self.call(
-            "DescribeStreamSummary",
-            stream,
-            lambda client: client.describe_stream_summary(**request),
-        )
-        with complete_answer("DescribeStreamSummary", stream):
-            return _summary(answer)
+    async def _ask(
+        self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
+    ) -> _T:
+        def ask(client: Any) -> _T:
+            answer = getattr(client, xform_name(operation))(**request)
+            with complete_answer(operation, where):
+                return read(answer)
 
-    async def list_shards(
-        self, stream_arn: str, *, since: datetime | None = None
-    ) -> tuple[Shard, ...]:
-        if since is None:
-            return await self._list_shards(stream_arn, {})
-        try:
-            return await self._list_shards(
-                stream_arn, {"ShardFilter": {"Type": "FROM_TIMESTAMP", "Timestamp": since}}
-            )
-        except InvalidArgumentError:
-            # The service refuses an instant beyond the retention: everything is newer than that.
-            return await self._list_shards(stream_arn, {})
-
-    async def _list_shards(self, stream_arn: str, extra: dict[str, Any]) -> tuple[Shard, ...]:
-        def all_pages(client: Any) -> tuple[Shard, ...]:
-            answers = [client.list_shards(StreamARN=stream_arn, **extra)]
-            while token := answers[-1].get("NextToken"):
-                # A token excludes the stream's name and ARN, and every other parameter.
-                answers.append(client.list_shards(NextToken=token))
-            with complete_answer("ListShards", stream_arn):
-                return tuple(_shard(stream_arn, one) for page in answers for one in page["Shards"])
-
-        return await self.call("ListShards", stream_arn, all_pages)
-
-    async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
-        operation, where = "DescribeStreamConsumer", f"{consumer_name} on {stream_arn}"
-        answer = await self.call(
-            operation,
-            where,
-            lambda client: client.describe_stream_consumer(
-                StreamARN=stream_arn, ConsumerName=consumer_name
-            ),
-        )
-        with complete_answer(operation, where):
-            return _consumer(answer["ConsumerDescription"])
-
-    async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
-        def all_pages(client: Any) -> tuple[StreamConsumer, ...]:
-            answers = [client.list_stream_consumers(StreamARN=stream_arn)]
-            while token := answers[-1].get("NextToken"):
-                answers.append(client.list_stream_consumers(StreamARN=stream_arn, NextToken=token))
-            with complete_answer("ListStreamConsumers", stream_arn):
-                return tuple(_consumer(one) for page in answers for one in page["Consumers"])
-
-        return await self.call("ListStreamConsumers", stream_arn, all_pages)
-
-    async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
-        operation, where = "RegisterStreamConsumer", f"{consumer_name} on {stream_arn}"
-        answer = await self.call(
-            operation,
-            where,
-            lambda client: client.register_stream_consumer(
-                StreamARN=stream_arn, ConsumerName=consumer_name
-            ),
-        )
-        with complete_answer(operation, where):
-            return _consumer(answer["Consumer"])
-
-    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
-        await self.call(
-            "DeregisterStreamConsumer",
-            consumer_arn,
-            lambda client: client.deregister_stream_consumer(ConsumerARN=consumer_arn),
-        )
+        return await self.call(operation, where, ask)
 
 
 def _optional(answer: dict[str, Any], name: str) -> str | None:

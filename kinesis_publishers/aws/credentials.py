@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import aiobotocore.credentials as aio
 import botocore.credentials as sync
 from aiobotocore.session import AioSession
-from botocore.session import Session
+from botocore.exceptions import BotoCoreError
+from botocore.session import Session, get_session
 from botocore.utils import FileWebIdentityTokenLoader
 
 from kinesis_publishers.aws.custom_credentials import load_custom, load_custom_async
@@ -26,12 +27,12 @@ from kinesis_publishers.aws.lazy_credentials import (
     SourceCredentials,
 )
 from kinesis_publishers.config import CredentialsConfig, CredentialsProvider
-from kinesis_publishers.errors import MissingOptionError
+from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 if TYPE_CHECKING:
     from kinesis_publishers.config import AwsConfig
 
-__all__ = ["build_session"]
+__all__ = ["build_session", "region_of_machine"]
 
 _SessionT = TypeVar("_SessionT", Session, AioSession)
 # Returns credentials (botocore) or a coroutine that does (aiobotocore).
@@ -96,6 +97,22 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     name = f"kinesis-publishers-{credentials.provider.value.lower()}"
     session.register_component("credential_provider", kit.resolver([kit.provider(name, load)]))
     return session
+
+
+def region_of_machine(config: AwsConfig) -> str | None:
+    """Return the region of the environment, else that of the profile, if there is one.
+
+    Raises:
+        ConfigError: the AWS configuration of this machine cannot be read.
+    """
+    # The SDKs of other languages, Lambda and ECS use the first; botocore knows only the second.
+    region = os.environ.get("AWS_REGION")
+    try:
+        # With the provider PROFILE it is the region of that profile.
+        session = build_session(get_session(), config)
+        return region or session.get_config_variable("region")
+    except BotoCoreError as error:
+        raise ConfigError(f"The AWS configuration of this machine: {error}") from error
 
 
 def _loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:

@@ -8,12 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
-from aiobotocore.config import AioConfig
-from aiobotocore.session import AioSession, get_session
+from aiobotocore.session import AioSession
 
 from kinesis_publishers.abc.data_plane import DataPlane
-from kinesis_publishers.aws.boto3_client import watch_clock
 from kinesis_publishers.aws.carriers import Endpoint, check_carrier, create_carrier
+from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client, watch_clock
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AioDataPlane"]
 
-_CONNECT_TIMEOUT_SECONDS = 10.0
 # A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
 _READ_TIMEOUT_SECONDS = 60.0
 # What a token of HTTP cannot have (RFC 9110, section 5.6.2).
@@ -78,8 +76,7 @@ class AioDataPlane(DataPlane):
         check_carrier(self._http, config.endpoint_url or "https://kinesis")
 
     async def __aenter__(self) -> Self:
-        session = get_session()
-        build_session(session, self._config)
+        session = build_session(AioSession(), self._config)
         with mapped_errors("CreateClient", "Kinesis"):
             self._client = await self._stack.enter_async_context(self._create_client(session))
         try:
@@ -111,22 +108,19 @@ class AioDataPlane(DataPlane):
         return ShardSubscriber(self._client, carrier, self._clock)
 
     def _create_client(self, session: AioSession) -> Any:
-        return session.create_client(
-            "kinesis",
-            region_name=self._config.region,
+        address = ServiceAddress(
             endpoint_url=self._config.endpoint_url,
-            verify=self._config.ca_bundle,
-            config=AioConfig(
-                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-                read_timeout=_READ_TIMEOUT_SECONDS,
-                max_pool_connections=self._config.max_connections,
-                # The one layer that retries is kinesis_publishers.retry.
-                retries={"total_max_attempts": 1, "mode": "standard"},
-                parameter_validation=False,
-                # Given as a whole: botocore would build its own again, twice for each call, which
-                # is a seventh of what a small call costs.
-                user_agent=_user_agent(session),
-            ),
+            read_timeout_seconds=_READ_TIMEOUT_SECONDS,
+            max_connections=self._config.max_connections,
+        )
+        return open_aio_client(
+            self._config,
+            address,
+            session,
+            parameter_validation=False,
+            # Given as a whole: botocore would build its own again, twice for each call, which is a
+            # seventh of what a small call costs.
+            user_agent=_user_agent(session),
         )
 
     async def __aexit__(

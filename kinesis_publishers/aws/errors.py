@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOTOCORE_EXCEPTIONS",
+    "RefusedError",
     "complete_answer",
     "map_error",
     "mapped_errors",
@@ -144,6 +145,20 @@ _CALL_EXCEPTIONS = (
 )
 
 
+class RefusedError(Exception):
+    """A refusal that the caller of :func:`mapped_errors` handles itself.
+
+    Attributes:
+        code: the AWS error code.
+        answer: the answer, as botocore parses it.
+    """
+
+    def __init__(self, code: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(f"{code}: {answer.get('Error', {}).get('Message', '')}")
+        self.code = code
+        self.answer = answer
+
+
 def map_error(
     error: BaseException, *, operation: str, where: str, service: str = "kinesis"
 ) -> ServiceError:
@@ -244,7 +259,7 @@ def mapped_errors(
     Args:
         operation, where, service: as for :func:`map_error`.
         client: what makes the call, if it exists already.
-        unless: codes whose ``ClientError`` is left to the caller.
+        unless: codes for which ``RefusedError`` is raised instead.
     """
     try:
         yield
@@ -253,8 +268,8 @@ def mapped_errors(
         if known is None:
             raise
         ours = map_error(known, operation=operation, where=where, service=service)
-        if ours.code in unless:
-            raise
+        if ours.code in unless and isinstance(known, botocore_errors.ClientError):
+            raise RefusedError(ours.code, known.response) from error
         if ours.code in _PASSING_CREDENTIAL_CODES:
             credentials = client and client._request_signer._credentials
             # All others are renewed by what provides them.

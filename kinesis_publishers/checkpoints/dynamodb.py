@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from botocore.exceptions import ClientError
-
 from kinesis_publishers.abc import CheckpointStore
+from kinesis_publishers.aws.errors import RefusedError
 from kinesis_publishers.checkpoints.dynamodb_client import (
     CONDITION_FAILED,
     MAX_IN_FLIGHT,
     NOT_FOUND,
     TableClient,
-    error_code,
 )
 from kinesis_publishers.checkpoints.dynamodb_items import condition_of, item_of, key_of, stored_of
 from kinesis_publishers.checkpoints.dynamodb_table import missing_table, provide_table
@@ -95,8 +93,8 @@ class DynamoDbCheckpointStore(CheckpointStore):
                 ExpressionAttributeValues={":application": {"S": self._application}},
                 **page,
             )
-        except ClientError as error:
-            if error_code(error) == NOT_FOUND:
+        except RefusedError as error:
+            if error.code == NOT_FOUND:
                 raise missing_table(self._client) from error
             raise
 
@@ -148,18 +146,17 @@ class DynamoDbCheckpointStore(CheckpointStore):
             await self._client.call(
                 method, operation, dict, **request, **condition_of(attempt), **_ALL_OLD
             )
-        except ClientError as error:
-            if error_code(error) == NOT_FOUND:
+        except RefusedError as error:
+            if error.code == NOT_FOUND:
                 raise missing_table(self._client) from error
-            if error_code(error) != CONDITION_FAILED:
+            if error.code != CONDITION_FAILED:
                 raise
             return _refusal(attempt, error)
         return None
 
 
-def _refusal(attempt: Attempt, error: ClientError) -> Refusal:
-    response: Mapping[str, Any] = error.response
-    item = response.get("Item")
+def _refusal(attempt: Attempt, error: RefusedError) -> Refusal:
+    item = error.answer.get("Item")
     if not item:
         return Refusal(attempt=attempt, stored=None)
     return Refusal(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
 from attrs import define, field
 
-from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.retry import call_with_retries
@@ -17,12 +15,10 @@ from kinesis_publishers.retry import call_with_retries
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from botocore.exceptions import ClientError
-
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 
-__all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "NOT_FOUND", "TableClient", "error_code"]
+__all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "NOT_FOUND", "TableClient"]
 
 _T = TypeVar("_T")
 
@@ -31,15 +27,8 @@ NOT_FOUND: Final = "ResourceNotFoundException"
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
-_CONNECT_TIMEOUT_SECONDS: Final = 10.0
-_READ_TIMEOUT_SECONDS: Final = 10.0
 # What the caller decides about; everything else is mapped here.
 _ANSWERS: Final = frozenset({CONDITION_FAILED, NOT_FOUND, "ResourceInUseException"})
-
-
-def error_code(error: ClientError) -> str:
-    """Return the code of AWS's error."""
-    return str(error.response.get("Error", {}).get("Code", ""))
 
 
 @define(eq=False)
@@ -64,27 +53,13 @@ class TableClient:
 
     async def open(self) -> None:
         """Make the client; no call is made."""
-        session = get_session()
-        build_session(session, self.aws)
-        endpoint = self.config.endpoint_url
+        address = ServiceAddress(
+            service="dynamodb",
+            endpoint_url=self.config.endpoint_url,
+            max_connections=MAX_IN_FLIGHT,
+        )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
-            self._client = await self._stack.enter_async_context(
-                session.create_client(
-                    "dynamodb",
-                    region_name=self.aws.region,
-                    endpoint_url=endpoint,
-                    # They are for an endpoint that is not AWS's own.
-                    verify=None if endpoint is None else self.aws.ca_bundle,
-                    config=AioConfig(
-                        connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-                        read_timeout=_READ_TIMEOUT_SECONDS,
-                        max_pool_connections=MAX_IN_FLIGHT,
-                        # The one layer that retries is kinesis_publishers.retry.
-                        retries={"total_max_attempts": 1, "mode": "standard"},
-                        user_agent_extra="kinesis-publishers",
-                    ),
-                )
-            )
+            self._client = await self._stack.enter_async_context(open_aio_client(self.aws, address))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -103,7 +78,7 @@ class TableClient:
             request: its parameters, without the table's name.
 
         Raises:
-            ClientError: a condition does not hold, the table is not there, or it is being changed.
+            RefusedError: a condition does not hold, the table is not there, or it is being changed.
             ServiceError: the service refuses for another reason.
             RetriesExhaustedError: the policy allows no more attempts.
         """

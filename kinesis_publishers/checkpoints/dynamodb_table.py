@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
-from kinesis_publishers.aws.errors import text_in
-from kinesis_publishers.checkpoints.dynamodb_client import NOT_FOUND, TableClient, error_code
+from kinesis_publishers.aws.errors import RefusedError, text_in
+from kinesis_publishers.checkpoints.dynamodb_client import NOT_FOUND, TableClient
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 
 if TYPE_CHECKING:
@@ -49,8 +47,8 @@ async def _is_active(client: TableClient) -> bool:
         return await client.call(
             "describe_table", "DescribeTable", lambda answer: _is_usable(client, answer["Table"])
         )
-    except ClientError as error:
-        if error_code(error) != NOT_FOUND:
+    except RefusedError as error:
+        if error.code != NOT_FOUND:
             raise
         return await _create(client)
     except AccessDeniedError as error:
@@ -84,9 +82,9 @@ async def _create(client: TableClient) -> bool:
             KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in _KEYS.items()],
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _KEYS],
         )
-    except ClientError as error:
+    except RefusedError as error:
         # Another process has just created it.
-        if error_code(error) != "ResourceInUseException":
+        if error.code != "ResourceInUseException":
             raise
         return False
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from attrs import define, field
 
-from kinesis_publishers.cli.commands import CleanCommand
+from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:

@@ -2,39 +2,77 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
 import click
 
-from kinesis_publishers.cli.config.commands import config
-from kinesis_publishers.cli.consumers.commands import consumers
-from kinesis_publishers.cli.local import local
-from kinesis_publishers.cli.logs import set_up_logging
-from kinesis_publishers.cli.put.command import put
-from kinesis_publishers.cli.shards import shards
-from kinesis_publishers.cli.tail.command import tail
+from kinesis_publishers.cli.shared.logs import set_up_logging
 
-__all__ = ["COMMANDS_GROUP", "PluginGroup", "main", "run"]
+__all__ = ["COMMANDS_GROUP", "LazyGroup", "main", "run"]
 
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 """The entry-point group in which a package announces click commands."""
 
+# The module of each command, below this package, and what the list of commands says of it: a
+# command is loaded when it is used.
+_OWN: Final = {
+    "config": (
+        "config",
+        "Show what can be configured, and check configurations; neither calls AWS.",
+    ),
+    "consumers": (
+        "consumers.commands",
+        "Manage the stream consumers of enhanced fan-out by hand.",
+    ),
+    "local": (
+        "local",
+        "Serve a local Kinesis with one stream, in memory, until Ctrl-C.",
+    ),
+    "put": (
+        "put",
+        "Write records to a stream: each DATA, else each line of a file or of standard input.",
+    ),
+    "shards": (
+        "shards",
+        "Show the shards of streams: which are open, their share of the hash keys, their parents.",
+    ),
+    "tail": (
+        "tail.command",
+        "Read streams and show what arrives, until Ctrl-C.",
+    ),
+}
 
-class PluginGroup(click.Group):
-    """A group that also has the commands of :data:`COMMANDS_GROUP`, loaded when used or listed.
+
+class LazyGroup(click.Group):
+    """Has our commands and those of :data:`COMMANDS_GROUP`; loads them when they are used.
 
     The framework never imports pyspark; a command that needs it belongs to another package.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in alphabetical order."""
-        return sorted({*super().list_commands(ctx), *_announced()})
+        return sorted({*_OWN, *_announced()})
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without loading any of ours."""
+        names = self.list_commands(ctx)
+        limit = formatter.width - 6 - max(map(len, names))
+        rows = []
+        for name in names:
+            _, text = _OWN.get(name, ("", ""))
+            command = click.Command(name, help=text) if text else self.get_command(ctx, name)
+            if command is not None:
+                rows.append((name, command.get_short_help_str(limit)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one that cannot be loaded says why as soon as it is run."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
+        if cmd_name in _OWN:
+            module = import_module(f"kinesis_publishers.cli.{_OWN[cmd_name][0]}")
+            own: click.Command = getattr(module, cmd_name)
             return own
         point = _announced().get(cmd_name)
         if point is None:
@@ -79,14 +117,10 @@ def _requirement(point: EntryPoint) -> str:
     return f"'{point.dist.name}{extra}'"
 
 
-@click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kinesis-publishers")
 def main() -> None:
     """Read Amazon Kinesis Data Streams from Python and from Spark."""
-
-
-for _command in (local, tail, put, shards, consumers, config):
-    main.add_command(_command)
 
 
 def run() -> None:

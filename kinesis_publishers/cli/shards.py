@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
+from rich.tree import Tree
 
 from kinesis_publishers.assembly import open_stream_access
-from kinesis_publishers.cli.commands import CleanCommand
-from kinesis_publishers.cli.connection import Connection, connection_options
-from kinesis_publishers.cli.console import print_json_lines, print_tree
-from kinesis_publishers.cli.interruptions import run_until_signal
-from kinesis_publishers.cli.lineage_tree import lineage_tree, shard_fields
+from kinesis_publishers.cli.shared.commands import CleanCommand
+from kinesis_publishers.cli.shared.connection import Connection, connection_options
+from kinesis_publishers.cli.shared.console import print_json_lines, print_tree
+from kinesis_publishers.cli.shared.formats import format_share, hash_key_share
+from kinesis_publishers.cli.shared.interruptions import run_until_signal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import Shard
 
-__all__ = ["shards"]
+__all__ = ["lineage_tree", "shard_fields", "shards"]
 
 
 @click.command(cls=CleanCommand)
@@ -49,3 +54,58 @@ async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
             stream.name: await access.discovery.list_shards(stream.arn)
             for stream in await access.streams()
         }
+
+
+def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:
+    """Return the lineage of ``shards``, all those that a stream still lists.
+
+    A shard stands below its parent. One that two shards were merged to stands below the first, and
+    names the other.
+    """
+    by_id = {shard.shard_id: shard for shard in shards}
+    children: defaultdict[str | None, list[Shard]] = defaultdict(list)
+    for shard in sorted(shards, key=lambda shard: shard.shard_id):
+        children[_shown_below(shard, by_id)].append(shard)
+    closed = sum(shard.is_closed for shard in shards)
+    tree = Tree(Text(f"{stream_name}: {len(shards) - closed} open, {closed} closed"))
+    # Not by recursion: a stream that is resharded daily has generations by the hundred.
+    pending: list[tuple[Tree, str | None]] = [(tree, None)]
+    while pending:
+        branch, shard_id = pending.pop()
+        pending.extend(
+            (branch.add(_label(shard, by_id)), shard.shard_id) for shard in children[shard_id]
+        )
+    return tree
+
+
+def shard_fields(shard: Shard) -> dict[str, Any]:
+    """Return the fields of ``shard`` as they stand in JSON."""
+    return {
+        "stream_name": shard.stream_name,
+        "stream_arn": shard.stream_arn,
+        "shard_id": shard.shard_id,
+        "is_open": not shard.is_closed,
+        "parent_shard_id": shard.parent_shard_id,
+        "adjacent_parent_shard_id": shard.adjacent_parent_shard_id,
+        "hash_key_share": hash_key_share(shard.starting_hash_key, shard.ending_hash_key),
+        "starting_hash_key": shard.starting_hash_key,
+        "ending_hash_key": shard.ending_hash_key,
+        "starting_sequence_number": shard.starting_sequence_number,
+        "ending_sequence_number": shard.ending_sequence_number,
+    }
+
+
+def _shown_below(shard: Shard, listed: Mapping[str, Shard]) -> str | None:
+    return next((key.shard_id for key in shard.parent_keys if key.shard_id in listed), None)
+
+
+def _label(shard: Shard, listed: Mapping[str, Shard]) -> Text:
+    share = format_share(hash_key_share(shard.starting_hash_key, shard.ending_hash_key))
+    state, style = ("closed", "dim") if shard.is_closed else ("open", "green")
+    label = Text.assemble(shard.shard_id, "  ", (state, style), f"  {share}")
+    shown = _shown_below(shard, listed)
+    others = [key.shard_id for key in shard.parent_keys if key.shard_id != shown]
+    if others:
+        notes = [one if one in listed else f"{one}, no longer listed" for one in others]
+        label.append(f"  {'and' if shown else 'from'} {' and '.join(notes)}", "dim")
+    return label

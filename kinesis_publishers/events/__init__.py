@@ -1,30 +1,27 @@
 """Diagnostic events: facts about reading, as values, for logs, metrics and tests.
 
-A component reports what happened to an :class:`EventSink`; what becomes of it is the sink's affair.
+A component reports what happened to an :class:`EventSink`, which decides what to do with it.
 """
 
-from kinesis_publishers.events.catalogue import EVENT_TYPES, Event, EventSink
-from kinesis_publishers.events.lifecycle import (
+from kinesis_publishers.events.reading import (
+    AggregatesExpanded,
+    CheckpointsRefused,
+    CheckpointsSaved,
     DataLossTolerated,
+    EventReceived,
     FetcherStarted,
     FetcherStopped,
+    IteratorReplaced,
+    ProcessingFailed,
     RangeRead,
+    RecordsFetched,
+    RecordsProcessed,
+    RecordsSkipped,
     ShardEnded,
     ShardsDiscovered,
     ShardStarted,
     ShardStopped,
     StreamPrepared,
-)
-from kinesis_publishers.events.reading import (
-    AggregatesExpanded,
-    CheckpointsRefused,
-    CheckpointsSaved,
-    EventReceived,
-    IteratorReplaced,
-    ProcessingFailed,
-    RecordsFetched,
-    RecordsProcessed,
-    RecordsSkipped,
     SubscriptionEnded,
     SubscriptionStarted,
 )
@@ -39,6 +36,9 @@ from kinesis_publishers.events.service import (
     Throttled,
 )
 from kinesis_publishers.events.sinks import (
+    EVENT_TYPES,
+    Event,
+    EventSink,
     fan_out_events,
     guard_events,
     ignore_event,

@@ -1,4 +1,4 @@
-"""Events of records on their way: answers, subscriptions, and what the application took."""
+"""Events of reading: fetchers, streams, shards and ranges, records, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from kinesis_publishers.model import ShardKey, StartingPosition
+    from datetime import datetime
+
+    from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 __all__ = [
+    "FetcherStarted",
+    "FetcherStopped",
+    "StreamPrepared",
+    "ShardsDiscovered",
+    "ShardStarted",
+    "ShardEnded",
+    "ShardStopped",
+    "RangeRead",
+    "DataLossTolerated",
     "RecordsFetched",
     "IteratorReplaced",
     "SubscriptionStarted",
@@ -25,6 +36,125 @@ __all__ = [
 
 
 @frozen(kw_only=True)
+class FetcherStarted:
+    """A fetcher began to run.
+
+    Attributes:
+        streams: what it reads: names or ARNs.
+    """
+
+    streams: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class FetcherStopped:
+    """A fetcher has stopped: none of its shards is being read any more.
+
+    Attributes:
+        streams: what it read: names or ARNs.
+        seconds: how long it ran.
+        error: what stopped it, in words; ``None`` if it was asked to stop.
+    """
+
+    streams: tuple[str, ...]
+    seconds: float
+    error: str | None
+
+
+@frozen(kw_only=True)
+class StreamPrepared:
+    """A stream was found, and the position to read each of its shards from is fixed.
+
+    Attributes:
+        stream_arn: which stream.
+        shards: how many of its shards are known, including those that have ended.
+        is_resumed: whether reading continues where an earlier reader stopped.
+    """
+
+    stream_arn: str
+    shards: int
+    is_resumed: bool
+
+
+@frozen(kw_only=True)
+class ShardsDiscovered:
+    """ListShards, or the last answer of a parent, listed shards that were not known before."""
+
+    stream_arn: str
+    shard_ids: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class ShardStarted:
+    """Reading of a shard began."""
+
+    shard: ShardKey
+    position: StartingPosition
+
+
+@frozen(kw_only=True)
+class ShardEnded:
+    """A shard was read to its end, or has left the retention; it is not read any more."""
+
+    shard: ShardKey
+
+
+@frozen(kw_only=True)
+class ShardStopped:
+    """Reading of a shard stopped before its end; a later reader continues there.
+
+    Attributes:
+        shard: which shard.
+        position: where a later reader continues.
+        error: what it failed with, in words; ``None`` if it was asked to stop.
+    """
+
+    shard: ShardKey
+    position: StartingPosition
+    error: str | None
+
+
+@frozen(kw_only=True)
+class RangeRead:
+    """An exact range of a shard was read and handed on.
+
+    Attributes:
+        shard: which shard.
+        start: where the range begins.
+        end: its last record; ``None`` for the end of the shard.
+        seconds: how long it took.
+    """
+
+    shard: ShardKey
+    start: StartingPosition
+    end: SequenceNumber | None
+    seconds: float
+
+
+@frozen(kw_only=True)
+class DataLossTolerated:
+    """Records may be missing, and the configuration says to continue.
+
+    Their number is unknown: sequence numbers have gaps.
+
+    Attributes:
+        shard: where they are missing; the id ``*`` stands for the whole stream.
+        message: what is missing, in words.
+        position: where reading would have continued: the missing records follow it.
+        since: everything that arrived earlier has been read, if that is known.
+        until: the missing records arrived before this instant, if that is known.
+        next_record: the record that reading continues with, if that is known.
+    """
+
+    shard: ShardKey
+    message: str
+    position: StartingPosition | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    next_record: SequenceNumber | None = None
+
+
+@frozen(kw_only=True)
 class RecordsFetched:
     """A GetRecords was answered.
 
@@ -33,11 +163,11 @@ class RecordsFetched:
         records: how many records Kinesis had stored; an aggregate counts as one.
         payload_bytes: how large they are together.
         millis_behind_latest: how far behind the tip of the shard the answer ends.
-        limit: the most records that were asked for.
+        limit: the maximum number of records that was requested.
         loop_seconds: from the beginning of the previous call to the beginning of this one; ``None``
             for the first call.
-        sleep_seconds: how much of the time since the previous answer was slept, to keep the pace
-            and to back off.
+        sleep_seconds: how much of the time since the previous answer was spent sleeping, to keep
+            the pace and to back off.
         call_seconds: how long the call took.
     """
 
@@ -53,7 +183,7 @@ class RecordsFetched:
 
 @frozen(kw_only=True)
 class IteratorReplaced:
-    """An expired shard iterator was replaced from the stored position."""
+    """An expired shard iterator was replaced, from the stored position."""
 
     shard: ShardKey
     position: StartingPosition
@@ -66,7 +196,7 @@ class SubscriptionStarted:
     Attributes:
         shard: which shard.
         position: where it begins.
-        consumer_arn: whose subscription it is.
+        consumer_arn: the stream consumer that it belongs to.
         is_reopened: whether it continues one that has ended.
     """
 
@@ -82,7 +212,7 @@ class SubscriptionEnded:
 
     Attributes:
         shard: which shard.
-        reason: what ended it, in words.
+        reason: why it ended, in words.
         seconds: how long it lasted.
     """
 
@@ -103,7 +233,7 @@ class EventReceived:
 
 @frozen(kw_only=True)
 class RecordsSkipped:
-    """Records were dropped: they had been delivered already, or came twice in one answer."""
+    """Records were dropped: they had been delivered before, or came twice in one answer."""
 
     shard: ShardKey
     records: int
@@ -111,16 +241,17 @@ class RecordsSkipped:
 
 @frozen(kw_only=True)
 class AggregatesExpanded:
-    """A delivery had aggregates, or records that begin like one.
+    """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
         shard: which shard.
         aggregates: how many were deaggregated.
         user_records: how many records were in them.
-        left_out: how many of these were not delivered, because their hash keys belong to another
+        left_out: how many of these were not delivered because their hash keys belong to another
             shard: after a reshard the KPL puts them there again.
         foreign: how many were delivered although their hash keys belong to another shard.
-        corrupt: how many begin like an aggregate and are not valid ones: delivered as they are.
+        corrupt: how many records begin like an aggregate and are not valid; they were delivered as
+            they are.
     """
 
     shard: ShardKey
@@ -165,7 +296,7 @@ class ProcessingFailed:
 
 @frozen(kw_only=True)
 class CheckpointsSaved:
-    """The store of checkpoints has written how far shards have been processed, or begin.
+    """The checkpoint store has written how far shards have been processed, or where they begin.
 
     Attributes:
         shards: how many shards.
@@ -178,7 +309,7 @@ class CheckpointsSaved:
 
 @frozen(kw_only=True)
 class CheckpointsRefused:
-    """The store of checkpoints has refused a write: another reader has written in between.
+    """The checkpoint store has refused a write: another reader has written in the meantime.
 
     Attributes:
         message: which shard, and what to do.

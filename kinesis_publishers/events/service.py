@@ -1,4 +1,4 @@
-"""Events of calls that did not succeed, of stream consumers, and of the pool of pending records."""
+"""Events of calls that failed, of stream consumers, and of the pool of pending records."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Throttled:
 
 @frozen(kw_only=True)
 class CallRetried:
-    """A call failed, throttles included, and is going to be made again.
+    """A call failed or was throttled, and will be made again.
 
     Attributes:
-        operation: the operation of the service.
+        operation: the API operation.
         code: the service's error code, or the name of the exception.
-        attempt: which repetition it is, counted from 1 since the operation last succeeded.
-        delay_seconds: how long is waited before it.
+        attempt: the number of the repetition, from 1, since the operation last succeeded.
+        delay_seconds: the delay before it.
         message: what went wrong.
         shard: which shard the call is about, if it is about one.
     """
@@ -60,7 +60,7 @@ class ConsumerRegistered:
 
 @frozen(kw_only=True)
 class ConsumerAwaited:
-    """A stream consumer cannot be used yet, because it is CREATING or DELETING: that is waited out.
+    """A stream consumer cannot be used while it is CREATING or DELETING: the reader waits.
 
     Reported once for each status.
     """
@@ -82,9 +82,9 @@ class BackpressureBegan:
     """The pending pool has no room for what a shard would read next: the application is behind.
 
     Attributes:
-        shard: who waits.
-        records: room for how many records is waited for.
-        payload_bytes: room for how many bytes is waited for.
+        shard: the shard that waits.
+        records: how many records it needs room for.
+        payload_bytes: how many bytes it needs room for.
     """
 
     shard: ShardKey
@@ -94,11 +94,11 @@ class BackpressureBegan:
 
 @frozen(kw_only=True)
 class BackpressureEnded:
-    """A shard does not wait for room any longer: it has got it, or has stopped waiting.
+    """A shard no longer waits for room: it has received it, or has stopped waiting.
 
     Attributes:
-        shard: who waited.
-        seconds: how long.
+        shard: the shard that waited.
+        seconds: how long it waited.
     """
 
     shard: ShardKey
@@ -107,11 +107,11 @@ class BackpressureEnded:
 
 @frozen(kw_only=True)
 class PoolUsed:
-    """The content of the pending pool has changed by a delivery or a release.
+    """A delivery or a release has changed the content of the pending pool.
 
     Attributes:
-        records: records in the pool, with those that room is reserved for.
-        payload_bytes: their bytes.
+        records: how many records it holds or has reserved room for.
+        payload_bytes: their size.
         max_records: the limit in records.
         max_bytes: the limit in bytes.
         waiters: how many shards wait for room.

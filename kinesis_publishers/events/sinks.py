@@ -1,65 +1,90 @@
-"""What takes events: the log, several sinks at once, and a sink whose failures do not count."""
+"""All events there are, and what takes them: the log, several sinks at once, a guarded sink."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, TypeAlias, get_args
 
-from kinesis_publishers.events.lifecycle import DataLossTolerated, FetcherStopped, ShardStopped
-from kinesis_publishers.events.reading import (
-    AggregatesExpanded,
-    CheckpointsRefused,
-    CheckpointsSaved,
-    EventReceived,
-    IteratorReplaced,
-    ProcessingFailed,
-    RecordsFetched,
-    RecordsProcessed,
-    RecordsSkipped,
-    SubscriptionEnded,
-    SubscriptionStarted,
+from kinesis_publishers.events import reading, service
+
+__all__ = [
+    "EVENT_TYPES",
+    "Event",
+    "EventSink",
+    "fan_out_events",
+    "guard_events",
+    "ignore_event",
+    "level_of",
+    "log_event",
+]
+
+Event: TypeAlias = (
+    reading.FetcherStarted
+    | reading.FetcherStopped
+    | reading.StreamPrepared
+    | reading.ShardsDiscovered
+    | reading.ShardStarted
+    | reading.ShardEnded
+    | reading.ShardStopped
+    | reading.RangeRead
+    | reading.RecordsFetched
+    | reading.IteratorReplaced
+    | reading.SubscriptionStarted
+    | reading.SubscriptionEnded
+    | reading.EventReceived
+    | reading.RecordsSkipped
+    | reading.AggregatesExpanded
+    | reading.RecordsProcessed
+    | reading.ProcessingFailed
+    | reading.CheckpointsSaved
+    | reading.CheckpointsRefused
+    | service.BackpressureBegan
+    | service.BackpressureEnded
+    | service.PoolUsed
+    | service.Throttled
+    | service.CallRetried
+    | service.ConsumerRegistered
+    | service.ConsumerAwaited
+    | service.ConsumerDeregistered
+    | reading.DataLossTolerated
 )
-from kinesis_publishers.events.service import (
-    BackpressureBegan,
-    BackpressureEnded,
-    CallRetried,
-    PoolUsed,
-    Throttled,
-)
+"""One of the facts above."""
 
-if TYPE_CHECKING:
-    from kinesis_publishers.events.catalogue import Event, EventSink
+EventSink: TypeAlias = Callable[[Event], None]
+"""Receives events: called synchronously in the event loop, so it must not block."""
 
-__all__ = ["fan_out_events", "guard_events", "ignore_event", "level_of", "log_event"]
+EVENT_TYPES: Final[tuple[type, ...]] = get_args(Event)
+"""The classes of all events, in the order of the documentation."""
 
 _LOGGER = logging.getLogger("kinesis_publishers")
 
 # Everything else is a step in the life of a fetcher: INFO.
 _LEVELS: Final[dict[type, int]] = {
-    DataLossTolerated: logging.ERROR,
-    ProcessingFailed: logging.WARNING,
-    CheckpointsRefused: logging.WARNING,
-    RecordsFetched: logging.DEBUG,
-    SubscriptionStarted: logging.DEBUG,
-    SubscriptionEnded: logging.DEBUG,
-    EventReceived: logging.DEBUG,
-    RecordsSkipped: logging.DEBUG,
-    AggregatesExpanded: logging.DEBUG,
-    RecordsProcessed: logging.DEBUG,
-    CheckpointsSaved: logging.DEBUG,
-    IteratorReplaced: logging.DEBUG,
-    BackpressureBegan: logging.DEBUG,
-    BackpressureEnded: logging.DEBUG,
-    PoolUsed: logging.DEBUG,
-    Throttled: logging.DEBUG,
-    # What fails again and again is a warning of kinesis_publishers.retry.
-    CallRetried: logging.DEBUG,
+    reading.DataLossTolerated: logging.ERROR,
+    reading.ProcessingFailed: logging.WARNING,
+    reading.CheckpointsRefused: logging.WARNING,
+    reading.RecordsFetched: logging.DEBUG,
+    reading.SubscriptionStarted: logging.DEBUG,
+    reading.SubscriptionEnded: logging.DEBUG,
+    reading.EventReceived: logging.DEBUG,
+    reading.RecordsSkipped: logging.DEBUG,
+    reading.AggregatesExpanded: logging.DEBUG,
+    reading.RecordsProcessed: logging.DEBUG,
+    reading.CheckpointsSaved: logging.DEBUG,
+    reading.IteratorReplaced: logging.DEBUG,
+    service.BackpressureBegan: logging.DEBUG,
+    service.BackpressureEnded: logging.DEBUG,
+    service.PoolUsed: logging.DEBUG,
+    service.Throttled: logging.DEBUG,
+    # kinesis_publishers.retry warns about what keeps failing.
+    service.CallRetried: logging.DEBUG,
 }
 
 
 def level_of(event: Event) -> int:
     """Return the level of ``event`` in the log."""
-    if isinstance(event, FetcherStopped | ShardStopped) and event.error is not None:
+    if isinstance(event, reading.FetcherStopped | reading.ShardStopped) and event.error is not None:
         return logging.WARNING
     return _LEVELS.get(type(event), logging.INFO)
 
@@ -67,8 +92,8 @@ def level_of(event: Event) -> int:
 def log_event(event: Event) -> None:
     """Write ``event`` to the logger ``kinesis_publishers``.
 
-    A fetcher's life is INFO, each answer and delivery DEBUG, and what somebody should look at
-    WARNING or more.
+    The lifecycle of a fetcher is INFO, each answer and delivery DEBUG, and what needs attention
+    WARNING or higher.
     """
     level = level_of(event)
     if _LOGGER.isEnabledFor(level):
@@ -82,7 +107,7 @@ def ignore_event(event: Event) -> None:
 def fan_out_events(*sinks: EventSink) -> EventSink:
     """Return a sink that hands every event to each of ``sinks``, in their order.
 
-    The first one that raises keeps the event from those behind it, and its error is the caller's:
+    If one raises, the sinks after it do not receive the event, and the error reaches the caller:
     wrap sinks that may fail in :func:`guard_events`.
     """
     if not sinks:
@@ -98,11 +123,10 @@ def fan_out_events(*sinks: EventSink) -> EventSink:
 
 
 def guard_events(sink: EventSink) -> EventSink:
-    """Return a sink that does what ``sink`` does, and logs instead of raising.
+    """Return a sink that does what ``sink`` does, and logs its failures instead of raising them.
 
-    A broken exporter of metrics must not stop a pipeline. Each kind of failure, a type of exception
-    on a type of event, is logged once with its traceback: at thousands of events a second it would
-    drown everything else.
+    A broken metrics exporter must not stop a pipeline. Each kind of failure, a type of exception on
+    a type of event, is logged once with its traceback: events come thousands of times a second.
     """
     reported: set[tuple[type, type]] = set()
 
@@ -115,8 +139,8 @@ def guard_events(sink: EventSink) -> EventSink:
                 reported.add(kind)
                 _LOGGER.exception(
                     "The event sink %r failed on %s: such events are missing where it reports to. "
-                    "Reading goes on, and this kind of failure is not logged again. Mend the sink, "
-                    "or remove it from kinesis.metrics.sinks or the argument events.",
+                    "Reading goes on, and this kind of failure is not logged again. Fix the "
+                    "sink, or remove it from kinesis.metrics.sinks or the argument events.",
                     sink,
                     type(event).__name__,
                 )

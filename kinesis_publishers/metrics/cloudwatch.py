@@ -8,13 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-import boto3
 from attrs import frozen
-from botocore.config import Config
-from botocore.session import get_session
 
 from kinesis_publishers.abc import EventReporter
-from kinesis_publishers.aws.credentials import build_session
+from kinesis_publishers.aws.clients import ServiceAddress, open_client
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AwsConfig, MetricsConfig
 from kinesis_publishers.metrics.cloudwatch_upload import CloudWatchUpload
@@ -34,8 +31,6 @@ __all__ = ["CloudWatchMetrics", "CloudWatchSettings"]
 
 _LOGGER = logging.getLogger(__name__)
 
-_CONNECT_TIMEOUT_SECONDS = 3.0
-_READ_TIMEOUT_SECONDS = 5.0
 # Whoever stops reading does not wait any longer than this for the last metrics.
 _CLOSE_TIMEOUT_SECONDS = 6.0
 
@@ -94,8 +89,13 @@ class CloudWatchMetrics(EventReporter):
             interval_seconds=config.cloudwatch_interval_seconds,
             is_per_shard=config.is_per_shard,
         )
-        endpoint_url = config.cloudwatch_endpoint_url
-        return cls(lambda: _create_client(aws, endpoint_url), settings, clock=clock)
+        address = ServiceAddress(
+            service="cloudwatch",
+            endpoint_url=config.cloudwatch_endpoint_url,
+            connect_timeout_seconds=3.0,
+            read_timeout_seconds=5.0,
+        )
+        return cls(lambda: open_client(aws, address), settings, clock=clock)
 
     def __call__(self, event: Event) -> None:
         self._statistics.add(event)
@@ -136,21 +136,3 @@ class CloudWatchMetrics(EventReporter):
         # Added first: a call that is cancelled before its thread has begun must not lose them.
         self._upload.add([datum_of(series, values, now) for series, values in taken])
         await asyncio.get_running_loop().run_in_executor(self._executor, self._upload.send)
-
-
-def _create_client(aws: AwsConfig, endpoint_url: str | None) -> Any:
-    session = get_session()
-    build_session(session, aws)
-    return boto3.Session(botocore_session=session, region_name=aws.region).client(
-        "cloudwatch",
-        endpoint_url=endpoint_url,
-        # They are for an endpoint that is not AWS's own.
-        verify=None if endpoint_url is None else aws.ca_bundle,
-        config=Config(
-            connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-            read_timeout=_READ_TIMEOUT_SECONDS,
-            # What fails is sent again with the next metrics.
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            user_agent_extra="kinesis-publishers",
-        ),
-    )

@@ -9,8 +9,8 @@ from itertools import islice
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-
+from kinesis_publishers.aws.errors import RefusedError, mapped_errors
+from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.metrics.put_metric_data import requests_of
 
 if TYPE_CHECKING:
@@ -120,21 +120,27 @@ class CloudWatchUpload:
     def _put(self, request: list[dict[str, Any]]) -> _Answer:
         """Make one call."""
         try:
-            if self._client is None:
-                self._client = self._create_client()
-            self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
-        except (BotoCoreError, ClientError) as error:
-            if not _is_invalid(error):
-                _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA)
-                return _Answer.FAILED
+            with mapped_errors(
+                "PutMetricData",
+                self._namespace,
+                service="cloudwatch",
+                client=self._client,
+                unless=_INVALID,
+            ):
+                if self._client is None:
+                    self._client = self._create_client()
+                self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
+        except RefusedError as error:
             _LOGGER.warning(
                 "CloudWatch refuses %d metric data for good; they are dropped: %s",
                 len(request),
                 error,
             )
             return _Answer.REFUSED
-        except Exception as error:  # What provides credentials may be the user's own class.
-            _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA, exc_info=error)
+        except Exception as error:
+            # The class that provides credentials may be the user's own, and raise anything.
+            trace = None if isinstance(error, ServiceError) else error
+            _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA, exc_info=trace)
             return _Answer.FAILED
         return _Answer.TAKEN
 
@@ -143,7 +149,3 @@ class CloudWatchUpload:
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         return level
-
-
-def _is_invalid(error: Exception) -> bool:
-    return isinstance(error, ClientError) and error.response["Error"].get("Code") in _INVALID

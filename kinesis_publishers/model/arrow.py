@@ -1,4 +1,4 @@
-"""Turns the columns of a :class:`~kinesis_publishers.model.records.RecordBatch` into Arrow."""
+"""Turns the columns of records into Arrow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from kinesis_publishers.model.records import RecordBatch
+    from collections.abc import Sequence
+
+    from kinesis_publishers.model.shards import Shard
 
 __all__ = ["ARROW_SCHEMA", "to_arrow"]
 
@@ -37,24 +39,31 @@ ARROW_SCHEMA = pa.schema(
 )
 
 
-def to_arrow(batch: RecordBatch) -> pa.RecordBatch:
-    """Return ``batch`` as one Arrow record batch of :data:`ARROW_SCHEMA`."""
-    count, subs = len(batch), batch.sub_sequence_numbers
+def to_arrow(
+    shard: Shard,
+    payloads: Sequence[bytes],
+    sequence_numbers: Sequence[str],
+    partition_keys: Sequence[str],
+    arrival_epoch_seconds: Sequence[float],
+    sub_sequence_numbers: Sequence[int | None] | None,
+) -> pa.RecordBatch:
+    """Return columns of equal length as one Arrow record batch of :data:`ARROW_SCHEMA`."""
+    count, subs = len(payloads), sub_sequence_numbers
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(batch.payloads, pa.binary()),
-            pa.repeat(pa.scalar(batch.shard.stream_name), count),
-            pa.repeat(pa.scalar(batch.shard.shard_id), count),
-            pa.array(batch.sequence_numbers, pa.string()),
-            pa.array(batch.partition_keys, pa.string()),
-            _timestamps(batch.arrival_epoch_seconds),
+            pa.array(payloads, pa.binary()),
+            pa.repeat(pa.scalar(shard.stream_name), count),
+            pa.repeat(pa.scalar(shard.shard_id), count),
+            pa.array(sequence_numbers, pa.string()),
+            pa.array(partition_keys, pa.string()),
+            _timestamps(arrival_epoch_seconds),
             pa.nulls(count, pa.int64()) if subs is None else pa.array(subs, pa.int64()),
         ],
         schema=ARROW_SCHEMA,
     )
 
 
-def _timestamps(epoch_seconds: object) -> pa.Array:
+def _timestamps(epoch_seconds: Sequence[float]) -> pa.Array:
     seconds = pa.array(epoch_seconds, pa.float64())
     whole = _trunc([seconds])
     micros = _round([_multiply([_subtract([seconds, whole]), _MILLION])], _TO_NEAREST_EVEN)

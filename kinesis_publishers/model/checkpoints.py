@@ -1,4 +1,4 @@
-"""What a checkpoint store keeps: the progress of one shard, and who wrote it when."""
+"""What a checkpoint store keeps: the progress of a shard, and which write stored it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Checkpoint:
     """How far one shard has been processed; the same whichever publisher read it.
 
     Attributes:
-        shard: which shard. The id ``*`` stands for the stream as a whole: where it began.
-        stream_created_at: when its stream was created: one of the same name that was created again
-            has other records.
-        progress: where reading goes on.
+        shard: which shard. The id ``*`` stands for the stream as a whole: where reading began.
+        stream_created_at: when its stream was created; a stream that is created again under the
+            same name has other records.
+        progress: where reading continues.
     """
 
     shard: ShardKey
@@ -33,7 +33,7 @@ class Checkpoint:
 
 @frozen(kw_only=True)
 class CheckpointVersion:
-    """Which write of a checkpoint it is; no two writes of one checkpoint have the same.
+    """Identifies one write of a checkpoint; no two writes of a checkpoint share a version.
 
     Attributes:
         number: grows with every write.
@@ -49,7 +49,7 @@ class CheckpointVersion:
 
 @frozen(kw_only=True)
 class StoredCheckpoint:
-    """A checkpoint as it is in a store."""
+    """A checkpoint with the version that a store has given it."""
 
     checkpoint: Checkpoint
     version: CheckpointVersion
@@ -57,11 +57,11 @@ class StoredCheckpoint:
 
 @frozen(kw_only=True)
 class CheckpointWrite:
-    """A checkpoint to be written if nobody else has written it.
+    """A checkpoint to write unless another reader has written it.
 
     Attributes:
         checkpoint: what to write.
-        expected: the version that is replaced; ``None`` if there must not be any.
+        expected: the version to replace; ``None`` if none may exist.
     """
 
     checkpoint: Checkpoint

@@ -1,4 +1,4 @@
-"""Places in a shard, and the one rule for where reading goes on.
+"""Places in a shard, and the rule for where reading continues.
 
 Everything here is pure: no clock, no service, no stored state.
 """
@@ -56,7 +56,7 @@ class SequenceNumber:
 
     @property
     def whole(self) -> SequenceNumber:
-        """The Kinesis record that this is, or is inside of."""
+        """The Kinesis record that this place is, or is inside."""
         return self if self.sub_sequence_number is None else SequenceNumber(self.sequence_number)
 
     def _sort_key(self) -> tuple[int, float]:
@@ -113,7 +113,7 @@ class StartingPosition:
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Just after the newest record, whenever that is asked: pin it before use."""
+        """Just after the newest record at the time of the request: pin it before use."""
         return cls(PositionType.LATEST)
 
     @classmethod
@@ -134,8 +134,8 @@ class StartingPosition:
     def pinned(self, now: datetime) -> StartingPosition:
         """Return the same place, with LATEST replaced by the instant ``now``.
 
-        LATEST means another place each time it is asked, so that a restart would skip what arrived
-        in between: it is turned into AT_TIMESTAMP once, before anything is read.
+        LATEST means another place with each request, and a restart would skip what arrived in
+        between: it is turned into AT_TIMESTAMP once, before anything is read.
         """
         if self.type is PositionType.LATEST:
             return StartingPosition.at_timestamp(now)
@@ -150,10 +150,10 @@ class StartingPosition:
 
 
 def resume_after(processed: SequenceNumber) -> StartingPosition:
-    """Return where a restart reads on, given the last record that was processed.
+    """Return where a restart continues, given the last record that was processed.
 
     Inside an aggregate that is AT the sequence number, because AFTER would skip the sub-records
-    that were not processed; whoever reads drops those up to ``processed``. Otherwise it is AFTER.
+    that were not processed; the reader drops those up to ``processed``. Otherwise it is AFTER.
     """
     if processed.sub_sequence_number is not None:
         return StartingPosition.at(processed)
@@ -161,14 +161,14 @@ def resume_after(processed: SequenceNumber) -> StartingPosition:
 
 
 def continue_from(current: StartingPosition, processed: SequenceNumber | None) -> StartingPosition:
-    """Return where a publisher reads on after a delivery.
+    """Return where a publisher continues after a delivery.
 
     Args:
         current: where the delivery began.
-        processed: what the consumer has processed, or ``None`` when it has processed nothing yet.
+        processed: the last record that the consumer has processed, or ``None`` before the first.
     """
-    # An empty first batch proves nothing about position: keep AT_TIMESTAMP, or records that arrive
-    # before the first one is seen are skipped.
+    # An empty first batch says nothing about the position: without AT_TIMESTAMP, records that
+    # arrive before the first one is seen would be skipped.
     if processed is None:
         return current
     return resume_after(processed)
@@ -179,11 +179,11 @@ class ShardProgress:
     """How far a shard has been read: what a checkpoint or an offset stores.
 
     Attributes:
-        position: where reading goes on.
-        as_of: an instant such that everything that arrived before it has been read; ``None`` while
-            nothing is known. It tells an idle shard (nothing lost) from one whose unread records
-            were removed by the retention.
-        is_ended: the shard has been read to its end; it is never read again.
+        position: where reading continues.
+        as_of: everything that arrived before this instant has been read; ``None`` while nothing is
+            known. It distinguishes an idle shard (nothing lost) from one whose unread records the
+            retention has removed.
+        is_ended: the shard has been read to its end and is never read again.
     """
 
     position: StartingPosition
@@ -204,8 +204,8 @@ class ShardProgress:
         return evolve(self, is_ended=True)
 
 
-# A quarter of the shortest retention: an idle shard's progress is renewed well before its age could
-# be taken for lost data.
+# A quarter of the shortest retention: an idle shard's progress is renewed long before its age would
+# look like data loss.
 _REFRESH_AFTER = timedelta(hours=6)
 
 
@@ -214,7 +214,7 @@ class StreamProgress:
     """How far a stream has been read.
 
     Attributes:
-        identity: which stream; one that was created again has another identity.
+        identity: which stream; a stream that is created again has another identity.
         shards: the progress of each shard, by shard id.
     """
 
@@ -229,12 +229,12 @@ class ShardRange:
     Attributes:
         shard: which shard.
         start: where the range begins.
-        end: its last record, included; ``None`` is everything up to the end of the shard, which is
-            closed and therefore does not change any more.
-        as_of: what arrived before it comes before the range; ``None`` if the range names its first
-            record. It tells whether records at its beginning may have been removed.
-        follows: the record before the first one, if it is known: whoever has read up to it may go
-            on from there. It says nothing about which records the range has.
+        end: its last record, included; ``None`` means the end of the shard, which is closed and
+            does not change any more.
+        as_of: what arrived earlier precedes the range; ``None`` if the range names its first
+            record. It shows whether records at its beginning may have been removed.
+        follows: the record before the first one, if known: a reader that has read up to it may
+            continue there. It does not affect which records the range has.
     """
 
     shard: ShardKey
@@ -248,12 +248,12 @@ class ShardRange:
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:
-    """Say whether the ``as_of`` of an idle shard should be stored anew.
+    """Say whether the ``as_of`` of an idle shard should be stored again.
 
     Args:
-        written: the ``as_of`` that is stored.
-        current: the one that is known.
-        now: the time.
+        written: the stored ``as_of``.
+        current: the latest ``as_of``.
+        now: the current time.
     """
     if current is None:
         return False

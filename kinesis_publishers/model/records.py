@@ -39,7 +39,7 @@ AGGREGATE_MAGIC: Final = b"\xf3\x89\x9a\xc2"
 _T = TypeVar("_T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The lag that an answer names may be that of its last record, with more of the same instant behind.
+# More records of the same instant may follow the last record, whose lag an answer may name.
 _LAG_MARGIN = timedelta(seconds=5)
 _EMPTY: tuple[Any, ...] = ()
 _COLUMNS = (
@@ -54,13 +54,13 @@ _COLUMNS = (
 
 
 def _to_micros(epoch_seconds: float) -> int:
-    # Whole seconds and fraction apart: the product of a present-day epoch and 1e6 is not exact.
+    # Whole seconds and fraction separately: the product of a current epoch and 1e6 is not exact.
     whole = int(epoch_seconds)
     return whole * 1_000_000 + round((epoch_seconds - whole) * 1_000_000)
 
 
-# A NamedTuple, although values are attrs classes elsewhere: a batch builds them at C speed, four
-# times as fast, and this is the only object made once per record.
+# A NamedTuple, although other values are attrs classes: a batch builds it at C speed, four times as
+# fast, and it is the only object that is made per record.
 class Record(NamedTuple):
     """What Kinesis stored for one PutRecord.
 
@@ -70,12 +70,12 @@ class Record(NamedTuple):
         sequence_number: decimal digits; unique within the shard, increasing.
         arrival_epoch_seconds: when Kinesis took the record, in seconds since 1970; neither exact
             nor monotonic within a shard.
-        encryption_type: ``KMS``, ``NONE`` or ``None`` where AWS does not say.
+        encryption_type: ``KMS``, ``NONE``, or ``None`` if AWS does not say.
         shard_id: the shard that holds the record.
         stream_name: the stream that holds the shard.
         sub_sequence_number: 0-based index inside the aggregate in which the producer put the
             record; ``None`` for a record that was put by itself.
-        explicit_hash_key: decimal; of a record inside an aggregate, if the producer gave one.
+        explicit_hash_key: decimal; only for a record inside an aggregate, if the producer set one.
     """
 
     data: bytes
@@ -97,7 +97,7 @@ class Record(NamedTuple):
     def is_undecoded_aggregate(self) -> bool:
         """Whether ``data`` begins like an aggregate and is delivered as Kinesis stored it.
 
-        It is not a valid one, unless ``kinesis.aggregation`` is ``off``.
+        It is not a valid aggregate, unless ``kinesis.aggregation`` is ``off``.
         """
         return not self.aggregated and self.data.startswith(AGGREGATE_MAGIC)
 
@@ -107,8 +107,8 @@ class Record(NamedTuple):
         return _EPOCH + timedelta(microseconds=_to_micros(self.arrival_epoch_seconds))
 
 
-# ``Record._make`` without its detour through Python; the length that it would check is fixed by the
-# columns that RecordBatch zips.
+# ``Record._make`` without its detour through Python, whose check of the length is not needed: the
+# columns that RecordBatch zips determine it.
 _make_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record)
 
 
@@ -122,7 +122,7 @@ class RecordPage:
         sequence_numbers: the sequence number of each record, increasing.
         arrival_epoch_seconds: the arrival time of each record, as AWS sends it.
         encryption_types: per record, or ``None`` if no record names one.
-        next_shard_iterator: what reads on; ``None`` when the shard has ended.
+        next_shard_iterator: for the next call; ``None`` when the shard has ended.
         millis_behind_latest: distance of the answer from the tip, in ms; ``None`` if unknown.
         child_shards: the shards that continue this one, once it has ended.
     """
@@ -141,18 +141,17 @@ class RecordPage:
 class RecordBatch:
     """One delivery to the consumer: records of one shard, in their order, as columns.
 
-    :class:`Record` objects are made only by iteration; :meth:`to_arrow` goes straight
-    from the columns.
+    Only iteration makes :class:`Record` objects; :meth:`to_arrow` uses the columns.
 
     Attributes:
         shard: where the records come from.
         requested_at: when the service was asked (aware UTC): with ``millis_behind_latest`` 0,
             everything that arrived before this instant has been delivered.
-        sub_sequence_numbers: of each record that was inside an aggregate its index there, ``None``
-            of the others; ``None`` instead of the column if nothing was deaggregated.
+        sub_sequence_numbers: the index inside the aggregate for each record that was in one, else
+            ``None``; ``None`` instead of the column if nothing was deaggregated.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
-        child_shards: the shards that continue this one, if it ends with these records; without
-            them the next listing names these.
+        child_shards: the shards that continue this one, if it ends with these records; if they are
+            missing, the next listing names them.
         payload_bytes: the sum of the payloads' lengths.
     """
 
@@ -231,10 +230,10 @@ class RecordBatch:
 
     @property
     def read_until(self) -> datetime | None:
-        """By the reader's clock: what arrived earlier is in this answer or in one before it.
+        """By the reader's clock: what arrived earlier is in this answer or a previous one.
 
-        ``None`` if the answer does not say how far behind the tip it is. Both ends of that distance
-        are instants of the service's clock, so that the two clocks need not agree.
+        ``None`` if the answer does not say how far behind the tip it is. The service's clock
+        measures both ends of that distance, and the two clocks need not agree.
         """
         if not self.millis_behind_latest:
             return None if self.millis_behind_latest is None else self.requested_at
@@ -247,11 +246,11 @@ class RecordBatch:
         return self._select(lambda column: column[start:stop])
 
     def in_order(self) -> RecordBatch:
-        """Return the records in ascending order, each place once: the batch itself if they are."""
+        """Return the records in ascending order, each place once; the batch itself if possible."""
         places = self._places()
         if all(map(lt, places, islice(places, 1, None))):
             return self
-        # The first of several records of one place stays.
+        # Of several records at one place the first one stays.
         indices = {place: index for index, place in reversed(list(enumerate(places)))}
         kept = [indices[place] for place in sorted(indices)]
         return self._select(lambda column: [column[index] for index in kept])
@@ -260,7 +259,7 @@ class RecordBatch:
         numbers = self.sequence_numbers
         if self.sub_sequence_numbers is not None:
             return list(map(self._number_at, range(len(numbers))))
-        # Decimal numbers of one length sort as text, at a fraction of what integers cost.
+        # Decimal numbers of equal length sort as text, at a fraction of the cost of integers.
         return numbers if len(set(map(len, numbers))) < 2 else list(map(int, numbers))
 
     def _select(self, pick: Callable[[Sequence[Any]], Sequence[Any]]) -> RecordBatch:
@@ -270,7 +269,7 @@ class RecordBatch:
         return evolve(self, **columns)
 
     def count_up_to(self, sequence_number: SequenceNumber) -> int:
-        """Return how many records stand at or before ``sequence_number``."""
+        """Return how many records are at or before ``sequence_number``."""
         return bisect_right(range(len(self)), sequence_number, key=self._number_at)
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -283,7 +282,14 @@ class RecordBatch:
         """
         from kinesis_publishers.model.arrow import to_arrow
 
-        return to_arrow(self)
+        return to_arrow(
+            self.shard,
+            self.payloads,
+            self.sequence_numbers,
+            self.partition_keys,
+            self.arrival_epoch_seconds,
+            self.sub_sequence_numbers,
+        )
 
 
 def _column(values: Sequence[_T | None] | None, count: int) -> Iterable[_T | None]:
@@ -294,7 +300,7 @@ class RunResult(Enum):
     """The result of one ``RecordPublisher.run`` (FLIP-128)."""
 
     COMPLETE = "COMPLETE"
-    """The shard has ended and everything in it was delivered: no more records, ever."""
+    """The shard has ended and all of its records were delivered."""
 
     INCOMPLETE = "INCOMPLETE"
     """There may be more: call ``run`` again."""
@@ -308,10 +314,10 @@ class SubscriptionEvent:
     """One ``SubscribeToShardEvent`` (AWS API reference).
 
     Attributes:
-        page: the records, which may be none; the lag; the child shards of a shard that has ended.
-            It has no shard iterator.
-        continuation_sequence_number: a later subscription that begins after it misses nothing and
-            repeats nothing; ``None`` when the shard has ended.
+        page: the records, if any; the lag; the child shards of a shard that has ended. It has no
+            shard iterator.
+        continuation_sequence_number: a later subscription that begins after it misses and repeats
+            nothing; ``None`` when the shard has ended.
     """
 
     page: RecordPage
@@ -324,7 +330,7 @@ class StreamConsumer:
 
     Attributes:
         name: unique on its stream.
-        arn: names this registration: one that is made again has another ARN.
+        arn: identifies this registration; a later one under the same name has another ARN.
         status: ``CREATING``, ``ACTIVE`` or ``DELETING``.
         created_at: when it was registered (aware).
     """
@@ -342,7 +348,7 @@ LONGEST_PARTITION_KEY: Final = 256
 def _check_partition_key(_: object, __: Any, value: str) -> None:
     if not 1 <= len(value) <= LONGEST_PARTITION_KEY:
         raise ValueError(
-            f"a partition key has 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
+            f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
             f"{value!r:.300}"
         )
 
@@ -358,8 +364,8 @@ class UserRecord:
 
     Attributes:
         data: the payload.
-        partition_key: 1 to 256 characters; decides the shard.
-        explicit_hash_key: decimal; decides the shard in the place of the partition key.
+        partition_key: 1 to 256 characters; determines the shard.
+        explicit_hash_key: decimal; determines the shard instead of the partition key.
     """
 
     data: bytes = field(repr=False)

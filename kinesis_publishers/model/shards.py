@@ -1,4 +1,4 @@
-"""Streams and shards as values: identity, lineage, ranges; nothing that changes while reading."""
+"""Streams and shards as values: identity, lineage, hash keys; nothing changes while reading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @frozen(cache_hash=True)
 class ShardKey:
-    """What names a shard everywhere: its stream's ARN and its own id."""
+    """Identifies a shard everywhere: its stream's ARN and its own id."""
 
     stream_arn: str
     shard_id: str
@@ -42,7 +42,7 @@ class ShardKey:
 
 @frozen(kw_only=True)
 class StreamIdentity:
-    """A stream as it exists now: one that is deleted and created again has another identity."""
+    """A stream as it exists now; deleted and created again, it has another identity."""
 
     name: str
     arn: str
@@ -73,8 +73,8 @@ class Shard:
     """One shard of a stream (``Shard`` of ListShards).
 
     Attributes:
-        ending_sequence_number: set once the shard is closed: nothing is written to it any more, but
-            its records stay readable until the retention removes them.
+        ending_sequence_number: set once the shard is closed: it takes no more records, but those it
+            has stay readable until the retention removes them.
     """
 
     stream_arn: str
@@ -115,7 +115,7 @@ LONGEST_HASH_KEY: Final = len(str(MAX_HASH_KEY))
 def hash_key_of(partition_key: str, explicit_hash_key: str | None = None) -> int:
     """Return the hash key, 0 to 2**128 - 1, by which Kinesis chooses the shard of a record.
 
-    It is the explicit one, else the MD5 of the partition key (AWS API reference, *PutRecord*).
+    It is the explicit one, or the MD5 of the partition key (AWS API reference, *PutRecord*).
 
     Raises:
         ValueError: the explicit hash key is not a decimal number of that range.
@@ -127,14 +127,14 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None = None) -> int
 
 
 def parse_hash_key(text: str) -> int:
-    """Return the number that an explicit hash key is.
+    """Return an explicit hash key as a number.
 
     Raises:
         ValueError: it is not a decimal number from 0 to 2**128 - 1.
     """
     is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_HASH_KEY
     if not is_number or int(text) > MAX_HASH_KEY:
-        raise ValueError(f"{text!r} is no hash key: a decimal number from 0 to 2**128 - 1")
+        raise ValueError(f"{text!r} is not a hash key: a decimal number from 0 to 2**128 - 1")
     return int(text)
 
 

@@ -1,32 +1,139 @@
-"""Calls a callback for the records of a delivery, in a thread: what runs there and nothing else."""
+"""Calls what the user has given, in threads: the callback for a delivery, and hooks."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from attrs import Factory, define, field
-
-from kinesis_publishers.processing.threads import call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinesis_publishers.model import Record, RecordBatch
 
-__all__ = ["DeliveryCalls", "Process", "ScanResult"]
+__all__ = [
+    "CallThreads",
+    "DeliveryCalls",
+    "Process",
+    "ScanResult",
+    "call_in_thread",
+    "call_plain",
+]
+
+_LOGGER = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class CallThreads(ThreadPoolExecutor):
+    """Threads for a number of calls at once; leaving the context waits for running calls.
+
+    Not the event loop's default threads: there are few of these, and resolving a host name waits
+    for one of them.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count, "kinesis-scan")
+
+    def start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Run ``work`` in a thread, with the caller's context variables."""
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(self, context.run, work)
+
+    async def call(
+        self,
+        name: str,
+        callback: Callable[..., object],
+        *arguments: object,
+        then: Callable[[], None],
+    ) -> None:
+        """Call ``callback`` in a thread and, when it has returned, ``then`` on the event loop.
+
+        A thread cannot be interrupted: a cancellation waits for the call to end, and what the call
+        has done counts.
+
+        Args:
+            name: what is called, and for what.
+            callback: is called with ``arguments``.
+            then: notes that the call has returned.
+
+        Raises:
+            Exception: what the callback has raised, with a note that names it.
+            TypeError: the callback has returned an awaitable.
+        """
+        running = self.start(partial(call_plain, name, callback, *arguments))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            if (error := running.exception()) is None:
+                then()
+            else:
+                # The scan raises what has ended it, not this.
+                _LOGGER.error("%s has failed, too: %r", name, error)
+            raise
+        then()
+
+
+def call_in_thread(callback: Callable[..., _T], *arguments: object) -> _T:
+    """Call ``callback`` and return its result; a cancellation inside it is a failure.
+
+    Raises:
+        RuntimeError: the callback has raised what means something else to the task that waits for
+            the thread: a CancelledError would look as if that task had been cancelled, and a
+            StopIteration would never reach it.
+    """
+    try:
+        return callback(*arguments)
+    except StopIteration as error:
+        raise RuntimeError(
+            f"{callback!r} raised StopIteration: it has asked an iterator for more than it has; "
+            "give next() a default, or handle that there"
+        ) from error
+    except (asyncio.CancelledError, concurrent.futures.CancelledError) as error:
+        raise RuntimeError(
+            f"{callback!r} raised {type(error).__name__}: something that it waited for was "
+            "cancelled, as a task of an event loop of its own; handle that there"
+        ) from error
+
+
+def call_plain(name: str, callback: Callable[..., object], *arguments: object) -> None:
+    """Call ``callback``, and refuse an awaitable as its result.
+
+    A lambda over an async function shows only when it is called that it returns one.
+    """
+    try:
+        result = call_in_thread(callback, *arguments)
+    except Exception as error:
+        error.add_note(f"It was raised by {name}.")
+        raise
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            f"{name} returned {result!r}, which nobody awaits: it is called in a thread, and has "
+            "to be done when it returns"
+        )
 
 
 class ScanResult(Enum):
     """What a callback may return; ``None`` says that its record has been processed."""
 
     SKIP_CHECKPOINT = "SKIP_CHECKPOINT"
-    """It has been taken, and is not to be recorded as processed yet: a later record of its shard
-    is, or the end of the shard once ``on_shard_end`` has been called."""
+    """The record was taken, but is not recorded as processed yet: a later record of its shard
+    covers it, or the end of the shard once ``on_shard_end`` has been called."""
 
     STOP = "STOP"
-    """It has been processed, and no more are wanted."""
+    """The record has been processed, and no more are wanted."""
 
 
 Process: TypeAlias = "Callable[[Any], ScanResult | None]"
@@ -34,19 +141,19 @@ Process: TypeAlias = "Callable[[Any], ScanResult | None]"
 
 @define(eq=False)
 class DeliveryCalls:
-    """The calls for one delivery; one thread at a time changes the state, any may look at it.
+    """The calls for one delivery; one thread at a time changes the state, any may read it.
 
     Args:
         process: the callback.
         batch: the records.
-        per_batch: whether it takes them all at once.
+        per_batch: whether the callback takes them all at once.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
 
     Attributes:
         taken: how many records the callback has taken.
         processed: how many of them, from the first one on, may be recorded as processed.
-        wants_no_more: whether the callback has said so.
+        wants_no_more: whether the callback has asked to stop.
     """
 
     _process: Process
@@ -56,7 +163,7 @@ class DeliveryCalls:
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
     wants_no_more: bool = field(default=False, init=False)
-    # Kept from call to call: to find the place again would take longer the further on it is.
+    # Kept from call to call: finding the place again would take longer with every record.
     _records: Iterator[Record] = field(
         init=False, default=Factory(lambda self: iter(self._batch), takes_self=True)
     )
@@ -78,11 +185,11 @@ class DeliveryCalls:
         return self._record
 
     def stop(self) -> None:
-        """Let :meth:`run` return after the call that it is at; from any thread."""
+        """Let :meth:`run` return after the running call; from any thread."""
         self._is_stopping.set()
 
     def run(self) -> Exception | None:
-        """Call until nothing is left, or something is to be decided; return what a call raised."""
+        """Call until nothing is left or a decision is needed; return what a call raised."""
         while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
             try:
                 result = call_in_thread(self._process, self.current)
@@ -102,7 +209,7 @@ class DeliveryCalls:
         self.pass_over()
 
     def pass_over(self) -> None:
-        """Count :attr:`current` as processed, but not what the callback has gathered before it."""
+        """Count :attr:`current` as taken; as processed unless earlier records are held back."""
         self.taken += len(self._batch) if self._per_batch else 1
         self._record = None
         if not self._holds:

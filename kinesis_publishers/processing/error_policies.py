@@ -1,4 +1,4 @@
-"""What follows when a callback fails: never that its record is skipped silently."""
+"""Policies for a callback that fails; none of them skips its record silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attrs import field, frozen
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.model import RecordBatch, SequenceNumber
-from kinesis_publishers.processing.threads import call_plain
+from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class StopOnError:
 
 @frozen
 class DeadLetter:
-    """Put the record aside, and go on once that has been done.
+    """Put the record aside, and continue once that is done.
 
     Attributes:
         put: takes the record, or the batch, and the error; when it returns, the record counts as
@@ -55,7 +55,7 @@ class DeadLetter:
     put: Callable[[Record | RecordBatch, Exception], None]
 
     def put_aside(self, item: Record | RecordBatch, error: Exception) -> object:
-        """Call :attr:`put`; ``error`` is the cause of what that fails with."""
+        """Call :attr:`put`; if it fails, ``error`` is the cause of its exception."""
         try:
             return self.put(item, error)  # type: ignore[func-returns-value]
         except Exception as failure:
@@ -73,8 +73,8 @@ class RetryOnError:
     """Call again, after a delay, with the same record; its shard and the worker wait meanwhile.
 
     Attributes:
-        policy: how often and after which delays: five times within half a minute by default.
-        otherwise: what follows when it has failed as often as that.
+        policy: how often and after which delays; the default is five times within half a minute.
+        otherwise: what follows when the last repetition has failed.
     """
 
     policy: RetryPolicy = field(factory=_few_retries)
@@ -90,13 +90,13 @@ def with_error_policy(
 ) -> OnBatch:
     """Return a callback for a fetcher that does what ``on_error`` says when ``on_batch`` raises.
 
-    The shard of the batch waits meanwhile, the others are read on; ``stop()`` waits for repetitions
-    as it does for ``on_batch``.
+    The shard of the batch waits meanwhile, reading of the others continues; ``stop()`` waits for
+    repetitions as it does for ``on_batch``.
 
     Args:
         on_batch: takes the records of a shard.
         on_error: what follows for a batch, as for a record of :func:`scan`.
-        clock: measures the delays, this machine's unless it is given.
+        clock: measures the delays; the default is this machine's clock.
 
     Raises:
         TypeError: ``on_error`` is not a policy.
@@ -109,7 +109,7 @@ def with_error_policy(
             try:
                 await on_batch(shard, batch)
                 return
-            except Exception as error:  # noqa: BLE001 - the policy raises it, or says what follows
+            except Exception as error:  # noqa: BLE001 - the policy decides what follows
                 place = place_of(batch)
                 step = next_step(on_error, error, failures, place)
                 if isinstance(step, DeadLetter):
@@ -124,10 +124,10 @@ def with_error_policy(
 def next_step(
     policy: ErrorPolicy, error: Exception, failures: int, place: str
 ) -> float | DeadLetter:
-    """Return after how many seconds to call again, or what takes the record that has failed.
+    """Return the seconds until the next call, or the policy that takes the record.
 
     Raises:
-        Exception: ``error``, if reading is to stop.
+        Exception: ``error``, if reading must stop.
     """
     error.add_note(f"It was raised by the callback for {place}.")
     if isinstance(policy, RetryOnError):
@@ -141,7 +141,7 @@ def next_step(
         policy = policy.otherwise
     if isinstance(policy, StopOnError):
         raise error
-    _LOGGER.error("The callback failed for %s, which is to be put aside: %r", place, error)
+    _LOGGER.error("The callback failed for %s, which will be put aside: %r", place, error)
     return policy
 
 

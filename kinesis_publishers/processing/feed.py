@@ -1,4 +1,4 @@
-"""Deliveries one after the other, to be worked through record by record."""
+"""Hands out the deliveries of a fetcher one after the other, to be processed record by record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often progress is noted while deliveries are worked through.
+# How often progress is noted while deliveries are processed.
 _NOTE_SECONDS = 0.2
 
 OpenFetcher: TypeAlias = "Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]]"
@@ -48,7 +48,7 @@ def fetcher_opener(
     events: EventSink | None,
     clock: Clock,
 ) -> OpenFetcher:
-    """Return what opens a fetcher that delivers to a sink, and records nothing by itself.
+    """Return a function that opens a fetcher for a sink; the fetcher itself records nothing.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -66,12 +66,12 @@ def fetcher_opener(
 
 @define(eq=False)
 class HandedOut:
-    """A delivery that is being worked through.
+    """A delivery in progress.
 
     Attributes:
         delivery: the records, at least one.
         recorded: how many of them have been recorded as processed.
-        is_done: is set when all of them have been worked through.
+        is_done: is set when all of them are finished.
     """
 
     delivery: Delivery
@@ -82,7 +82,7 @@ class HandedOut:
 def progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return how far a shard has been processed with ``count`` records of a delivery.
 
-    Behind the last record of an aggregate that is the whole aggregate, which is not read again.
+    After the last record of an aggregate, the whole aggregate counts and is not read again.
     """
     batch = delivery.batch
     if count >= len(batch):
@@ -98,21 +98,17 @@ def progress_within(delivery: Delivery, count: int) -> ShardProgress:
 class DeliveryFeed(DeliverySink):
     """Runs a fetcher in the background and hands out what it delivers, in the order of arrival.
 
-    A shard is read on only when its delivery has been finished: what is fetched and not processed
-    is one delivery per shard, within the pool. What counts as processed is what :meth:`record` is
-    told, and nothing else is ever written to the store of checkpoints.
+    Reading of a shard continues only when its delivery is finished: at most one delivery per shard
+    is fetched and not processed, within the limits of the pool. Only what :meth:`record` reports
+    counts as processed and is written to the checkpoint store.
 
-    One task opens, reads and closes: if the event loop ends before the context has been left,
-    its cancellation writes what was processed and closes everything.
-
-    Args:
-        open_fetcher: opens a fetcher that delivers to the sink it is given, and records nothing.
-        clock: the only source of time.
+    One task opens, reads and closes: if the event loop ends before the context is left, the
+    cancellation of that task writes what was processed and closes everything.
 
     Attributes:
-        notes: each calls :meth:`record` for a delivery in hand; they are called periodically,
+        notes: each calls :meth:`record` for a delivery in progress; they are called periodically,
             because a single record may take any time.
-        is_stopping: whether nothing is handed out any more.
+        is_stopping: whether no more is handed out.
     """
 
     def __init__(self, open_fetcher: OpenFetcher, clock: Clock) -> None:
@@ -123,7 +119,7 @@ class DeliveryFeed(DeliverySink):
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
         self._checkpointer: Checkpointer | None = None
-        # Shards of which records have been processed and are not to be recorded yet.
+        # Shards whose last records have been processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
         self._reading: asyncio.Task[None] | None = None
         self.notes: set[Callable[[], None]] = set()
@@ -148,7 +144,7 @@ class DeliveryFeed(DeliverySink):
                 self._is_open.set()
                 try:
                     await self._read(fetcher)
-                    # What is in hand may be recorded although no more is read.
+                    # Deliveries in progress may be recorded although no more is read.
                     await asyncio.Event().wait()
                 except asyncio.CancelledError as error:
                     self._note()
@@ -156,7 +152,7 @@ class DeliveryFeed(DeliverySink):
                     for problem in getattr(error, "__notes__", ()):
                         _LOGGER.warning("%s", problem)
                     raise
-        except Exception as failure:  # noqa: BLE001 - raised by whoever asks for more, or at the end
+        except Exception as failure:  # noqa: BLE001 - raised by the next call of next(), or at the end
             self._fail(failure)
         except asyncio.CancelledError:
             if self._reading is not None:
@@ -226,7 +222,7 @@ class DeliveryFeed(DeliverySink):
     async def watch_store(self) -> None:
         """Raise as soon as no checkpoint can be written any more; return if reading ends otherwise.
 
-        What has been handed out would be worked through beside whoever goes on with it, or in vain.
+        Another reader may already process what has been handed out.
 
         Raises:
             KinesisPublishersError: another reader has written a checkpoint, or the store has
@@ -236,7 +232,7 @@ class DeliveryFeed(DeliverySink):
         self.raise_if_store_failed()
 
     def raise_if_store_failed(self) -> None:
-        """Raise as :meth:`watch_store` does, if it has come to that."""
+        """Raise as :meth:`watch_store` does if no checkpoint can be written any more."""
         if self._checkpointer is not None and self._checkpointer.has_failed:
             self._raise_if_failed()
 
@@ -246,11 +242,11 @@ class DeliveryFeed(DeliverySink):
             raise failure
 
     def is_held_back(self, handed: HandedOut) -> bool:
-        """Say whether earlier records of the shard have been processed and are not recorded yet."""
+        """Say whether earlier records of the shard have been processed but not recorded yet."""
         return handed.delivery.shard.key in self._held_back
 
     async def next(self) -> HandedOut | ShardStatus | None:
-        """Return what comes next, an ended shard if it is a status; ``None`` after :meth:`stop`.
+        """Return the next delivery, or the last status of a shard; ``None`` after :meth:`stop`.
 
         Raises:
             KinesisPublishersError: reading has failed.
@@ -264,11 +260,11 @@ class DeliveryFeed(DeliverySink):
         return None
 
     def put_back(self, end: ShardStatus) -> None:
-        """Let :meth:`next` return ``end`` once more: it has not been seen to."""
+        """Let :meth:`next` return ``end`` once more: it has not been handled."""
         self._waiting.appendleft(end)
 
     def stop(self) -> None:
-        """Hand nothing out any more; what has been handed out may be recorded as before."""
+        """Hand out no more; what has been handed out may still be recorded."""
         self.is_stopping = True
         self._has_news.set()
 
@@ -284,7 +280,7 @@ class DeliveryFeed(DeliverySink):
         handed.recorded = count
 
     def finish(self, handed: HandedOut) -> None:
-        """Let the shard of a delivery be read on; what was not recorded is not recorded by that."""
+        """Let reading of the delivery's shard continue; this records nothing."""
         if handed.recorded < len(handed.delivery.batch):
             self._held_back.add(handed.delivery.shard.key)
         handed.is_done.set()
@@ -294,14 +290,14 @@ class DeliveryFeed(DeliverySink):
 
         Args:
             end: its last status.
-            was_told: whether a hook was called for it, which has then seen to the records that were
-                not to be recorded yet. Otherwise these come again, and the end with them.
+            was_told: whether a hook was called for it, which then covers the records that were held
+                back. Otherwise these come again, and the end with them.
         """
         key = end.shard.key
         if key in self._held_back and not was_told:
             _LOGGER.warning(
                 "%s has ended, and its last records skipped their checkpoint: the next run reads "
-                "them again. on_shard_end is where to see to them.",
+                "them again. Handle them in on_shard_end.",
                 key,
             )
         elif self._checkpointer is not None:

@@ -33,7 +33,7 @@ __all__ = ["OnShardEnd", "RecordStream", "read"]
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 
-# How often others get their turn while records are taken without waiting.
+# How often other tasks run while records are taken without waiting.
 _TURN_SECONDS = 0.01
 
 
@@ -46,20 +46,20 @@ def read(
 ) -> RecordStream:
     """Read the records of all shards of the configured streams, one by one.
 
-    ``async with read(properties) as records`` and ``async for record in records`` is the whole
-    use. Asking for the next record says that the one before has been processed; with
-    ``kinesis.checkpoint.application`` that is what the next run goes on behind. The records of a
-    shard come in their order, those of different shards batch by batch as they arrive.
+    Use it as ``async with read(properties) as records`` and ``async for record in records``. A call
+    for the next record says that the previous one has been processed; with
+    ``kinesis.checkpoint.application`` the next run continues after it. The records of a shard come
+    in their order, those of different shards batch by batch as they arrive.
 
-    SIGTERM ends the loop in an orderly way, unless the program handles it itself: the record in
-    hand is finished, and its checkpoint is written.
+    SIGTERM ends the loop in an orderly way, unless the program handles it itself: the current
+    record is finished, and its checkpoint is written.
 
     Args:
         properties: what to read, and how.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
-        events: takes diagnostic events, beside the sinks that the properties name.
-        clock: the only source of time, this machine's unless it is given.
+        events: takes diagnostic events, in addition to the sinks that the properties name.
+        clock: the source of time; the default is this machine's clock.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -73,20 +73,15 @@ def read(
 
 
 class RecordStream(AsyncIterator["Record"]):
-    """The records that :func:`read` reads; open from the first one on, or from ``async with`` on.
+    """The records that :func:`read` reads; opened by ``async with``, or by the first record.
 
     It is used once, by one task. Inside ``async with`` a call for the next record may be cancelled,
-    as by a timeout, and made again.
+    by a timeout for example, and repeated.
 
-    Leaving ``async with`` without an exception, as by ``break``, says that the record in hand has
-    been processed; with an exception it has not, and the next run reads it again. Without ``async
-    with`` a loop that is left early leaves it to the end of the event loop to stop the reading, and
-    the record in hand is read again.
-
-    Args:
-        open_fetcher: opens what reads.
-        clock: the only source of time.
-        on_shard_end: as in :func:`read`.
+    Leaving ``async with`` without an exception, by ``break`` for example, says that the current
+    record has been processed; after an exception the next run reads it again. Without ``async
+    with``, reading stops only at the end of the event loop if the loop is left early, and the
+    current record is read again.
     """
 
     def __init__(
@@ -100,19 +95,19 @@ class RecordStream(AsyncIterator["Record"]):
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._handed: HandedOut | None = None
         self._records: Iterator[Record] = iter(())
-        # How many records of the delivery have been handed out, and how many of them are done.
+        # How many records of the delivery have been handed out, and how many are processed.
         self._taken = self._processed = 0
         self._next_turn = 0.0
 
     def stop(self) -> None:
-        """End the iteration after the record in hand."""
+        """End the iteration after the current record."""
         self._feed.stop()
 
     async def __aenter__(self) -> Self:
         if self._is_entered or self._is_over:
             raise ClosedError(
-                "These records have been read in an `async with` or a loop that is over: call "
-                "read() once for each"
+                "This stream of records was used in an `async with` or a loop that has ended: call "
+                "read() again for each use"
             )
         if not self._is_open:
             await self._open()
@@ -153,8 +148,8 @@ class RecordStream(AsyncIterator["Record"]):
                 return record
         if self._is_asked:
             raise RuntimeError(
-                "Two tasks ask for the next record at once, which would say that the record of the "
-                "other one has been processed: let one task read, and hand records on from it"
+                "Two tasks ask for the next record at once, and each call says that the previous "
+                "record has been processed: let one task read, and hand records on from it"
             )
         self._is_asked = True
         try:
@@ -169,7 +164,7 @@ class RecordStream(AsyncIterator["Record"]):
             await self._take_turns()
             record = await self._next_record()
         except BaseException as error:
-            # Inside of `async with` the next record may be asked for again.
+            # Inside `async with` the call may be repeated.
             if not (self._is_entered and isinstance(error, asyncio.CancelledError)):
                 await self._close(error)
             raise
@@ -179,10 +174,10 @@ class RecordStream(AsyncIterator["Record"]):
         return record
 
     async def _take_turns(self) -> None:
-        """Let everything else run, which a loop that never waits would keep from it.
+        """Let other tasks run, which a loop that never waits would block.
 
-        It comes before a record is taken: one that is taken and not returned, because this was
-        cancelled, would count as processed with the next call.
+        It comes before a record is taken: a record that is taken and, after a cancellation, not
+        returned would count as processed with the next call.
         """
         self._feed.raise_if_store_failed()
         await self._clock.sleep(0)
@@ -225,7 +220,7 @@ class RecordStream(AsyncIterator["Record"]):
             with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: on_shard_end"):
                 await told
         except BaseException as error:
-            # After a cancellation the hook is called again, before anything else.
+            # The next call after a cancellation calls the hook again first.
             self._feed.put_back(end)
             if isinstance(error, Exception):
                 error.add_note(f"It was raised by on_shard_end for {shard}.")

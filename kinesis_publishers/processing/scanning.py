@@ -1,15 +1,19 @@
-"""A callback for each record or batch: ``scan(properties, process)``."""
+"""A callback in threads for each record or batch: ``scan(properties, process)``."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import Factory, define, field
 
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AggregationMode, OnInvalidAggregate, Properties, SourceConfig
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.processing.calls import Process, ScanResult
+from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -17,20 +21,28 @@ from kinesis_publishers.processing.error_policies import (
     StopOnError,
     check_callback,
     check_policy,
+    next_step,
+    place_of,
 )
-from kinesis_publishers.processing.feed import fetcher_opener
-from kinesis_publishers.processing.scanner import OnShardClosed, Scanner
-from kinesis_publishers.processing.signals import free_signals
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, fetcher_opener
+from kinesis_publishers.processing.signals import free_signals, stopped_by
+from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Record
+    from kinesis_publishers.model import Record, Shard
 
 __all__ = ["ScanResult", "scan"]
+
+_LOGGER = logging.getLogger(__name__)
+
+_STOP_CHECK_SECONDS = 0.1
+
+OnShardClosed: TypeAlias = "Callable[[Shard], None]"
 
 
 def scan(
@@ -48,10 +60,10 @@ def scan(
     """Call ``process`` for each record of the configured streams, until told to stop.
 
     It returns after SIGTERM, when ``process`` returns ``ScanResult.STOP``, or soon after ``stop``
-    is set: calls that have begun are finished, and their checkpoints written. Ctrl-C does the same
-    and raises ``KeyboardInterrupt``. When ``process`` returns, its record has been processed, which
-    the next run knows with ``kinesis.checkpoint.application``. The records of a shard come in their
-    order.
+    is set: running calls are finished, and their checkpoints written. Ctrl-C does the same and
+    raises ``KeyboardInterrupt``. When ``process`` returns, its record has been processed; with
+    ``kinesis.checkpoint.application`` the next run continues after it. The records of a shard come
+    in their order.
 
     Args:
         properties: what to read, and how.
@@ -60,12 +72,12 @@ def scan(
         per_batch: let it take a :class:`~kinesis_publishers.RecordBatch` of one shard instead.
         workers: how many calls may run at once, each for another shard; with more than one
             ``process`` must be safe to call from several threads.
-        on_error: what follows when ``process`` raises; unless given, :class:`StopOnError`.
+        on_error: what follows when ``process`` raises; the default is :class:`StopOnError`.
         on_shard_end: is called, in such a thread, when a shard has ended and all of its records
-            have been processed; no other call that begins later overtakes it.
-        stop: ends the scan once it is set, from any thread: signals come to the main thread alone.
-        events: takes diagnostic events, beside the sinks that the properties name.
-        clock: the only source of time, this machine's unless it is given.
+            have been processed; no call that begins later overtakes it.
+        stop: ends the scan once it is set, from any thread: only the main thread gets signals.
+        events: takes diagnostic events, in addition to the sinks that the properties name.
+        clock: the source of time; the default is this machine's clock.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
@@ -84,14 +96,12 @@ def scan(
     clock = clock or SystemClock()
     if not isinstance(properties, Properties):
         properties = Properties.parse(properties)
-    if (
-        properties.get(SourceConfig.on_invalid_aggregate) is OnInvalidAggregate.DEAD_LETTER
-        and not per_batch
-    ):
+    on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
+    if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
         process, properties = _with_dead_letters(process, properties, on_error)
-    open_fetcher = fetcher_opener(properties, events=events, clock=clock)
-    scanner = Scanner(
+    scanner = _Scanner(
         process,
+        DeliveryFeed(fetcher_opener(properties, events=events, clock=clock), clock),
         workers=workers,
         per_batch=per_batch,
         on_error=on_error,
@@ -101,7 +111,7 @@ def scan(
     )
     _check_no_loop()
     signals = free_signals(signal.SIGTERM, signal.SIGINT)
-    asyncio.run(scanner.run(open_fetcher, signals))
+    asyncio.run(scanner.run(signals))
     if scanner.was_interrupted:
         raise KeyboardInterrupt
 
@@ -114,7 +124,7 @@ def _with_dead_letters(
         policy = policy.otherwise
     if not isinstance(policy, DeadLetter):
         return process, properties  # Opening the fetcher refuses them.
-    # With it every aggregate is delivered as it is, whether it is valid or not.
+    # With OFF every aggregate is delivered as it is, valid or not.
     is_off = properties.get(SourceConfig.aggregation) is AggregationMode.OFF
 
     def process_valid(record: Record) -> ScanResult | None:
@@ -135,3 +145,157 @@ def _check_no_loop() -> None:
         "scan blocks, and this thread runs an event loop: use `async for record in "
         "kinesis_publishers.read(properties)`, or `await asyncio.to_thread(scan, ...)`"
     )
+
+
+@define(eq=False)
+class _Scanner:
+    """Works through deliveries with a callback; the arguments are those of :func:`scan`.
+
+    Attributes:
+        was_interrupted: whether Ctrl-C has ended it.
+    """
+
+    _process: Process
+    _feed: DeliveryFeed
+    _workers: int = field(kw_only=True)
+    _per_batch: bool = field(kw_only=True)
+    _on_error: ErrorPolicy = field(kw_only=True)
+    _on_shard_end: OnShardClosed | None = field(kw_only=True)
+    _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
+    _clock: Clock = field(kw_only=True)
+    was_interrupted: bool = field(default=False, init=False)
+    _is_open: bool = field(default=False, init=False)
+    _is_stopping: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # One worker at a time takes what comes next, and handles the end of a shard meanwhile.
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _running: set[DeliveryCalls] = field(factory=set, init=False)
+    _threads: CallThreads = field(
+        init=False, default=Factory(lambda self: CallThreads(self._workers), takes_self=True)
+    )
+
+    async def run(self, signals: Iterable[signal.Signals]) -> None:
+        """Read and call until stopped, by one of ``signals`` for instance.
+
+        Raises:
+            Exception: as :func:`scan`.
+        """
+        with self._threads:
+            async with TaskScope() as scope:
+                reading = scope.spawn(self._read(signals), name="scan")
+                if self._stop_flag is not None:
+                    watching = self._watch_flag(self._stop_flag, reading)
+                    watcher = scope.spawn(watching, name="wait for stop")
+                    reading.add_done_callback(lambda _: watcher.cancel())
+
+    async def _read(self, signals: Iterable[signal.Signals]) -> None:
+        async with self._feed:
+            self._is_open = True
+            with stopped_by(*signals, stop=self._stop_for_signal):
+                await self._run_workers()
+
+    async def _run_workers(self) -> None:
+        async with TaskScope() as watching:
+            watching.spawn(self._feed.watch_store(), name="watch the checkpoint store")
+            async with TaskScope() as scope:
+                for number in range(self._workers):
+                    scope.spawn(self._work(), name=f"process records ({number})")
+            watching.cancel()
+
+    async def _watch_flag(self, flag: threading.Event, reading: asyncio.Task[None]) -> None:
+        # Another thread that sets the flag does not wake the event loop.
+        while not flag.is_set():
+            await self._clock.sleep(_STOP_CHECK_SECONDS)
+        if not self._is_open:
+            # Opening may take as long as the store's retries.
+            reading.cancel()
+        self._stop()
+
+    def _stop_for_signal(self, one: signal.Signals) -> None:
+        self.was_interrupted |= one is signal.SIGINT
+        self._stop()
+
+    def _stop(self) -> None:
+        self._feed.stop()
+        self._is_stopping.set()
+        for calls in self._running:
+            calls.stop()
+
+    async def _work(self) -> None:
+        while (handed := await self._next()) is not None:
+            await self._work_through(handed)
+
+    async def _next(self) -> HandedOut | None:
+        async with self._turn:
+            while isinstance(item := await self._feed.next(), ShardStatus):
+                await self._handle_end(item)
+            return item
+
+    async def _handle_end(self, end: ShardStatus) -> None:
+        if self._on_shard_end is None:
+            self._feed.record_end(end, was_told=False)
+            return
+        shard = end.shard
+        await self._threads.call(
+            f"on_shard_end for {shard}",
+            self._on_shard_end,
+            shard,
+            then=lambda: self._feed.record_end(end, was_told=True),
+        )
+
+    async def _work_through(self, handed: HandedOut) -> None:
+        batch, holds = handed.delivery.batch, self._feed.is_held_back(handed)
+        calls = DeliveryCalls(self._process, batch, self._per_batch, holds)
+
+        def note() -> None:
+            self._feed.record(handed, calls.processed)
+
+        failures, failed_at = 0, 0
+        while not (calls.is_done or self._is_stopping.is_set()):
+            error = await self._run_calls(calls, note)
+            if calls.wants_no_more:
+                self._stop()
+            if error is not None:
+                failures = failures + 1 if calls.taken == failed_at else 1
+                failed_at = calls.taken
+                await self._settle(calls, note, error, failures)
+        if calls.is_done:
+            self._feed.finish(handed)
+
+    async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:
+        """Run calls in a thread; ``note`` what they have processed, even if this is cancelled."""
+        self._running.add(calls)
+        self._feed.notes.add(note)
+        running = self._threads.start(calls.run)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted: it ends after the running call.
+            calls.stop()
+            await asyncio.wait([running])
+            if (error := running.result()) is not None:
+                # The scan raises what has ended it, not this.
+                _LOGGER.error(
+                    "The callback has failed for %s, too: %r", place_of(calls.current), error
+                )
+            raise
+        finally:
+            self._running.discard(calls)
+            self._feed.notes.discard(note)
+            note()
+
+    async def _settle(
+        self, calls: DeliveryCalls, note: Callable[[], None], error: Exception, failures: int
+    ) -> None:
+        """Do what the error policy says after ``failures`` failed calls in a row."""
+        place = place_of(calls.current)
+        step = next_step(self._on_error, error, failures, place)
+        if not isinstance(step, DeadLetter):
+            await wait_for_event(self._is_stopping, timeout_seconds=step, clock=self._clock)
+            return
+
+        def pass_over() -> None:
+            calls.pass_over()
+            note()
+
+        name = f"put of DeadLetter for {place}"
+        await self._threads.call(name, step.put_aside, calls.current, error, then=pass_over)

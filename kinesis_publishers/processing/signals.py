@@ -1,4 +1,4 @@
-"""Ends reading in an orderly way when the process is asked to end."""
+"""Ends reading in an orderly way when a signal asks the process to end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _INSTALLED: dict[signal.Signals, object] = {}
 
 
 def free_signals(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
-    """Return those of ``signals`` that the program of the user neither handles nor ignores.
+    """Return the ``signals`` that the user's program neither handles nor ignores.
 
-    Outside of the main thread, which alone may handle signals, there are none. For SIGINT it is
-    called before ``asyncio.run``, which has a handler of its own.
+    Only the main thread may handle signals: in another thread there are none. For SIGINT, call this
+    before ``asyncio.run``, which installs its own handler.
     """
     if threading.current_thread() is not threading.main_thread():
         return ()
@@ -48,19 +48,19 @@ def _is_ours(one: signal.Signals) -> bool:
 def stopped_by(*signals: signal.Signals, stop: _Stop) -> Iterator[None]:
     """Call ``stop`` in the event loop when one of ``signals`` comes while the body runs.
 
-    It is called once, and so is that of everybody else in the loop: the same signal does what it
-    always does when it comes again.
+    The first signal calls every ``stop`` of the loop once; the same signal has its normal effect
+    when it comes again.
 
     Args:
         signals: free ones, see :func:`free_signals`.
         stop: is called with the signal.
     """
-    # What follows is for the main thread alone: in another one no signal is free.
+    # The rest works in the main thread only: in another one no signal is free.
     if not signals:
         yield
         return
     loop = asyncio.get_running_loop()
-    # Who is left without an end, as a loop over records may be, ends with the event loop.
+    # A context that was never left, of a loop over records for example, ends with its event loop.
     for closed in [one for one in _STOPS if one.is_closed()]:
         del _STOPS[closed]
     stops = _STOPS.setdefault(loop, defaultdict(list))
@@ -83,7 +83,7 @@ def _remove_handler(loop: asyncio.AbstractEventLoop, one: signal.Signals) -> Non
     handler = signal.getsignal(one)
     loop.remove_signal_handler(one)
     if handler is not None and handler is not _INSTALLED.pop(one, handler):
-        # The program has installed its own meanwhile, which the loop has removed.
+        # The program has installed its own in the meantime, and the loop has removed that.
         signal.signal(one, handler)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from pathlib import Path
 
 import attrs
 import pytest
 
-import kinesis_publishers
-from kinesis_publishers import config
 from kinesis_publishers.config.catalogue import SECTIONS, all_declarations
 from kinesis_publishers.config.option import Section
+from tests.architecture.sources import sources
 
 # Declared for the parts that are still to come: watermarks.
 NOT_READ_YET = {
@@ -22,19 +20,15 @@ NOT_READ_YET = {
     "watermark.sync.queue.capacity",
 }
 
-_ROOT = Path(kinesis_publishers.__file__).parent.parent
-_CONFIG = Path(config.__file__).parent
-
 
 @cache
 def attributes_read_outside_config() -> frozenset[str]:
     """Return every attribute name that the code outside of the configuration reads."""
     return frozenset(
         node.attr
-        for package in ("kinesis_publishers", "kinesis_publishers_spark")
-        for path in (_ROOT / package).rglob("*.py")
-        if _CONFIG not in path.parents
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for source in sources().values()
+        if "config" not in source.path.parts
+        for node in ast.walk(source.tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     )
 

@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from attrs import evolve
 
 from kinesis_publishers import PublisherContext
 from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig, Properties, SubscriptionHttpConfig
-from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
-from tests.contract.service_subjects import QuickClock, ShiftedClock
+from kinesis_publishers.testing.local_kinesis import LocalKinesis
+from tests.contract.service_subjects import (
+    BEHAVIOUR,
+    LIMITS,
+    HttpService,
+    InProcessService,
+    QuickClock,
+    Service,
+    ShiftedClock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -32,9 +39,7 @@ def server_clock() -> ShiftedClock:
 
 @pytest.fixture(scope="module")
 def server(server_clock: ShiftedClock) -> Iterator[LocalKinesis]:
-    limits = evolve(Limits.off(), event_max_records=5)
-    behaviour = Behaviour(heartbeat_seconds=0.05)
-    with LocalKinesis.in_thread(limits, server_clock, behaviour) as running:
+    with LocalKinesis.in_thread(LIMITS, server_clock, BEHAVIOUR) as running:
         yield running
 
 
@@ -54,3 +59,15 @@ async def clients(server: LocalKinesis) -> AsyncIterator[PublisherContext]:
             clock=clock,
             events=lambda _: None,
         )
+
+
+@pytest.fixture
+def over_http(
+    server: LocalKinesis, server_clock: ShiftedClock, clients: PublisherContext
+) -> HttpService:
+    return HttpService(server, server_clock, clients)
+
+
+@pytest.fixture(params=["in-process", "http"])
+def service(request: pytest.FixtureRequest, over_http: HttpService) -> Service:
+    return over_http if request.param == "http" else InProcessService()

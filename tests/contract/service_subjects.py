@@ -1,51 +1,44 @@
-"""Our publishers over the fakes and over LocalKinesis, as the contracts want them."""
+"""LocalKinesis behind both kinds of planes, and our publishers over it, as the contracts want."""
 
 from __future__ import annotations
 
-from collections import deque
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, TypeVar
 
-from attrs import define, field
+from attrs import evolve
 
 from kinesis_publishers import PublisherContext, Record, Shard, SystemClock
-from kinesis_publishers.errors import (
-    IteratorExpiredError,
-    LimitExceededError,
-    ThroughputExceededError,
-)
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.contracts import FactorySubject, HeldShard
-from kinesis_publishers.testing.fakes import (
-    SUCCESSOR,
-    Answer,
-    FakeControlPlane,
-    FakeDataPlane,
-    FakeStream,
-    StoredShard,
-    publisher_context,
-    sample_shard,
-)
-from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
+from kinesis_publishers.testing.fakes import finish, publisher_context
+from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
-    from kinesis_publishers import RecordPublisherFactory, StartingPosition
-    from kinesis_publishers.model import SubscriptionEvent
+    from kinesis_publishers import RecordPublisherFactory
 
 __all__ = [
+    "BEHAVIOUR",
     "EFO",
+    "LIMITS",
     "POLLING",
     "ROLE",
-    "FakeServiceSubject",
-    "LocalKinesisSubject",
+    "HttpService",
+    "InProcessService",
     "QuickClock",
+    "Service",
+    "ServiceSubject",
     "ShiftedClock",
 ]
 
+_T = TypeVar("_T")
+#: A page of five records, whichever way they are read.
+LIMITS = evolve(Limits.off(), event_max_records=5)
+BEHAVIOUR = Behaviour(heartbeat_seconds=0.05)
 _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
     "POLLING": PollingRecordPublisherFactory,
     "EFO": FanOutRecordPublisherFactory,
@@ -60,98 +53,6 @@ _BAD = {
     "POLLING": {"kinesis.shard.getrecords.maxrecordcount": "0"},
     "EFO": {"kinesis.stream.efo.subscribetoshard.timeout": "soon"},
 }
-_RECORDS_PER_DELIVERY = 5
-
-
-@define(eq=False)
-class _Unreliable(StoredShard):
-    """A shard whose service can be told to refuse reads, and to break off."""
-
-    refusals: deque[Exception] = field(factory=deque, kw_only=True)
-    answers_left: int = field(default=-1, kw_only=True)
-
-    async def accept(self, consumer_arn: str, position: StartingPosition) -> None:
-        if self.refusals:
-            raise self.refusals.popleft()
-
-    async def read(self, index: int, limit: int) -> Answer:
-        if self.refusals:
-            raise self.refusals.popleft()
-        if self._breaks_off():
-            raise IteratorExpiredError("Iterator expired.", operation="GetRecords", code="Expired")
-        return await StoredShard.read(self, index, limit)
-
-    async def subscribe(self, position: StartingPosition) -> AsyncIterator[SubscriptionEvent]:
-        index: int | None = await self.locate(position)
-        while index is not None and not self._breaks_off():
-            answer = await StoredShard.read(self, index, _RECORDS_PER_DELIVERY)
-            reached = answer.records[-1].sequence_number if answer.records else "0"
-            yield answer.as_event(reached)
-            if index == answer.next_index:
-                return
-            index = answer.next_index
-
-    def _breaks_off(self) -> bool:
-        self.answers_left -= 1
-        return self.answers_left == -1
-
-
-class _ServiceSubject(FactorySubject):
-    """One of our factories; which one is the value of ``stream.recordpublisher``."""
-
-    can_hold_open = True
-    can_be_throttled = True
-    connection: Mapping[str, str]
-
-    def __init__(self, publisher: str) -> None:
-        self.name = publisher
-        self.factory_class = _FACTORIES[publisher]  # type: ignore[misc]
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        return {**self.connection, **ROLE[self.name]}
-
-    @property
-    def bad_properties(self) -> Sequence[Mapping[str, str]]:
-        return [{**self.properties, **_BAD[self.name]}]
-
-
-class FakeServiceSubject(_ServiceSubject):
-    """Over the fakes, without waiting for real time."""
-
-    can_be_interrupted = True
-    connection: ClassVar[Mapping[str, str]] = {"kinesis.streams": "orders"}
-
-    def __init__(self, publisher: str) -> None:
-        super().__init__(publisher)
-        self.clock = ManualClock()
-        self._shards: dict[str, _Unreliable] = {}
-        self._context = publisher_context(
-            FakeDataPlane(self._shards),
-            control_plane=FakeControlPlane(FakeStream()),
-            clock=self.clock,
-        )
-
-    @property
-    def context(self) -> PublisherContext:
-        return self._context
-
-    async def hold(self, records: Sequence[Record], *, is_open: bool = False) -> HeldShard:
-        shard = sample_shard(len(self._shards))
-        kept = [one._replace(shard_id=shard.shard_id) for one in records]
-        stored = self._shards[shard.shard_id] = _Unreliable(list(kept))
-        if not is_open:
-            stored.close(SUCCESSOR)
-        return HeldShard(shard=shard, records=kept)
-
-    async def interrupt_after(self, deliveries: int) -> None:
-        for shard in self._shards.values():
-            shard.answers_left = deliveries
-
-    async def throttle(self, times: int) -> None:
-        kind = ThroughputExceededError if self.name == "POLLING" else LimitExceededError
-        for shard in self._shards.values():
-            shard.refusals.extend(kind("Rate exceeded.", code="Throttled") for _ in range(times))
 
 
 class ShiftedClock(SystemClock):
@@ -177,45 +78,117 @@ class QuickClock(SystemClock):
         return super().monotonic() * 100
 
 
-class LocalKinesisSubject(_ServiceSubject):
-    """Over a local server, through the clients of production.
+class Service(ABC):
+    """A local service and planes that read from it.
 
-    Args:
-        publisher: which factory.
-        server: no limits; its clock is ``clock``.
-        clock: the server's.
-        context: the clients.
+    Attributes:
+        server: the service.
+        clients: its planes.
+        clock: what the planes wait on, if a test can move it.
     """
 
-    can_be_interrupted = True
+    server: LocalKinesis
+    clients: PublisherContext
+    clock: ManualClock | None = None
+
+    def arn_of(self, stream: str) -> str:
+        region, account = self.server.behaviour.region, self.server.behaviour.account_id
+        return f"arn:aws:kinesis:{region}:{account}:stream/{stream}"
+
+    @abstractmethod
+    async def let_pass(self, seconds: int = 1) -> None:
+        """Move the time of the service."""
+
+    @abstractmethod
+    async def finish(self, work: Awaitable[_T]) -> _T:
+        """Let time pass until ``work`` is done; return its result."""
+
+    async def hold(self, stream: str, records: Sequence[Record]) -> None:
+        """Let the one shard of a new stream hold what arrived in as many seconds."""
+        self.server.create_stream(stream)
+        for one in records:
+            self.server.put_many(stream, [(one.partition_key, one.data)])
+            await self.let_pass()
+
+
+class HttpService(Service):
+    """Over HTTP, through the clients of production."""
 
     def __init__(
-        self, publisher: str, server: LocalKinesis, clock: ShiftedClock, context: PublisherContext
+        self, server: LocalKinesis, server_clock: ShiftedClock, clients: PublisherContext
     ) -> None:
-        super().__init__(publisher)
-        self._server = server
-        self._server_clock = clock
-        self._context = context
+        server.reset()
+        server.behaviour = BEHAVIOUR
+        self.server, self.clients = server, clients
+        self._server_clock = server_clock
+
+    async def let_pass(self, seconds: int = 1) -> None:
+        self._server_clock.shift += timedelta(seconds=seconds)
+
+    async def finish(self, work: Awaitable[_T]) -> _T:
+        return await work
+
+    async def hold(self, stream: str, records: Sequence[Record]) -> None:
+        # What is read must not have arrived in the future.
+        self._server_clock.shift = -timedelta(seconds=len(records))
+        await super().hold(stream, records)
+
+
+class InProcessService(Service):
+    """In this process, on a clock that moves only when it is told to."""
+
+    clock: ManualClock
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.server = LocalKinesis(LIMITS, self.clock, BEHAVIOUR)
+        self.clients = publisher_context(
+            self.server.data_plane(), control_plane=self.server.control_plane(), clock=self.clock
+        )
+
+    async def let_pass(self, seconds: int = 1) -> None:
+        await self.clock.advance(seconds)
+
+    async def finish(self, work: Awaitable[_T]) -> _T:
+        return await finish(work, self.clock)
+
+
+class ServiceSubject(FactorySubject):
+    """One of our factories over a local service.
+
+    Args:
+        publisher: which factory: the value of ``stream.recordpublisher``.
+        service: no limits.
+    """
+
+    can_hold_open = True
+    can_be_interrupted = True
+    can_be_throttled = True
+
+    def __init__(self, publisher: str, service: Service) -> None:
+        self.name = publisher
+        self.factory_class = _FACTORIES[publisher]  # type: ignore[misc]
+        self.clock = service.clock
+        self._service = service
+        self._server = service.server
         self._held = 0
-        self.connection = server.properties("orders")  # type: ignore[misc]
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return {**self._server.properties("orders"), **ROLE[self.name]}
+
+    @property
+    def bad_properties(self) -> Sequence[Mapping[str, str]]:
+        return [{**self.properties, **_BAD[self.name]}]
 
     @property
     def context(self) -> PublisherContext:
-        return self._context
+        return self._service.clients
 
     async def hold(self, records: Sequence[Record], *, is_open: bool = False) -> HeldShard:
         stream, self._held = f"orders-{self._held}", self._held + 1
-        # What is read must not have arrived in the future.
-        self._server_clock.shift -= timedelta(seconds=len(records))
-        self._server.create_stream(stream)
-        for one in records:
-            self._server.put_many(stream, [(one.partition_key, one.data)])
-            self._server_clock.shift += timedelta(seconds=1)
-        region, account = self._server.behaviour.region, self._server.behaviour.account_id
-        shard = Shard(
-            stream_arn=f"arn:aws:kinesis:{region}:{account}:stream/{stream}",
-            shard_id="shardId-000000000000",
-        )
+        await self._service.hold(stream, records)
+        shard = Shard(stream_arn=self._service.arn_of(stream), shard_id="shardId-000000000000")
         ((_, stored),) = self._server.records(stream).items()
         if not is_open:
             self._server.reshard(stream, 2)

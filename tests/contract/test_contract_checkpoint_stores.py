@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.checkpoints import (
-    CheckpointMemory,
-    DynamoDbCheckpointStore,
-    MemoryCheckpointStore,
-    SqliteCheckpointStore,
-)
+from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.config import (
     AwsConfig,
     CredentialsConfig,

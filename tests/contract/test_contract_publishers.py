@@ -1,8 +1,6 @@
-"""Our publishers keep the contract, over the fakes and over LocalKinesis."""
+"""Our publishers keep the contract, over LocalKinesis in this process and over HTTP."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,11 +8,7 @@ from kinesis_publishers.testing.contracts import (
     RecordPublisherContract,
     RecordPublisherFactoryContract,
 )
-from tests.contract.service_subjects import FakeServiceSubject, LocalKinesisSubject, ShiftedClock
-
-if TYPE_CHECKING:
-    from kinesis_publishers import PublisherContext
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+from tests.contract.service_subjects import HttpService, InProcessService, ServiceSubject
 
 OURS = ("POLLING", "EFO")
 
@@ -24,35 +18,27 @@ def publisher(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture
-def over_local_kinesis(
-    publisher: str, server: LocalKinesis, server_clock: ShiftedClock, clients: PublisherContext
-) -> LocalKinesisSubject:
-    server.reset()
-    return LocalKinesisSubject(publisher, server, server_clock, clients)
-
-
-class TestPublishersOverFakes(RecordPublisherContract):
+class TestPublishersInProcess(RecordPublisherContract):
     @pytest.fixture
-    def subject(self, publisher: str) -> FakeServiceSubject:
-        return FakeServiceSubject(publisher)
+    def subject(self, publisher: str) -> ServiceSubject:
+        return ServiceSubject(publisher, InProcessService())
 
 
-class TestFactoriesOverFakes(RecordPublisherFactoryContract):
+class TestFactoriesInProcess(RecordPublisherFactoryContract):
     @pytest.fixture
-    def subject(self, publisher: str) -> FakeServiceSubject:
-        return FakeServiceSubject(publisher)
+    def subject(self, publisher: str) -> ServiceSubject:
+        return ServiceSubject(publisher, InProcessService())
 
 
 @pytest.mark.asyncio(loop_scope="module")
-class TestPublishersOverLocalKinesis(RecordPublisherContract):
+class TestPublishersOverHttp(RecordPublisherContract):
     @pytest.fixture
-    def subject(self, over_local_kinesis: LocalKinesisSubject) -> LocalKinesisSubject:
-        return over_local_kinesis
+    def subject(self, publisher: str, over_http: HttpService) -> ServiceSubject:
+        return ServiceSubject(publisher, over_http)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-class TestFactoriesOverLocalKinesis(RecordPublisherFactoryContract):
+class TestFactoriesOverHttp(RecordPublisherFactoryContract):
     @pytest.fixture
-    def subject(self, over_local_kinesis: LocalKinesisSubject) -> LocalKinesisSubject:
-        return over_local_kinesis
+    def subject(self, publisher: str, over_http: HttpService) -> ServiceSubject:
+        return ServiceSubject(publisher, over_http)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import runpy
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DOCS = ROOT / "docs"
-_LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
+_LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 _GENERATED = runpy.run_path(str(_DOCS / "generate.py"))["PAGES"]
 _NAV = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 _KEY = re.compile(
@@ -26,6 +27,11 @@ _KEY = re.compile(
 )
 # Prefixes of other connectors' options, and names that are no keys.
 _FOREIGN = re.compile(r"kinesis\.(?:executor|client|X$|us-|eu-|ap-)|flink\.X$|\w+$")
+_FILE = re.compile(r"(?<![\w/.:-])((?:[\w.-]+/)*[\w-]+\.(?:py|cfg|ini|toml|yml))\b")
+_MODULE = re.compile(r"`(kinesis_publishers(?:_spark)?(?:\.\w+)+)`")
+# Where a path on a page begins; a decision names the files of its time.
+_BEGINNINGS = [ROOT / name for name in ("", "kinesis_publishers", "kinesis_publishers_spark")]
+_OF_TODAY = [page for page in _LINKED if not page.is_relative_to(_DOCS / "decisions")]
 _DECLARED = [option.full_key.lower() for option in all_declarations()]
 _SHARED = [one.full_key.lower() for one in all_declarations() if one.namespace is Namespace.SHARED]
 
@@ -75,6 +81,25 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_key_that_a_page_names_is_declared(page: Path) -> None:
     assert sorted(key for key in keys_on(page) if not is_known(key)) == []
+
+
+@pytest.mark.parametrize("page", _OF_TODAY, ids=name_of)
+def test_every_file_and_module_that_a_page_names_exists(page: Path) -> None:
+    prose = prose_of(page)
+    files = [
+        one for one in _FILE.findall(prose) if not any((b / one).exists() for b in _BEGINNINGS)
+    ]
+    modules = [one for one in _MODULE.findall(prose) if not is_name_of_the_code(one)]
+    assert files + modules == []
+
+
+def is_name_of_the_code(name: str) -> bool:
+    """Return whether a dotted name can be imported, or is one of a logger or an entry point."""
+    try:
+        return pkgutil.resolve_name(name) is not None
+    except (AttributeError, ImportError):
+        sources = [path.read_text("utf-8") for top in _BEGINNINGS[1:] for path in top.rglob("*.py")]
+        return any(f'"{name}"' in source for source in sources)
 
 
 def test_every_page_has_its_place_in_the_navigation() -> None:

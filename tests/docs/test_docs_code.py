@@ -81,7 +81,7 @@ def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str | N
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", _SPARK, ids=name_of)
 def test_the_python_of_a_page_about_spark_runs(

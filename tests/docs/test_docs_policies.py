@@ -23,7 +23,7 @@ _PAGE = ROOT / "docs" / "iam-policies.md"
 _SERVICES = {"kinesis": "2013-12-02", "dynamodb": "2012-08-10", "cloudwatch": "2010-08-01"}
 # Where each service is called; what is not there yet calls nothing.
 _CALLERS = {
-    "kinesis": "transport/*.py",
+    "kinesis": "aws/*.py",
     "dynamodb": "checkpoints/*dynamodb*.py",
     "cloudwatch": "metrics/*cloudwatch*.py",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.cli.shared.console import say
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
     LimitExceededError,
@@ -11,14 +13,26 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.registration import deregister_consumer
+from kinesis_publishers.registration.consumer_arns import consumer_name_in
 from kinesis_publishers.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kinesis_publishers.assembly import StreamAccess
+    from kinesis_publishers.config import Properties
     from kinesis_publishers.model import StreamConsumer
 
-__all__ = ["find_consumer", "list_consumers", "register_consumer", "wait_until_active"]
+__all__ = [
+    "find_consumer",
+    "find_consumers",
+    "list_consumers",
+    "register_consumer",
+    "remove_consumers",
+    "wait_until_active",
+]
 
 
 async def list_consumers(access: StreamAccess, stream_arn: str) -> tuple[StreamConsumer, ...]:
@@ -124,3 +138,42 @@ def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
             operation="DescribeStreamConsumer",
             code="DELETING",
         )
+
+
+async def find_consumers(
+    properties: Properties, name_or_arn: str
+) -> list[tuple[str, StreamConsumer]]:
+    """Return the consumers of this name or ARN, each with the name of its stream.
+
+    A later consumer of the same name has another ARN and is not meant by that.
+    """
+    is_arn = ":" in name_or_arn
+    name = consumer_name_in(name_or_arn) if is_arn else name_or_arn
+    async with open_stream_access(properties) as access:
+        found = [
+            (stream.name, consumer)
+            for stream in await access.streams()
+            if (consumer := await find_consumer(access, stream.arn, name)) is not None
+        ]
+    return [one for one in found if not is_arn or one[1].arn == name_or_arn]
+
+
+async def remove_consumers(
+    properties: Properties, found: Sequence[tuple[str, StreamConsumer]]
+) -> bool:
+    """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
+    async with open_stream_access(properties) as access:
+        gone = [
+            await deregister_consumer(
+                consumer.arn,
+                control_plane=access.context.control_plane,
+                config=access.registration,
+                clock=access.context.clock,
+                events=access.context.events,
+            )
+            for _, consumer in found
+        ]
+    for (stream_name, consumer), is_gone in zip(found, gone, strict=True):
+        if is_gone:
+            say(f"{consumer.name} is removed from {stream_name}.")
+    return all(gone)

@@ -10,18 +10,18 @@ from rich import box
 from rich.table import Table
 
 from kinesis_publishers.assembly import open_stream_access
-from kinesis_publishers.cli.commands import CleanGroup
-from kinesis_publishers.cli.connection import Connection, connection_options
-from kinesis_publishers.cli.console import print_json_lines, print_rich, say
 from kinesis_publishers.cli.consumers.actions import (
+    find_consumers,
     list_consumers,
     register_consumer,
+    remove_consumers,
     wait_until_active,
 )
-from kinesis_publishers.cli.consumers.removal import find_consumers, remove_consumers
-from kinesis_publishers.cli.formats import iso_utc
-from kinesis_publishers.cli.interruptions import run_until_signal
-from kinesis_publishers.cli.parameters import Checked, DurationType
+from kinesis_publishers.cli.shared.commands import Checked, CleanGroup, DurationType
+from kinesis_publishers.cli.shared.connection import Connection, connection_options
+from kinesis_publishers.cli.shared.console import print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.formats import iso_utc
+from kinesis_publishers.cli.shared.interruptions import run_until_signal
 from kinesis_publishers.config import RegistrationConfig, StreamsConfig
 from kinesis_publishers.registration.consumer_arns import stream_arn_of
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.live import Live
 
-from kinesis_publishers.cli.records import plain_line
-from kinesis_publishers.cli.tail.rates import Meter
+from kinesis_publishers.cli.shared.formats import plain_line
 from kinesis_publishers.cli.tail.session import RecordView
-from kinesis_publishers.cli.tail.table import ShardRow, describe_position, render_tail
+from kinesis_publishers.cli.tail.table import Meter, ShardRow, describe_position, render_tail
 from kinesis_publishers.model import ShardKey
 from kinesis_publishers.tasks import TaskScope
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
     from types import TracebackType
 
+    from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
 
 __all__ = ["LocalKinesis", "run_server"]
@@ -76,8 +77,7 @@ class LocalKinesis:
         max_streams: int = _MAX_STREAMS,
     ) -> None:
         self.clock = clock or SystemClock()
-        self.behaviour = behaviour or Behaviour()
-        self._service = KinesisService(limits or Limits.aws(), self.clock, self.behaviour)
+        self._service = KinesisService(limits or Limits.aws(), self.clock, behaviour or Behaviour())
         self._host = host
         self._port = port
         self._tls: TlsOptions | None = None
@@ -160,6 +160,31 @@ class LocalKinesis:
     def limits(self, limits: Limits) -> None:
         with self._service.lock:
             self._service.state.limits = limits
+
+    @property
+    def behaviour(self) -> Behaviour:
+        return self._service.state.behaviour
+
+    @behaviour.setter
+    def behaviour(self, behaviour: Behaviour) -> None:
+        with self._service.lock:
+            self._service.state.account.behaviour = behaviour
+
+    def data_plane(self) -> DataPlane:
+        """Return a data plane that calls this service in the process, without HTTP.
+
+        It needs no open server, and waits on :attr:`clock` alone: with a ``ManualClock``, nothing
+        waits for real time.
+        """
+        from kinesis_publishers.testing.local_kinesis.in_process import InProcessDataPlane
+
+        return InProcessDataPlane(self._service)
+
+    def control_plane(self) -> ControlPlane:
+        """Return a control plane that calls this service in the process, without HTTP."""
+        from kinesis_publishers.testing.local_kinesis.in_process import InProcessControlPlane
+
+        return InProcessControlPlane(self._service)
 
     def client(self) -> Any:
         """Return a boto3 client of this server that does not retry; the caller closes it."""

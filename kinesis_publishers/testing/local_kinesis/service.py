@@ -49,6 +49,11 @@ class KinesisService:
         self.calls = CallLog()
         self.lock = RLock()
 
+    @property
+    def clock(self) -> Clock:
+        """The time that the service lives in."""
+        return self.state.account.clock
+
     async def handle(
         self, target: str, body: bytes, content_type: str = ""
     ) -> Answer | StreamingAnswer:
@@ -64,7 +69,7 @@ class KinesisService:
             faults = self.state.faults.take_before(scope)
         for fault in faults:
             if fault.delay_seconds > 0:
-                await self.state.account.clock.sleep(fault.delay_seconds)
+                await self.clock.sleep(fault.delay_seconds)
         with self.lock:
             answer = self._answer(operation, request, faults[-1] if faults else None)
             self.calls.add(scope, at_seconds, _code_of(answer))

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties, SequenceNumber, ShardKey, ShardProgress, StartingPosition
-from kinesis_publishers.checkpoints import DynamoDbCheckpointStore, SqliteCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context

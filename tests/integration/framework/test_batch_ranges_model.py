@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.examples import examples
 from tests.integration.framework.batch_planning import NOON, BatchServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -40,7 +41,7 @@ def between(cut: float | None, later: float | None) -> dict[str, object]:
     return options
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5))
 @given(_histories, _histories, st.lists(st.floats(0, 1), min_size=1, max_size=2))
 def test_batches_that_touch_have_every_record_once_and_the_same_later(
     history: list[tuple[str, int, float]],

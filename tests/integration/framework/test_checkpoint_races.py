@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers.checkpoints import DynamoDbCheckpointStore, SqliteCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.integration.framework.racing_writer import KEY
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import Event, KinesisDataFetcher, Properties, RecordBatch, Shard
-from kinesis_publishers.checkpoints import SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.errors import CheckpointError, ConfigError, RetriesExhaustedError
 from kinesis_publishers.events import CheckpointsSaved
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, Properties
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from tests.examples import examples
 from tests.integration.framework.simulated_world import KEYS, STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
@@ -180,8 +181,7 @@ BEHAVIOURS = st.builds(
 
 
 @settings(
-    max_examples=40,
-    deadline=None,
+    max_examples=examples(40),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

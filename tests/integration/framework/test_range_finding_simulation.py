@@ -14,6 +14,7 @@ from kinesis_publishers import Properties, ShardKey, ShardProgress
 from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers.testing.local_kinesis.contents import read_records
+from tests.examples import examples
 from tests.integration.framework.simulated_kinesis import SimulatedPlanes
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
@@ -238,8 +239,7 @@ PAUSES = st.one_of(st.just(0.0), st.floats(0.01, 2.0), st.floats(10.0, 400.0))
 SCRIPTS = st.lists(st.tuples(PAUSES, HAPPENINGS), min_size=5, max_size=30)
 BEHAVIOURS = st.builds(Behaviour, late_shard_end=st.booleans())
 SETTINGS = settings(
-    max_examples=40,
-    deadline=None,
+    max_examples=examples(40),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
+from tests.examples import examples
 from tests.integration.framework.range_reading import CollectingSink
 from tests.integration.framework.range_world import RangeWorld
 
@@ -142,7 +143,7 @@ def steps() -> st.SearchStrategy[Step]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     history=st.lists(steps(), max_size=14),
     page=st.sampled_from([1, 7, 10_000]),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.testing.local_kinesis import Behaviour
+from tests.examples import examples
 from tests.integration.framework.range_reading import CollectingSink
 from tests.integration.framework.range_world import RangeWorld
 
@@ -28,7 +29,7 @@ def batches(stored: StoredStream, cuts: dict[str, list[int]]) -> list[list[Shard
     return [made[index] for index in sorted(made)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     count=st.integers(1, 120),
     page=st.sampled_from([1, 7, 10_000]),

@@ -282,6 +282,6 @@ def _lookup_fails(*_: object) -> NoReturn:
 async def test_a_lookup_that_fails_elsewhere_is_not_taken_for_an_answer(
     aws: AwsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kinesis_publishers.aws.boto3_client.build_session", _lookup_fails)
+    monkeypatch.setattr("kinesis_publishers.aws.clients.build_session", _lookup_fails)
     with pytest.raises(KeyError, match="MY_VAULT_TOKEN"):
         await Boto3ControlPlane(aws).__aenter__()

@@ -14,7 +14,7 @@ from attrs import define
 from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
-from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_client import TableClient
 from kinesis_publishers.checkpoints.dynamodb_table import provide_table
 from kinesis_publishers.clock import SystemClock

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers_spark.planning.chunks import BatchLimit
+from tests.examples import examples
 from tests.integration.planner.planner_harness import STREAM, Batch, Query, planner
 from tests.integration.planner.stream_ledger import StreamLedger
 
@@ -123,8 +124,7 @@ class PlannedQuery(RuleBasedStateMachine):
 @pytest.mark.slow
 class TestPlannedQuery(PlannedQuery.TestCase):  # type: ignore[name-defined,misc]
     settings = settings(
-        max_examples=10,
+        max_examples=examples(10),
         stateful_step_count=12,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -190,7 +190,7 @@ def test_a_dead_letter_that_fails_says_for_which_record_and_why(
     (note,) = caught.value.__notes__
     assert note.startswith("It was raised by put of DeadLetter for record ")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert "is to be put aside: ZeroDivisionError('for 7')" in caplog.text
+    assert "will be put aside: ZeroDivisionError('for 7')" in caplog.text
 
 
 def test_a_dead_letter_that_returns_after_another_worker_has_failed_is_recorded(

@@ -88,7 +88,7 @@ async def test_a_batch_that_is_put_aside_counts_as_processed(
     policy = RetryOnError(policy=AT_ONCE, otherwise=letter) if is_retried else letter
     assert await Orderly().run(orders, policy) == [0, 1, 3, 4]
     assert aside == [([b"2"], "for 2")]
-    assert "is to be put aside: ZeroDivisionError('for 2')" in caplog.text
+    assert "will be put aside: ZeroDivisionError('for 2')" in caplog.text
 
 
 async def test_a_dead_letter_that_fails_stops_the_reading(orders: Orders) -> None:

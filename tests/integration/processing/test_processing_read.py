@@ -322,7 +322,7 @@ async def test_a_stream_that_is_over_is_not_opened_again(orders: Orders) -> None
     orders.put(4, key="one shard")
     stream = read(orders.properties())
     await take(stream, 1)
-    with pytest.raises(ClosedError, match=r"call read\(\) once"):
+    with pytest.raises(ClosedError, match=r"call read\(\) again"):
         await take(stream, 1)
     assert [record async for record in stream] == []
 

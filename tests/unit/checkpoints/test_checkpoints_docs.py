@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_publishers import Properties
-from kinesis_publishers.checkpoints import SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import Event, ShardKey
-from kinesis_publishers.checkpoints import DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_client import MAX_IN_FLIGHT
 from kinesis_publishers.config import (
     AwsConfig,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints import SqliteCheckpointStore
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.errors import CheckpointError, RetriesExhaustedError
 from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
-from kinesis_publishers.cli.main import main
+from kinesis_publishers.cli.main import COMMANDS_GROUP, main
 from tests.unit.cli.cli_support import ORDERS, run_command
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ def _without_shell(quoted: re.Match[str]) -> str:
 
 def commands(group: click.Group = main, *names: str) -> Iterator[tuple[str, click.Command]]:
     """Yield our own commands; loading those of other packages takes long."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        if name in {point.name for point in entry_points(group=COMMANDS_GROUP)}:
+            continue
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, *names, name)
         else:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.cli.formats import (
+from kinesis_publishers.cli.shared.formats import (
     format_behind,
     format_bytes,
     format_rate,

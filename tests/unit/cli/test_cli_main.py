@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -30,6 +31,16 @@ def test_the_help_lists_own_and_announced_commands() -> None:
     assert result.exit_code == 0
     assert "\n  demo " in result.output
     assert "\n  local " in result.output
+
+
+@pytest.mark.parametrize("name", ["config", "consumers", "local", "put", "shards", "tail"])
+def test_the_help_lists_a_command_with_the_first_line_of_its_own_help(name: str) -> None:
+    context = click.Context(main)
+    command = main.get_command(context, name)
+    assert command is not None
+    formatter = click.HelpFormatter(width=200)
+    main.format_commands(context, formatter)
+    assert f" {command.get_short_help_str(200)}\n" in formatter.getvalue()
 
 
 @pytest.mark.usefixtures("_without_pyspark")

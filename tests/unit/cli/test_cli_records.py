@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import Record
-from kinesis_publishers.cli.records import DataEncoding, json_line, plain_line
+from kinesis_publishers.cli.shared.formats import DataEncoding, json_line, plain_line
 
 
 def record(data: bytes, key: str = "k") -> Record:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from kinesis_publishers.cli.connection import Connection
+from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.config import (
     DeregistrationPolicy,

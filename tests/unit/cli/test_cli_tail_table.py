@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from kinesis_publishers import SequenceNumber, ShardKey, StartingPosition
-from kinesis_publishers.cli.tail.rates import Meter, Rate
-from kinesis_publishers.cli.tail.table import ShardRow, describe_position, render_tail
+from kinesis_publishers.cli.tail.table import Meter, Rate, ShardRow, describe_position, render_tail
 
 _ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 

@@ -15,6 +15,7 @@ from kinesis_publishers import Properties, config
 from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.config.spark_aliases import ALIASES
 from kinesis_publishers.errors import ConfigError, ConfigErrors
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,7 @@ def read_everything(properties: Properties) -> None:
 
 
 @given(_PAIRS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_dict_is_read_or_refused(pairs: dict[str, Any]) -> None:
     properties = parsed_or_refused(lambda: Properties.parse({"kinesis.streams": "a", **pairs}))
     if properties is not None:

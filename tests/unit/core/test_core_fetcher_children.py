@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.events import ShardsDiscovered
 from kinesis_publishers.testing.fakes import StoredShard, sample_shard, shard_name
+from tests.examples import examples
 from tests.unit.core.fetcher_support import World, child_of, progress_of, records_of
 from tests.unit.core.reshard_histories import reshard_histories
 
@@ -110,7 +111,7 @@ async def read_with_a_late_listing(shards: list[Shard], listed: int) -> World:
 
 
 @given(reshard_histories(), st.integers(3, 8))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_a_listing_that_stays_late_costs_no_shard_and_no_order(shards: list[Shard], listed: int):
     world = asyncio.run(read_with_a_late_listing(shards, listed))
     ends = {}

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kinesis_publishers.engine.pool import PendingPool, Reservation
 from kinesis_publishers.errors import ClosedError
+from tests.examples import examples
 
 MAX_RECORDS, MAX_BYTES = 10, 100
 RECORDS = st.integers(0, 14)
@@ -149,4 +150,4 @@ async def settle() -> None:
 
 
 TestPendingPool = PendingPoolMachine.TestCase
-TestPendingPool.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPendingPool.settings = settings(max_examples=examples(60), stateful_step_count=30)

@@ -17,6 +17,7 @@ from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
 from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.examples import examples
 
 
 class StreamMachine(RuleBasedStateMachine):
@@ -120,4 +121,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestStream.settings = settings(max_examples=examples(60), stateful_step_count=25)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits
+from tests.examples import examples
 from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM, FanOut
 
 EVENT_KINDS = ["end", "reset", "reset_mid_event", "truncated_frame", "bad_crc", "exception"]
@@ -94,7 +95,7 @@ async def run(script: list[tuple[str, Any]], behaviour: Behaviour, start: str, m
     assert fan_out.open_count() == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     script=steps,
     start=st.sampled_from(["TRIM_HORIZON", "AT_TIMESTAMP"]),

@@ -19,6 +19,7 @@ from kinesis_publishers.metrics.put_metric_data import (
     requests_of,
 )
 from kinesis_publishers.metrics.statistics import IntervalStatistics, Series, Statistics
+from tests.examples import examples
 from tests.unit.metrics.metric_support import ONE, POOL, PROCESSED, ZERO, fetched
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +82,7 @@ def test_what_is_about_no_shard_has_no_dimension_for_it() -> None:
 
 
 @given(sizes=st.lists(st.integers(0, 128), max_size=30), repeat=st.sampled_from([1, 80]))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_requests_hold_all_data_in_order_and_no_more_than_the_limit(
     sizes: list[int], repeat: int
 ) -> None:
@@ -92,7 +93,7 @@ def test_requests_hold_all_data_in_order_and_no_more_than_the_limit(
 
 
 @given(name=NAMES)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_a_full_request_is_no_larger_than_cloudwatch_takes(name: str) -> None:
     """In the query protocol of older SDKs, which is the longest one, and before compression."""
     model = Session().get_service_model("cloudwatch").operation_model("PutMetricData")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kinesis_publishers import Shard, StartingPosition
 from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
 from kinesis_publishers_spark.batch_filters import PushedFilters
+from tests.examples import examples
 
 datasource = pytest.importorskip("pyspark.sql.datasource")
 if not hasattr(datasource, "EqualTo"):
@@ -155,7 +156,7 @@ def shard_of(stream: str, shard_id: str) -> Shard:
     return Shard(stream_arn=f"arn:aws:kinesis:eu-west-1:1:stream/{stream}", shard_id=shard_id)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(_arrivals, min_size=4, max_size=4),
     _disorder,

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, take
+from tests.examples import examples
 from tests.unit.spark.spark_builders import after, arrival, chunk, numbers_in, shard
 
-FAST = settings(max_examples=100, deadline=None)
+FAST = settings(max_examples=examples(100))
 NO_LIMIT = BatchLimit()
 
 

@@ -13,6 +13,7 @@ from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, ShardRan
 from kinesis_publishers.model import PositionType
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, next_offset, take
+from tests.examples import examples
 from tests.unit.spark.spark_builders import (
     ARN,
     NOON,
@@ -155,7 +156,7 @@ class PlannedStream(RuleBasedStateMachine):
 
 
 TestPlannedStream = PlannedStream.TestCase
-TestPlannedStream.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPlannedStream.settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 def test_a_shard_without_new_records_has_no_range() -> None:

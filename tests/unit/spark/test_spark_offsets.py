@@ -22,9 +22,10 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from tests.examples import examples
 from tests.unit.spark.spark_builders import ARN, NOON, after, offset, shard
 
-FAST = settings(max_examples=80, deadline=None)
+FAST = settings(max_examples=examples(80))
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 instants = st.timedeltas(timedelta(0), timedelta(days=80_000)).map(lambda since: EPOCH + since)
@@ -174,7 +175,7 @@ def places_in(text: Any) -> list[tuple[Any, Any]]:
     return [(text, key) for key in text] + [p for v in text.values() for p in places_in(v)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(offsets(), json_values, st.data())
 def test_any_edit_by_hand_is_read_or_refused_but_never_crashes(
     one: Offset, garbage: object, data: st.DataObject

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 from kinesis_publishers_spark.planning.chunks import Chunk, pack
+from tests.examples import examples
 from tests.unit.spark.spark_builders import MIB, chunk, numbers_in, shard
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def test_a_single_record_beyond_every_limit_is_a_partition_of_its_own() -> None:
     assert [len(one) for one in pack([chunk(shard(0), [1], [LARGEST * 4])], 4)] == [1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     payload_sizes=st.lists(
         st.one_of(st.integers(0, 2000), st.integers(MIB // 4, 4 * MIB)), min_size=1, max_size=25

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kinesis_publishers.cli.console import say
+from kinesis_publishers.cli.shared.console import say
 from kinesis_publishers.events import (
     CheckpointsRefused,
     DataLossTolerated,

@@ -1,4 +1,4 @@
-"""Records to be written: split, checked, and put together to calls."""
+"""Records to be written, split as their bytes come."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers import UserRecord
-from kinesis_publishers.cli.put.entries import LineSplitter, batches, is_acceptable
+from kinesis_publishers.cli.put import LineSplitter
 
 _MIB = 1024 * 1024
-
-
-def entry(data: bytes = b"x") -> UserRecord:
-    return UserRecord(data=data, partition_key="k")
 
 
 @given(st.lists(st.binary(max_size=12)))
@@ -30,21 +25,6 @@ def test_an_empty_line_is_an_empty_record_and_a_carriage_return_stays() -> None:
     assert splitter.split(b"a\r\n\nb") == [b"a\r", b""]
     assert splitter.end() == [b"b"]
     assert splitter.end() == []
-
-
-def test_a_call_takes_five_hundred_records() -> None:
-    assert [len(batch) for batch in batches(entry() for _ in range(1001))] == [500, 500, 1]
-
-
-def test_a_call_takes_five_mebibytes_and_a_larger_record_goes_alone() -> None:
-    sizes = [2 * _MIB, 2 * _MIB, 2 * _MIB, 8 * _MIB, 1]
-    found = [[len(one.data) for one in batch] for batch in batches(entry(bytes(n)) for n in sizes)]
-    assert found == [[2 * _MIB, 2 * _MIB], [2 * _MIB], [8 * _MIB], [1]]
-
-
-def test_no_stream_takes_more_than_ten_mebibytes_with_the_partition_key() -> None:
-    assert is_acceptable(entry(bytes(10 * _MIB - 1)))
-    assert not is_acceptable(entry(bytes(10 * _MIB)))
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+import pybase64
 
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kinesis_publishers.model import Record
+
 __all__ = [
+    "DataEncoding",
     "format_behind",
     "format_bytes",
     "format_rate",
     "format_share",
     "hash_key_share",
     "iso_utc",
+    "json_line",
+    "plain_line",
     "printable",
+    "record_fields",
 ]
 
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -90,3 +100,74 @@ def _printable_character(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+class DataEncoding(Enum):
+    """How the payload stands in JSON."""
+
+    BASE64 = "base64"
+    TEXT = "text"
+    JSON = "json"
+
+
+def record_fields(record: Record, encoding: DataEncoding) -> dict[str, Any]:
+    """Return the fields of ``record`` as they stand in JSON.
+
+    Args:
+        record: what was read.
+        encoding: how the payload is to be shown. One that is not JSON is shown as text, and one
+            that is not UTF-8 as base64; ``data_encoding`` says which it is.
+    """
+    used, data = _encode(record.data, encoding)
+    return {
+        "stream_name": record.stream_name,
+        "shard_id": record.shard_id,
+        "sequence_number": record.sequence_number,
+        "sub_sequence_number": record.sub_sequence_number,
+        "partition_key": record.partition_key,
+        "approximate_arrival_timestamp": iso_utc(record.approximate_arrival_timestamp),
+        "encryption_type": record.encryption_type,
+        "data_encoding": used.value,
+        "data": data,
+    }
+
+
+def json_line(record: Record, encoding: DataEncoding) -> bytes:
+    """Return ``record`` as a JSON object on a line of its own."""
+    return orjson.dumps(record_fields(record, encoding), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def plain_line(record: Record, *, longest: int | None = None) -> str:
+    """Return ``record`` as a line for people: arrival, place, partition key and payload.
+
+    Bytes that are not UTF-8 and characters that a terminal would obey are escaped.
+
+    Args:
+        record: what was read.
+        longest: how many bytes of a payload are shown at most; ``None`` shows all of them.
+    """
+    place = f"{record.stream_name}/{record.shard_id}"
+    arrival = iso_utc(record.approximate_arrival_timestamp)
+    text = record.data[:longest].decode("utf-8", "surrogateescape")
+    return "  ".join((arrival, place, printable(record.partition_key), printable(text)))
+
+
+def _encode(data: bytes, encoding: DataEncoding) -> tuple[DataEncoding, Any]:
+    if encoding is DataEncoding.JSON and _is_json(data):
+        # To the letter: parsing would round its numbers. Line breaks stand between tokens only.
+        line = data.replace(b"\n", b" ").replace(b"\r", b" ")
+        return DataEncoding.JSON, orjson.Fragment(line)
+    if encoding is not DataEncoding.BASE64:
+        try:
+            return DataEncoding.TEXT, data.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+    return DataEncoding.BASE64, pybase64.b64encode(data).decode("ascii")
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""The command ``put``: its options, and where its records come from."""
+"""``kinesis-publishers put``: writes records that come from arguments, a file or a pipe."""
 
 from __future__ import annotations
 
@@ -6,41 +6,89 @@ import asyncio
 import sys
 import uuid
 from contextlib import ExitStack, suppress
-from itertools import takewhile
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
-from attrs import frozen
+from attrs import define, field, frozen
 
 from kinesis_publishers.assembly import with_region
-from kinesis_publishers.aws import Boto3RecordWriter
-from kinesis_publishers.cli.commands import CleanCommand
-from kinesis_publishers.cli.connection import Connection, connection_options, only_stream
-from kinesis_publishers.cli.console import discard_output, output_bytes, print_json_lines, say
-from kinesis_publishers.cli.formats import printable
-from kinesis_publishers.cli.interruptions import run_until_signal
-from kinesis_publishers.cli.parameters import Checked
-from kinesis_publishers.cli.put.entries import (
-    LineSplitter,
-    batches,
-    check_hash_key,
-    check_partition_key,
-    is_acceptable,
-    too_large_error,
+from kinesis_publishers.aws.record_writer import MAX_RECORD_BYTES, Boto3RecordWriter, RecordPutter
+from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
+from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
+from kinesis_publishers.cli.shared.console import (
+    discard_output,
+    output_bytes,
+    print_json_lines,
+    say,
 )
-from kinesis_publishers.cli.put.writing import PutSession, put_policy
-from kinesis_publishers.cli.streams import read_blocks
+from kinesis_publishers.cli.shared.formats import printable
+from kinesis_publishers.cli.shared.interruptions import run_until_signal
+from kinesis_publishers.cli.shared.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.model import UserRecord
+from kinesis_publishers.model.shards import parse_hash_key
+from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers.aws import PutResult
-    from kinesis_publishers.cli.put.writing import OnWritten
+    from kinesis_publishers.aws.record_writer import OnWritten, PutResult
 
-__all__ = ["put"]
+__all__ = ["LineSplitter", "put"]
+
+_ADVICE: Final = "Raise --retries if the service is expected to recover."
+_LONGEST_KEY: Final = 256
+
+
+@define
+class LineSplitter:
+    """Splits bytes into records as they come: what stands between two line feeds.
+
+    Args:
+        is_whole: everything is one record, line feeds included.
+    """
+
+    _is_whole: bool = field(default=False, kw_only=True)
+    _rest: list[bytes] = field(factory=list, init=False)
+    _rest_bytes: int = field(default=0, init=False)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether what has no end yet is more than a stream takes."""
+        return self._rest_bytes > MAX_RECORD_BYTES
+
+    def split(self, block: bytes) -> list[bytes]:
+        """Return the records that end in ``block``."""
+        *complete, rest = [block] if self._is_whole else block.split(b"\n")
+        if complete:
+            complete[0] = b"".join((*self._rest, complete[0]))
+            self._clear()
+        self._rest.append(rest)
+        self._rest_bytes += len(rest)
+        return complete
+
+    def end(self) -> list[bytes]:
+        """Return the last record: all of a whole, or a line that no line feed has ended."""
+        rest = b"".join(self._rest)
+        self._clear()
+        return [rest] if rest or self._is_whole else []
+
+    def _clear(self) -> None:
+        self._rest.clear()
+        self._rest_bytes = 0
+
+
+def _check_partition_key(text: str) -> str:
+    if not 1 <= len(text) <= _LONGEST_KEY:
+        raise ValueError("too short or too long")
+    text.encode()  # raises for what the command line had that is not UTF-8
+    return text
+
+
+def _check_hash_key(text: str) -> str:
+    parse_hash_key(text)
+    return text
 
 
 @frozen(kw_only=True)
@@ -108,13 +156,13 @@ class _Input:
 @click.option(
     "-k",
     "--partition-key",
-    type=Checked("key", check_partition_key, "1 to 256 characters"),
+    type=Checked("key", _check_partition_key, "1 to 256 characters"),
     metavar="KEY",
     help="The partition key of all records; each has a random one unless it is given.",
 )
 @click.option(
     "--explicit-hash-key",
-    type=Checked("number", check_hash_key, "a decimal number from 0 to 2^128 - 1"),
+    type=Checked("number", _check_hash_key, "a decimal number from 0 to 2^128 - 1"),
     metavar="NUMBER",
     help="Chooses the shard in place of the partition key: 0 to 2^128 - 1.",
 )
@@ -177,25 +225,15 @@ async def _put(
     records: _Input, config: AwsConfig, stream: str, retries: int, report: OnWritten
 ) -> None:
     async with Boto3RecordWriter(config) as writer:
-        session = PutSession(writer, stream, put_policy(retries), SystemClock(), report)
+        policy = RetryPolicy(max_retries=retries, base_seconds=0.1, max_seconds=5.0, exponent=2.0)
+        putter = RecordPutter(writer, stream, policy, SystemClock(), report, advice=_ADVICE)
         try:
-            await _write_all(records, session)
+            async for payloads in records.groups():
+                await putter.put(map(records.entry, payloads))
         except asyncio.CancelledError:
-            say(f"Interrupted: {session.written:,} records were written, and perhaps a few more.")
+            say(f"Interrupted: {putter.written:,} records were written, and perhaps a few more.")
             raise
-        say(f"Wrote {session.written:,} records to {stream}.")
-
-
-async def _write_all(records: _Input, session: PutSession) -> None:
-    count = 0
-    async for payloads in records.groups():
-        entries = [records.entry(data) for data in payloads]
-        accepted = list(takewhile(is_acceptable, entries))
-        count += len(accepted)
-        for batch in batches(accepted):
-            await session.write(batch)
-        if len(accepted) < len(entries):
-            raise too_large_error(count + 1)
+        say(f"Wrote {putter.written:,} records to {stream}.")
 
 
 def _until_output_fails(report: OnWritten) -> OnWritten:

@@ -1,4 +1,4 @@
-"""A boto3 client in threads of its own, for calls that are answered at once."""
+"""Opens clients of AWS services, which send each call once, and runs those of boto3 in threads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import boto3
+import botocore.session
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+from attrs import frozen
 from botocore.config import Config
-from botocore.session import get_session
 
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.errors import mapped_errors
@@ -18,19 +21,81 @@ from kinesis_publishers.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import AwsConfig
 
-__all__ = ["Boto3Client", "watch_clock"]
+__all__ = ["Boto3Client", "ServiceAddress", "open_aio_client", "open_client", "watch_clock"]
 
 _T = TypeVar("_T")
-# The first call shows that an endpoint is wrong: its caller is to hear of it soon.
-_CONNECT_TIMEOUT_SECONDS = 3.0
-_READ_TIMEOUT_SECONDS = 10.0
 _THREADS = 4
 _SENT_AT = "kinesis_publishers.sent_at"
+
+
+@frozen(kw_only=True)
+class ServiceAddress:
+    """Where a client sends its calls, and how long it waits.
+
+    Attributes:
+        service: the service, as botocore names it.
+        endpoint_url: an endpoint of the service that is not AWS's own.
+        connect_timeout_seconds: how long connecting may take.
+        read_timeout_seconds: how long the connection may be silent.
+        max_connections: the size of the connection pool.
+    """
+
+    service: str = "kinesis"
+    endpoint_url: str | None = None
+    connect_timeout_seconds: float = 10.0
+    read_timeout_seconds: float = 10.0
+    max_connections: int = 10
+
+    def arguments(self, aws: AwsConfig, config_class: type[Config], **more: Any) -> dict[str, Any]:
+        """Return what a session of botocore or aiobotocore takes to create the client."""
+        is_certified = self.service == "kinesis" or self.endpoint_url is not None
+        return {
+            "service_name": self.service,
+            "region_name": aws.region,
+            "endpoint_url": self.endpoint_url,
+            # The CA certificates are those of Kinesis, or of an endpoint that is not AWS's own.
+            "verify": aws.ca_bundle if is_certified else None,
+            "config": config_class(
+                connect_timeout=self.connect_timeout_seconds,
+                read_timeout=self.read_timeout_seconds,
+                max_pool_connections=self.max_connections,
+                # The one layer that retries is kinesis_publishers.retry.
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                **(more or {"user_agent_extra": "kinesis-publishers"}),
+            ),
+        }
+
+
+def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
+    """Return a client of boto3 with the credentials of ``aws``. Blocks: not on the event loop."""
+    session = build_session(botocore.session.get_session(), aws)
+    return boto3.Session(botocore_session=session, region_name=aws.region).client(
+        **address.arguments(aws, Config)
+    )
+
+
+def open_aio_client(
+    aws: AwsConfig, address: ServiceAddress, session: AioSession | None = None, **more: Any
+) -> AbstractAsyncContextManager[Any]:
+    """Return a context that opens a client of aiobotocore and closes it.
+
+    Args:
+        aws: region, credentials and CA certificates.
+        address: where calls are sent.
+        session: one that has the credentials of ``aws``.
+        more: further settings of botocore, among them the user agent.
+    """
+    session = session or build_session(AioSession(), aws)
+    context: AbstractAsyncContextManager[Any] = session.create_client(
+        **address.arguments(aws, AioConfig, **more)
+    )
+    return context
 
 
 class Boto3Client:
@@ -99,21 +164,14 @@ class Boto3Client:
         return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
 
     def _create_client(self) -> Any:
-        session = get_session()
-        build_session(session, self._config)
-        client = boto3.Session(botocore_session=session, region_name=self._config.region).client(
-            "kinesis",
+        address = ServiceAddress(
             endpoint_url=self._config.endpoint_url,
-            verify=self._config.ca_bundle,
-            config=Config(
-                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-                read_timeout=_READ_TIMEOUT_SECONDS,
-                max_pool_connections=_THREADS,
-                # The one layer that retries is kinesis_publishers.retry.
-                retries={"total_max_attempts": 1, "mode": "standard"},
-                user_agent_extra="kinesis-publishers",
-            ),
+            # The first call shows that an endpoint is wrong: its caller should learn that soon.
+            connect_timeout_seconds=3.0,
+            read_timeout_seconds=10.0,
+            max_connections=_THREADS,
         )
+        client = open_client(self._config, address)
         name_streams_if_asked(client.meta.events)
         watch_clock(client, self._clock)
         return client

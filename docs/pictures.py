@@ -1,0 +1,524 @@
+"""Writes the pictures of the documentation: ``python docs/pictures.py``.
+
+The pictures of the architecture are tables of rooms and arrows, which a test compares with the
+imports of the code. The picture of figures reads ``benchmarks/results``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import escape
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_IMAGES: Final = Path(__file__).parent / "images"
+_PACKAGE: Final = Path(__file__).parents[1] / "kinesis_publishers"
+_RESULTS: Final = Path(__file__).parents[1] / "benchmarks" / "results"
+_WIDTH: Final = 900
+_SIDE: Final = 14
+_INK, _GREY = "#37474f", "#546e7a"
+_OUTSIDE, _CODE, _INTERFACE, _YOURS = "#eceff1", "#e3f2fd", "#fff8e1", "#e8f5e9"
+# A background of its own: a picture looks the same on light and on dark pages.
+_HEAD: Final = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
+aria-labelledby="name">
+  <title id="name">{title}</title>
+  <style>
+    text {{ font-family: sans-serif; font-size: 13px; fill: #263238; text-anchor: middle; }}
+    .title {{ font-weight: bold; font-size: 14px; }}
+    .room {{ font-family: monospace; font-size: 12px; fill: #546e7a; }}
+    .label {{ font-size: 12px; fill: #546e7a; text-anchor: start; }}
+    .right {{ text-anchor: end; }}
+    .left {{ text-anchor: start; }}
+    .arrow {{ stroke: #37474f; stroke-width: 1.5; fill: none; marker-end: url(#tip); }}
+  </style>
+  <defs>
+    <marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" \
+orient="auto">
+      <path d="M0 0 L8 4 L0 8 z" fill="#37474f"/>
+    </marker>
+  </defs>
+  <rect width="{width}" height="{height}" rx="10" fill="#ffffff" stroke="#cfd8dc"/>
+"""
+
+
+@frozen(kw_only=True)
+class Box:
+    """A part of a picture.
+
+    Attributes:
+        row: its row, from 0 at the top.
+        left, right: where it begins and ends, in twelfths of the width.
+        room: the room of the code, as ``engine``; empty for what is outside of the code.
+        lines: what is written below the title.
+    """
+
+    title: str
+    row: int
+    left: int
+    right: int
+    room: str = ""
+    lines: tuple[str, ...] = ()
+    fill: str = _CODE
+
+    def horizontal(self) -> tuple[float, float]:
+        unit = (_WIDTH - 2 * _SIDE) / 12
+        return _SIDE + self.left * unit + 8, _SIDE + self.right * unit - 8
+
+
+@frozen(kw_only=True)
+class Arrow:
+    """A way from one box to another.
+
+    Attributes:
+        source, target: the titles of the boxes.
+        through: the room of the interface that both ends import, where neither imports the other.
+    """
+
+    source: str
+    target: str
+    label: str = ""
+    is_label_left: bool = False
+    through: str = ""
+
+
+@frozen(kw_only=True)
+class Picture:
+    """Boxes in rows, and the arrows between them."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    gap: int = 44
+    box_height: int = field(init=False, default=84)
+
+    def box(self, title: str) -> Box:
+        """Return the box with a title."""
+        (found,) = [box for box in self.boxes if box.title == title]
+        return found
+
+    def render(self) -> str:
+        """Return the picture as SVG."""
+        rows = 1 + max(box.row for box in self.boxes)
+        height = round(2 * _SIDE + rows * self.box_height + (rows - 1) * self.gap)
+        parts = [_HEAD.format(width=_WIDTH, height=height, title=escape(self.title))]
+        parts += [line for box in self.boxes for line in self._box(box)]
+        parts += [line for arrow in self.arrows for line in self._arrow(arrow)]
+        return "".join(parts) + "</svg>\n"
+
+    def _top(self, box: Box) -> float:
+        return _SIDE + box.row * (self.box_height + self.gap)
+
+    def _box(self, box: Box) -> Iterator[str]:
+        (left, right), top = box.horizontal(), self._top(box)
+        yield (
+            f'  <rect x="{left:.0f}" y="{top:.0f}" width="{right - left:.0f}" '
+            f'height="{self.box_height}" rx="6" fill="{box.fill}" stroke="{_INK}"/>\n'
+        )
+        texts = [
+            (box.title, "title"),
+            *((line, "") for line in box.lines),
+            (_path_of(box.room), "room"),
+        ]
+        shown = [(text, kind) for text, kind in texts if text]
+        first = top + (self.box_height - 17 * (len(shown) - 1)) / 2 + 5
+        for number, (text, kind) in enumerate(shown):
+            yield _text((left + right) / 2, first + 17 * number, text, kind)
+
+    def _arrow(self, arrow: Arrow) -> Iterator[str]:
+        source, target = self.box(arrow.source), self.box(arrow.target)
+        through = f" ({_path_of(arrow.through)})" if arrow.through else ""
+        (from_left, from_right), (to_left, to_right) = source.horizontal(), target.horizontal()
+        if source.row == target.row:
+            y = self._top(source) + self.box_height / 2
+            start, end = (from_right, to_left) if from_right < to_left else (from_left, to_right)
+            yield _path(f"M{start:.0f} {y:.0f} H{end:.0f}")
+            return
+        x = (max(from_left, to_left) + min(from_right, to_right)) / 2
+        is_down = source.row < target.row
+        begin = self._top(source) + (self.box_height if is_down else 0)
+        end = self._top(target) + (0 if is_down else self.box_height)
+        yield _path(f"M{x:.0f} {begin:.0f} V{end:.0f}")
+        if arrow.label:
+            side, css = (-8, "label right") if arrow.is_label_left else (8, "label")
+            yield _text(x + side, (begin + end) / 2 + 4, arrow.label + through, css)
+
+
+def _path_of(room: str) -> str:
+    if not room or room == "kinesis_publishers_spark":
+        return room
+    return f"{room}/" if (_PACKAGE / room).is_dir() else f"{room}.py"
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    css = f' class="{kind}"' if kind else ""
+    return f'  <text x="{x:.0f}" y="{y:.0f}"{css}>{escape(text)}</text>\n'
+
+
+def _path(steps: str) -> str:
+    return f'  <path d="{steps}" class="arrow"/>\n'
+
+
+RECORD: Final = Picture(
+    title="The way of a record: from Kinesis through the data plane, a publisher and the engine "
+    "to the application",
+    boxes=(
+        Box(
+            title="Kinesis",
+            row=0,
+            left=0,
+            right=8,
+            lines=("GetRecords is asked, SubscribeToShard pushes",),
+            fill=_OUTSIDE,
+        ),
+        Box(
+            title="Another source",
+            row=0,
+            left=8,
+            right=12,
+            lines=("files, another queue",),
+            fill=_OUTSIDE,
+        ),
+        Box(
+            title="Data plane",
+            row=1,
+            left=0,
+            right=8,
+            room="aws",
+            lines=("calls, connections, and answers decoded into columns",),
+        ),
+        Box(
+            title="Polling and fan-out publishers",
+            row=2,
+            left=0,
+            right=8,
+            room="publishers",
+            lines=("one run is one GetRecords or one subscription; waits for room",),
+        ),
+        Box(
+            title="A publisher of your own",
+            row=2,
+            left=8,
+            right=12,
+            lines=("module:Class",),
+            fill=_YOURS,
+        ),
+        Box(
+            title="Pending pool",
+            row=3,
+            left=0,
+            right=3,
+            room="engine",
+            lines=("records and bytes", "of all shards"),
+        ),
+        Box(
+            title="Shard loop",
+            row=3,
+            left=4,
+            right=9,
+            room="engine",
+            lines=("keeps the position, drops repeated records",),
+        ),
+        Box(
+            title="Deaggregation",
+            row=3,
+            left=10,
+            right=12,
+            room="aggregation",
+        ),
+        Box(
+            title="Checkpoints",
+            row=4,
+            left=0,
+            right=3,
+            room="checkpoints",
+            lines=("how far the application", "has processed"),
+        ),
+        Box(
+            title="Fetcher",
+            row=4,
+            left=4,
+            right=8,
+            room="readers",
+            lines=("all shards in one event loop,", "parents before children"),
+        ),
+        Box(
+            title="Range reader",
+            row=4,
+            left=8,
+            right=12,
+            room="readers",
+            lines=("exact ranges, in Spark's tasks",),
+        ),
+        Box(
+            title="read() and scan()",
+            row=5,
+            left=0,
+            right=6,
+            room="processing",
+            lines=("record by record",),
+        ),
+        Box(
+            title="Spark source",
+            row=5,
+            left=6,
+            right=12,
+            room="kinesis_publishers_spark",
+            lines=("micro-batches: prefetch or ranges",),
+        ),
+        Box(title="Your function", row=6, left=0, right=6, fill=_YOURS),
+        Box(title="Your query", row=6, left=6, right=12, fill=_YOURS),
+    ),
+    arrows=(
+        Arrow(source="Kinesis", target="Data plane"),
+        Arrow(
+            source="Data plane",
+            target="Polling and fan-out publishers",
+            label="DataPlane",
+            through="abc",
+        ),
+        Arrow(source="Another source", target="A publisher of your own"),
+        Arrow(
+            source="Polling and fan-out publishers",
+            target="Shard loop",
+            label="RecordBatchConsumer",
+            is_label_left=True,
+            through="abc",
+        ),
+        Arrow(source="A publisher of your own", target="Shard loop"),
+        Arrow(source="Shard loop", target="Pending pool"),
+        Arrow(source="Shard loop", target="Deaggregation"),
+        Arrow(source="Shard loop", target="Fetcher", label="deliveries"),
+        Arrow(source="Shard loop", target="Range reader"),
+        Arrow(source="Fetcher", target="Checkpoints"),
+        Arrow(source="Fetcher", target="read() and scan()"),
+        Arrow(source="Fetcher", target="Spark source", label="prefetch"),
+        Arrow(source="Range reader", target="Spark source", label="ranges"),
+        Arrow(source="read() and scan()", target="Your function"),
+        Arrow(source="Spark source", target="Your query", label="Arrow batches"),
+    ),
+)
+
+_SERVICES: Final = ("Clients", "Publishers", "Engine", "Deaggregator", "Stores", "Event sinks")
+
+PROPERTY: Final = Picture(
+    title="The way of a property: from text through the configuration and the assembly to the "
+    "part that reads it",
+    boxes=(
+        Box(
+            title="dict, .properties file",
+            row=0,
+            left=0,
+            right=4,
+            lines=("kinesis.*, flink.*, aws.*",),
+            fill=_YOURS,
+        ),
+        Box(
+            title="Options of a Spark source",
+            row=0,
+            left=4,
+            right=8,
+            room="kinesis_publishers_spark",
+            lines=("and other connectors' names",),
+        ),
+        Box(
+            title="Command line",
+            row=0,
+            left=8,
+            right=12,
+            room="cli",
+            lines=("--stream, --property; config check",),
+        ),
+        Box(
+            title="Properties",
+            row=1,
+            left=0,
+            right=12,
+            room="config",
+            lines=(
+                "an option is declared once: key, type, default, meaning",
+                "every value is parsed, rules between options apply, all problems are reported",
+            ),
+        ),
+        Box(
+            title="Readers",
+            row=2,
+            left=0,
+            right=12,
+            room="readers",
+            lines=("open the services, read with them, and close them",),
+        ),
+        Box(
+            title="Assembly",
+            row=3,
+            left=0,
+            right=12,
+            room="assembly",
+            lines=("typed sections in, open services out; names become classes here alone",),
+        ),
+        Box(title="Clients", row=4, left=0, right=2, room="aws"),
+        Box(title="Publishers", row=4, left=2, right=4, room="publishers"),
+        Box(title="Engine", row=4, left=4, right=6, room="engine"),
+        Box(title="Deaggregator", row=4, left=6, right=8, room="aggregation"),
+        Box(title="Stores", row=4, left=8, right=10, room="checkpoints"),
+        Box(title="Event sinks", row=4, left=10, right=12, room="metrics"),
+    ),
+    arrows=(
+        Arrow(source="dict, .properties file", target="Properties"),
+        Arrow(source="Options of a Spark source", target="Properties"),
+        Arrow(source="Command line", target="Properties"),
+        Arrow(source="Properties", target="Readers", label="from_properties()"),
+        Arrow(source="Readers", target="Assembly", label="open"),
+        *(Arrow(source="Assembly", target=part) for part in _SERVICES),
+    ),
+)
+
+#: The pictures that are tables of rooms and arrows, by their file below ``docs/images``.
+MAPS: Final = {"way-of-a-record.svg": RECORD, "way-of-a-property.svg": PROPERTY}
+
+
+@frozen(kw_only=True)
+class Bar:
+    """One measured figure."""
+
+    label: str
+    value: float
+    is_ours: bool = True
+
+
+@frozen(kw_only=True)
+class Chart:
+    """Bars under one heading, and where their figures come from."""
+
+    heading: str
+    bars: tuple[Bar, ...]
+    source: str
+
+
+def figures() -> str:
+    """Return the picture of measured figures."""
+    return render_charts(
+        "Measured: payload read per second of CPU, and the time from a put to the application",
+        [*_cpu_charts(), _latency_chart()],
+    )
+
+
+def _cpu_charts() -> Iterable[Chart]:
+    polling, fan_out = _result("polling"), _result("fanout")
+    yield Chart(
+        heading="GetRecords: MB of payload per second of CPU (records of 1 KiB, 4 shards)",
+        bars=tuple(
+            _cpu_bar(label, polling["rows"], client=client, record_bytes=1024, shards=4)
+            for label, client in (
+                ("kinesis-publishers", "ours-records"),
+                ("boto3", "boto3"),
+                ("aiobotocore", "aiobotocore"),
+                ("async-kinesis", "async-kinesis"),
+            )
+        ),
+        source=_source(polling),
+    )
+    yield Chart(
+        heading="SubscribeToShard: MB of payload per second of CPU (records of 1 KiB, 8 shards)",
+        bars=tuple(
+            _cpu_bar(
+                label,
+                fan_out["throughput"],
+                client=client,
+                subscriptions=8,
+                protocol="HTTP/1.1" if "HTTP/1.1" in label else "TLS, HTTP/2",
+            )
+            for label, client in (
+                ("kinesis-publishers, HTTP/1.1", "ours"),
+                ("aiobotocore, HTTP/1.1", "aiobotocore"),
+                ("kinesis-publishers, HTTP/2, pyreqwest", "ours-fast"),
+                ("kinesis-publishers, HTTP/2, httpx", "ours"),
+                ("aiobotocore, HTTP/2", "aiobotocore-http2"),
+            )
+        ),
+        source=_source(fan_out),
+    )
+
+
+def _latency_chart() -> Chart:
+    fan_out, spark = _result("fanout"), _result("spark-speed")
+    pushed = _row(fan_out["latency"], protocol="HTTP/1.1", shards=8)
+    called = {
+        name: _row(spark["latency"], planner=name, shards=8)["called"]
+        for name in ("prefetch", "ranges")
+    }
+    return Chart(
+        heading="From a put to the application: median in ms (8 shards)",
+        bars=(
+            Bar(label="on_batch, fan-out", value=pushed["p50_ms"]),
+            *(
+                Bar(label=f"foreachBatch of Spark, {name}", value=measured["p50_ms"])
+                for name, measured in called.items()
+            ),
+        ),
+        source=f"{_source(fan_out)}; {_source(spark)}",
+    )
+
+
+def _cpu_bar(label: str, rows: list[dict[str, Any]], **wanted: object) -> Bar:
+    value = _row(rows, **wanted)["mb_per_cpu_second"]
+    return Bar(label=label, value=value, is_ours=label.startswith("kinesis-publishers"))
+
+
+def _result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_RESULTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def _source(result: dict[str, Any]) -> str:
+    """Return the command without its arguments, which stand in the file."""
+    return " ".join(result["command"].split()[:3])
+
+
+def _row(rows: list[dict[str, Any]], **wanted: object) -> dict[str, Any]:
+    (found,) = [row for row in rows if wanted.items() <= row.items()]
+    return found
+
+
+def render_charts(title: str, charts: Iterable[Chart]) -> str:
+    """Return charts below each other as SVG."""
+    parts, y = [], float(_SIDE)
+    for chart in charts:
+        y += 22
+        parts.append(_text(2 * _SIDE, y, chart.heading, "title left"))
+        y += 8
+        most = max(bar.value for bar in chart.bars)
+        for bar in chart.bars:
+            parts += _bar(bar, y, most)
+            y += 22
+        y += 14
+        parts.append(_text(2 * _SIDE, y, chart.source, "room left"))
+        y += 14
+    head = _HEAD.format(width=_WIDTH, height=round(y + _SIDE / 2), title=escape(title))
+    return head + "".join(parts) + "</svg>\n"
+
+
+def _bar(bar: Bar, y: float, most: float) -> Iterator[str]:
+    left, longest = 320, 500
+    width = max(2.0, longest * bar.value / most)
+    fill = "#5c6bc0" if bar.is_ours else "#b0bec5"
+    shown = f"{bar.value:.0f}" if bar.value >= 10 else f"{bar.value:.1f}"
+    yield _text(left - 10, y + 13, bar.label, "right")
+    yield f'  <rect x="{left}" y="{y:.0f}" width="{width:.1f}" height="16" fill="{fill}"/>\n'
+    yield _text(left + width + 6, y + 13, shown, "left")
+
+
+#: What writes each picture, by its file below ``docs/images``.
+PICTURES: Final[dict[str, Callable[[], str]]] = {
+    **{name: picture.render for name, picture in MAPS.items()},
+    "figures.svg": figures,
+}
+
+if __name__ == "__main__":
+    for name, render in PICTURES.items():
+        (_IMAGES / name).write_text(render(), encoding="utf-8")

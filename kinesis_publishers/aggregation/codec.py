@@ -1,0 +1,185 @@
+"""The bytes of an aggregate: four magic bytes, a protobuf message, and the MD5 of that message.
+
+Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.model.records import AGGREGATE_MAGIC as MAGIC
+from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.shards import LONGEST_HASH_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "DIGEST_BYTES",
+    "KPL_PARTITION_KEY",
+    "MAGIC",
+    "UserRecordColumns",
+    "aggregate_class",
+    "decode_aggregate",
+    "has_aggregates",
+    "pack",
+]
+
+DIGEST_BYTES: Final = 16
+# The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
+# (`KinesisRecord::partition_key` in its source). AWS's modules take the key of the first record.
+KPL_PARTITION_KEY: Final = "a"
+# The first bytes that sort after everything that begins with the magic ones.
+_AFTER_MAGIC: Final = b"\xf3\x89\x9a\xc3"
+
+_PACKAGE: Final = "kinesis_publishers.aggregation"
+# The fields of each message, numbered from 1: name, type and label.
+_MESSAGES: Final = {
+    "Tag": (("key", "STRING", "REQUIRED"), ("value", "STRING", "OPTIONAL")),
+    "Record": (
+        ("partition_key_index", "UINT64", "REQUIRED"),
+        ("explicit_hash_key_index", "UINT64", "OPTIONAL"),
+        ("data", "BYTES", "REQUIRED"),
+        ("tags", "Tag", "REPEATED"),
+    ),
+    "AggregatedRecord": (
+        ("partition_key_table", "STRING", "REPEATED"),
+        ("explicit_hash_key_table", "STRING", "REPEATED"),
+        ("records", "Record", "REPEATED"),
+    ),
+}
+
+
+@cache
+def aggregate_class() -> Any:
+    """Return the class of ``AggregatedRecord``.
+
+    The messages are described here, because generated code works with one range of protobuf
+    versions only. Their own pool keeps them apart from the same messages of other libraries.
+    Protobuf is loaded with the first aggregate: most streams have none.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name="kinesis_publishers/aggregate.proto", package=_PACKAGE, syntax="proto2"
+    )
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for message_name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=message_name)
+        for number, (name, kind, label) in enumerate(fields, 1):
+            added = message.field.add(name=name, number=number)
+            added.label = kinds.Label.Value(f"LABEL_{label}")
+            if kind in _MESSAGES:
+                added.type, added.type_name = kinds.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+            else:
+                added.type = kinds.Type.Value(f"TYPE_{kind}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    found = pool.FindMessageTypeByName(f"{_PACKAGE}.AggregatedRecord")
+    return message_factory.GetMessageClass(found)
+
+
+@frozen(kw_only=True, eq=False)
+class UserRecordColumns:
+    """The records inside one aggregate, as columns of equal length.
+
+    Attributes:
+        payloads: the data of each record.
+        partition_keys: the partition key of each record.
+        explicit_hash_keys: the explicit hash key of each record, ``None`` where it has none.
+    """
+
+    payloads: Sequence[bytes]
+    partition_keys: Sequence[str]
+    explicit_hash_keys: Sequence[str | None]
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+
+def has_aggregates(payloads: Sequence[bytes]) -> bool:
+    """Say whether any of ``payloads`` begins like an aggregate.
+
+    It runs for each page, and most pages have none. A comparison of bytes ends with the first byte
+    that differs and takes half the time of ``startswith``; text is less than the magic bytes, and
+    so are all but a twentieth of random payloads.
+    """
+    candidates = [one for one in payloads if one >= MAGIC]
+    return any(one < _AFTER_MAGIC for one in candidates)
+
+
+def decode_aggregate(data: bytes) -> UserRecordColumns | None:
+    """Return the records in ``data``, in their order.
+
+    Returns:
+        ``None`` if ``data`` is not an aggregate: it begins with other bytes, its checksum is wrong,
+        it does not parse, or a key in it is longer than Kinesis allows. Then it is an ordinary
+        record.
+
+    Raises:
+        AggregationError: it is an aggregate, and one of its records names a partition key or an
+            explicit hash key that the aggregate does not have.
+    """
+    message = _unpack(data)
+    if message is None:
+        return None
+    keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
+    if not (_are_texts(keys, LONGEST_PARTITION_KEY) and _are_texts(hash_keys, LONGEST_HASH_KEY)):
+        return None
+    records = message.records
+    try:
+        return UserRecordColumns(
+            payloads=[record.data for record in records],
+            partition_keys=[keys[record.partition_key_index] for record in records],
+            explicit_hash_keys=[
+                hash_keys[record.explicit_hash_key_index]
+                if record.HasField("explicit_hash_key_index")
+                else None
+                for record in records
+            ],
+        )
+    except IndexError:
+        raise AggregationError(
+            "a sub-record names a partition key or an explicit hash key that the aggregate does "
+            "not have: its producer packed it wrongly"
+        ) from None
+
+
+def _unpack(data: bytes) -> Any | None:
+    """Return the ``AggregatedRecord`` message in ``data``; ``None`` if there is none."""
+    # The KCL, too, takes magic bytes and a digest without any message for an ordinary record.
+    if not data.startswith(MAGIC) or len(data) <= len(MAGIC) + DIGEST_BYTES:
+        return None
+    message, digest = data[len(MAGIC) : -DIGEST_BYTES], data[-DIGEST_BYTES:]
+    if _digest(message) != digest:
+        return None
+    from google.protobuf.message import DecodeError
+
+    try:
+        parsed = aggregate_class().FromString(message)
+    except DecodeError:
+        return None
+    # The parser itself accepts a message whose required fields are missing.
+    return parsed if parsed.IsInitialized() else None
+
+
+def _are_texts(keys: Sequence[object], longest: int) -> bool:
+    # A key that is not UTF-8 comes as bytes. Thousands of records may share one key, which columns
+    # repeat: without a bound half a megabyte becomes gigabytes.
+    return all(type(key) is str and len(key) <= longest for key in keys)
+
+
+def pack(message: Any) -> bytes:
+    """Return the aggregate that holds ``message``."""
+    serialized: bytes = message.SerializeToString()
+    return MAGIC + serialized + _digest(serialized)
+
+
+def _digest(message: bytes) -> bytes:
+    # A checksum without a security purpose, which is allowed where FIPS forbids MD5.
+    return hashlib.md5(message, usedforsecurity=False).digest()

@@ -1,1 +1,0 @@
-"""``kinesis-publishers put``: writes a few records, for trying things out."""

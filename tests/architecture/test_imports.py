@@ -1,0 +1,73 @@
+"""What an import loads: a program that reads its configuration does not wait for the SDK."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import kinesis_publishers
+
+# The package itself knows its names, and loads what they need at their first use.
+_NOTHING: frozenset[str] = frozenset()
+_FRAMEWORK = frozenset({"attr", "attrs", "backoff", "javaproperties", "orjson"})
+_COMMAND = frozenset({"attr", "attrs", "click", "orjson"})
+_LOADED = """
+import sys
+before = set(sys.modules)
+{code}
+names = {{name.partition(".")[0] for name in sys.modules.keys() - before}}
+own = {{"kinesis_publishers", "kinesis_publishers_spark", "pyspark_kinesis"}}
+print(*sorted(name for name in names - sys.stdlib_module_names - own if name[0] != "_"))
+"""
+
+
+def _surplus(code: str, allowed: frozenset[str]) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", _LOADED.format(code=code)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(run.stdout.split()) - allowed
+
+
+def _call(arguments: str) -> str:
+    return f"""
+import contextlib, io, sys
+from kinesis_publishers.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main.main({arguments!r}.split(), standalone_mode=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import kinesis_publishers", _NOTHING),
+        ("from kinesis_publishers import *", _FRAMEWORK),
+        ("import kinesis_publishers.assembly", _FRAMEWORK),
+        ("import kinesis_publishers.testing", _FRAMEWORK),
+    ],
+)
+def test_an_import_loads_no_package_before_something_needs_it(
+    code: str, allowed: frozenset[str]
+) -> None:
+    assert _surplus(code, allowed) == set()
+
+
+def test_the_names_of_the_package_are_there_and_listed() -> None:
+    for name in kinesis_publishers.__all__:
+        assert getattr(kinesis_publishers, name) is not None
+    assert set(kinesis_publishers.__all__) <= set(dir(kinesis_publishers))
+
+
+def test_a_submodule_is_an_attribute_without_an_import_of_its_own() -> None:
+    code = "import kinesis_publishers; kinesis_publishers.errors.ConfigError"
+    assert _surplus(code, _NOTHING) == set()
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'reads'"):
+        kinesis_publishers.reads  # noqa: B018

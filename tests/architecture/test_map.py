@@ -1,0 +1,81 @@
+"""The map in ``docs/architecture.md`` is that of the code: its rooms, its pictures, its arrows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FRAMEWORK, SPARK = ROOT / "kinesis_publishers", ROOT / "kinesis_publishers_spark"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+DRAWN = runpy.run_path(str(ROOT / "docs" / "pictures.py"))
+ARROWS = [(name, arrow) for name, picture in DRAWN["MAPS"].items() for arrow in picture.arrows]
+
+
+def rooms_of_the_code() -> set[str]:
+    folders = {f"{path.parent.name}/" for path in FRAMEWORK.glob("*/__init__.py")}
+    return folders | {path.name for path in FRAMEWORK.glob("*.py") if path.stem[0] != "_"}
+
+
+def rooms_of_the_page() -> list[str]:
+    section = PAGE.partition("## Rooms")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([\w./]+)` \|", section, re.MULTILINE)
+
+
+def rooms_of_the_contract() -> list[str]:
+    text = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    layers = text.partition("contract:layers]")[2].partition("layers =")[2].partition("\n\n")[0]
+    return re.findall(r"\w+", layers)
+
+
+@cache
+def rooms_imported_by(room: str) -> set[str]:
+    """Return the rooms that the files of a room import, ``TYPE_CHECKING`` included."""
+    here = SPARK if room == SPARK.name else FRAMEWORK / room
+    files = here.rglob("*.py") if here.is_dir() else [here.with_suffix(".py")]
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    modules = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {module.split(".")[1] for module in modules if module.startswith("kinesis_publishers.")}
+
+
+def test_the_page_has_every_room_and_no_other() -> None:
+    assert set(rooms_of_the_page()) == rooms_of_the_code()
+
+
+def test_the_page_has_the_rooms_from_the_highest_layer_to_the_lowest() -> None:
+    names = [room.removesuffix("/").removesuffix(".py") for room in rooms_of_the_page()]
+    assert names == rooms_of_the_contract()
+
+
+@pytest.mark.parametrize("name", DRAWN["PICTURES"])
+def test_a_picture_is_up_to_date(name: str) -> None:
+    # Otherwise: python docs/pictures.py
+    drawn = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
+    assert drawn == DRAWN["PICTURES"][name]()
+
+
+@pytest.mark.parametrize("picture", DRAWN["MAPS"].values(), ids=DRAWN["MAPS"])
+def test_every_room_of_a_picture_exists(picture) -> None:
+    shown = {box.room for box in picture.boxes if box.room}
+    names = {room.removesuffix("/").removesuffix(".py") for room in rooms_of_the_code()}
+    assert shown <= names | {SPARK.name}
+
+
+@pytest.mark.parametrize(
+    ("name", "arrow"), ARROWS, ids=[f"{arrow.source}-{arrow.target}" for _, arrow in ARROWS]
+)
+def test_an_arrow_between_two_rooms_is_an_import(name: str, arrow) -> None:
+    """The import may point the other way: a reader imports the engine that delivers to it."""
+    source, target = (DRAWN["MAPS"][name].box(title).room for title in (arrow.source, arrow.target))
+    if not source or not target or source == target:
+        return
+    if arrow.through:
+        assert arrow.through in rooms_imported_by(source) & rooms_imported_by(target)
+    else:
+        assert target in rooms_imported_by(source) or source in rooms_imported_by(target)
