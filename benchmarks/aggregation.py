@@ -1,7 +1,7 @@
 """What aggregates cost: next to nothing where there are none, and little where there are.
 
 ``python -m benchmarks.aggregation --output benchmarks/results/aggregation.json`` writes the figures
-as JSON and, beside it, Markdown tables. All of it is CPU time of this process, without a network.
+as JSON and, next to it, Markdown tables. All of it is CPU time of this process, without a network.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _read(body: bytes) -> int:
 
 
 def with_aggregates(repetitions: int) -> list[dict[str, Any]]:
-    """Measure aggregates of the KPL's default size, beside AWS's library for Python."""
+    """Measure aggregates of the KPL's default size, next to AWS's library for Python."""
     rows = []
     for size in (100, 1024):
         count = _AGGREGATE_BYTES // (size + 20)
@@ -201,7 +201,7 @@ def main() -> None:
     """Measure, print the tables, and write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--output", type=Path, help="JSON; the tables go beside it as .md")
+    parser.add_argument("--output", type=Path, help="JSON; the tables go next to it as .md")
     arguments = parser.parse_args()
     result = {
         "command": f"python -m benchmarks.aggregation {shlex.join(sys.argv[1:])}".strip(),

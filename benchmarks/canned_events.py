@@ -25,7 +25,7 @@ def consumer_arn(workload: Workload) -> str:
 
 
 class CannedSubscription:
-    """One accepted SubscribeToShard; whoever owns the connection takes its frames.
+    """One accepted SubscribeToShard; the owner of the connection takes its frames.
 
     Args:
         service: lends the records.
@@ -44,7 +44,7 @@ class CannedSubscription:
         self._silent_until = 0.0
 
     def next_frame(self) -> bytes | None:
-        """Return what is to be sent now, or None when the shard has nothing to say yet."""
+        """Return what to send now, or None while the shard has nothing to send."""
         self._frames += 1
         if self._frames == 1:
             return INITIAL_RESPONSE

@@ -77,7 +77,7 @@ class _FanOutConnection(Connection):
     def _client_leaves_within(self, seconds: float) -> bool:
         self.connection.settimeout(seconds)
         try:
-            # A subscriber says nothing more: whatever comes is the end.
+            # A subscriber sends nothing more: any data is the end.
             self.connection.recv(1)
         except TimeoutError:
             return False
@@ -87,7 +87,7 @@ class _FanOutConnection(Connection):
 
 
 class _TlsConnection(_FanOutConnection):
-    """Serves one connection over TLS, whichever version its client prefers."""
+    """Serves one connection over TLS, in the version that its client prefers."""
 
     server: _TlsServer
 

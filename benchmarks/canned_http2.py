@@ -63,7 +63,7 @@ class Http2Connection:
             has_sent = False
             for number, stream in list(self._streams.items()):
                 has_sent |= self._send_turn(number, stream)
-            # Whoever could send looks for updates of the windows but does not wait for any.
+            # A sender looks for updates of the windows but does not wait for any.
             self._receive(0 if has_sent else HEARTBEAT_SECONDS)
 
     def _send_turn(self, number: int, stream: _Stream) -> bool:

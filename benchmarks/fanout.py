@@ -144,7 +144,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--latency-seconds", type=float, default=20.0)
     parser.add_argument("--idle", default="1,100,500", help="numbers of idle subscriptions")
     parser.add_argument("--blocked-seconds", type=float, default=120.0)
-    parser.add_argument("--output", type=Path, help="JSON; the tables go beside it as .md")
+    parser.add_argument("--output", type=Path, help="JSON; the tables go next to it as .md")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts.split(",")) - set(_PARTS):
         parser.error(f"no such parts: {', '.join(sorted(unknown))}")

@@ -1,4 +1,4 @@
-"""What subscriptions hold in memory: idle ones, and those whose records nobody takes.
+"""What subscriptions hold in memory: idle ones, and those whose records are not taken.
 
 ``python -m benchmarks.fanout_memory idle --endpoint URL --stream NAME`` measures in this process
 and prints one line of JSON; :mod:`benchmarks.fanout` runs it for every case.

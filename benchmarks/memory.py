@@ -228,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", choices=_PARTS, help="only this one, in this process")
     parser.add_argument("--endpoint", help="of a canned server; goes with --part")
-    parser.add_argument("--output", type=Path, help="JSON; the tables go beside it as .md")
+    parser.add_argument("--output", type=Path, help="JSON; the tables go next to it as .md")
     arguments = parser.parse_args()
     if arguments.part is not None:
         part = {"flat": flat, "idle": idle, "stall": stall}[arguments.part]

@@ -1,7 +1,7 @@
 """Compares our polling with its peers on the same pages in the same run.
 
 ``python -m benchmarks.polling --output benchmarks/results/polling.json`` writes the figures as JSON
-and, beside it, a Markdown table.
+and, next to it, a Markdown table.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def heading(title: str, command: str, versions: dict[str, str]) -> list[str]:
 
 
 def publish(table: str, result: dict[str, Any], output: Path | None) -> None:
-    """Print the table; write the JSON to ``output`` and the table beside it."""
+    """Print the table; write the JSON to ``output`` and the table next to it."""
     print(table)
     if output is not None:
         output.write_text(json.dumps(result, indent=1) + "\n")
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="200,1024,102400", help="payload sizes in bytes")
     parser.add_argument("--pages", type=int, default=32, help="what each client reads")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="JSON; the table goes beside it as .md")
+    parser.add_argument("--output", type=Path, help="JSON; the table goes next to it as .md")
     arguments = parser.parse_args()
     rows = run(workloads(numbers(arguments.sizes), arguments.pages), arguments.repetitions)
     command = f"python -m benchmarks.polling {shlex.join(sys.argv[1:])}".strip()

@@ -4,7 +4,7 @@
 (:mod:`benchmarks.spark_throughput`), the latency (:mod:`benchmarks.spark_latency`), what an idle
 query costs (:mod:`benchmarks.spark_idle`), planning with many shards
 (:mod:`benchmarks.spark_planning`) and the memory of the driver (:mod:`benchmarks.spark_memory`),
-and writes the figures as JSON and, beside it, Markdown tables.
+and writes the figures as JSON and, next to it, Markdown tables.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--planning-times", type=int, default=15, help="of which the median is")
     parser.add_argument("--memory-batches", type=int, default=3600)
     parser.add_argument("--memory-spark-batches", type=int, default=300)
-    parser.add_argument("--output", type=Path, help="JSON; the tables go beside it as .md")
+    parser.add_argument("--output", type=Path, help="JSON; the tables go next to it as .md")
     arguments = parser.parse_args()
     for name, known in (("parts", _PARTS), ("planners", PLANNERS)):
         chosen = tuple(getattr(arguments, name).split(","))

@@ -39,7 +39,7 @@ class ReaderCalls:
         self._planned: str | None = None
 
     def trigger(self) -> int | None:
-        """Plan what is there; return how many bytes the partitions have, None for no batch."""
+        """Plan the available records; return the bytes of the partitions, None for no batch."""
         end = json.dumps(self._reader.latestOffset(json.loads(self._start), self._limit))
         if end == self._start:
             return None

@@ -37,13 +37,13 @@ _ERRORS: Final = f"""\
 
 {_NOTE.format("the docstrings of kinesis_publishers/errors.py")}
 
-Everything that this package raises on purpose is a `KinesisPublishersError`, in
-`kinesis_publishers.errors`. A message names the stream, the shard and the call where there is one,
-and the next step; secrets are masked. The end of a shard is a result and no error.
+Every exception that this package raises on purpose is a `KinesisPublishersError`, in
+`kinesis_publishers.errors`. A message names the stream, the shard and the call, where they apply,
+and the next step; secrets are masked. The end of a shard is a result, not an error.
 
-Spark wraps what a source raises into its own exceptions: look for the name of the class in the
-message. *Repeated by itself* says that the framework makes the call again, as the keys under
-[Retries](configuration.md#retries) say, and that you see it, if at all, as the cause of a
+Spark wraps the exceptions of a source into its own: look for the name of the class in the
+message. *Repeated automatically* means that the framework repeats the call according to the keys
+under [Retries](configuration.md#retries). You see such an error only as the cause of a
 `RetriesExhaustedError`.
 """
 _ALIASES: Final = f"""\
@@ -51,17 +51,17 @@ _ALIASES: Final = f"""\
 
 {_NOTE.format("config/spark_aliases.py")}
 
-The Spark source understands these options beside the keys of [configuration.md](configuration.md),
-in any case, with and without `kinesis.` in front. What each value becomes is on
-[spark-migration.md](spark-migration.md).
+The Spark source accepts these options in addition to the keys of
+[configuration.md](configuration.md), in upper or lower case, with and without the prefix
+`kinesis.`. [spark-migration.md](spark-migration.md) describes the conversion of their values.
 """
 _DECISIONS: Final = f"""\
 # Decisions
 
 {_NOTE.format("the titles of the files in this directory")}
 
-Why things are as they are, each written when it was decided: the context, the decision, and what
-follows from it.
+Each page records one design decision at its time: the context, the decision, and its
+consequences. Later decisions may replace parts of earlier ones.
 """
 _COMBINED: Final[dict[Any, str]] = {
     max: "the largest",
@@ -182,7 +182,7 @@ def _render_error(kind: type[Exception]) -> str:
     if base.__name__ in errors.__all__:
         lines.append(f"A case of [{base.__name__}](#{base.__name__.lower()}).")
     if getattr(kind, "retryable", False):
-        lines.append("*Repeated by itself.*")
+        lines.append("*Repeated automatically.*")
     return "\n\n".join(lines) + "\n"
 
 
@@ -206,8 +206,8 @@ def render_aliases() -> str:
         for name, advice in ADVICE.items()
     )
     return (
-        f"{_ALIASES}\n## Understood\n\n| Option | Stands for |\n|---|---|\n{known}\n"
-        "\n## Refused, with what to do instead\n\n"
+        f"{_ALIASES}\n## Accepted\n\n| Option | Key |\n|---|---|\n{known}\n"
+        "\n## Refused, with the alternative\n\n"
         f"| Option | Instead |\n|---|---|\n{moved}\n"
     )
 

@@ -1,7 +1,7 @@
-"""Owns time: the wall clock and the service's, the monotonic clock, sleeping and timeouts.
+"""The source of time: this machine's clock and the service's, sleeping and timeouts.
 
 Nothing else in the package calls ``datetime.now``, ``time.monotonic``, ``asyncio.timeout`` or
-``asyncio.sleep`` with a delay, so that a test decides what time it is.
+``asyncio.sleep`` with a delay, so that tests control the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 _NONE = timedelta()
 # A Date header has whole seconds.
 _SECOND = timedelta(seconds=1)
-# Clocks drift, and are put right while a process runs.
+# Clocks drift, and are corrected while a process runs.
 _MEMORY_SECONDS = 600.0
 
 
@@ -37,7 +37,7 @@ class Clock(ABC):
 
     @property
     def skew(self) -> timedelta:
-        """What :meth:`now` adds to this machine's clock, at this moment."""
+        """What :meth:`now` currently adds to this machine's clock."""
         return _NONE
 
     @abstractmethod
@@ -52,8 +52,7 @@ class Clock(ABC):
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Return a context whose body is cancelled, with ``TimeoutError``, after ``seconds``.
 
-        It says itself whether it has ``expired()``: the body may raise a ``TimeoutError`` of its
-        own.
+        Its ``expired()`` tells this from a ``TimeoutError`` that the body raises by itself.
         """
 
 
@@ -82,21 +81,21 @@ class ServiceClock(Clock):
 
     def __init__(self, machine: Clock) -> None:
         self.machine = machine
-        # By how much the service's clock is ahead, at least and at most, and since when that is
-        # known. Replaced as a whole: answers come in several threads.
+        # By how much the service's clock is ahead, at least and at most, and since when this is
+        # known. Replaced as a whole, because answers come in several threads.
         self._bounds: tuple[timedelta, timedelta, float] | None = None
         self._is_doubted = False
         self._reported = _NONE
 
     @classmethod
     def around(cls, clock: Clock | None) -> Self:
-        """Return ``clock`` itself if it is one already; else one around it, or this machine's."""
+        """Return ``clock`` if it is a service clock, else one around it or this machine's clock."""
         return clock if isinstance(clock, cls) else cls(clock or SystemClock())
 
     @property
     def skew(self) -> timedelta:
         low, high, _ = self._bounds or (_NONE, _NONE, 0.0)
-        # A record put after a pinned LATEST must not be missed: rather too early than too late.
+        # A record that was put after a pinned LATEST must not be missed: too early is safe.
         return _NONE if low <= _NONE <= high else low
 
     def now(self) -> datetime:
@@ -112,7 +111,7 @@ class ServiceClock(Clock):
         return self.machine.timeout(seconds)
 
     def observe(self, date: str | None, *, sent_at: datetime) -> None:
-        """Learn from an answer that has just come; a header that is no date says nothing.
+        """Learn from an answer that has just come; a header without a valid date is ignored.
 
         Args:
             date: its ``Date`` header.
@@ -129,7 +128,7 @@ class ServiceClock(Clock):
             low, high = max(known[0], low), min(known[1], high)
         else:
             known = fresh
-        # One answer that contradicts the others may come from a cache; two are a clock put right.
+        # One answer that contradicts the others may come from a cache; two mean a corrected clock.
         self._is_doubted = low > high and not self._is_doubted
         if self._is_doubted:
             return

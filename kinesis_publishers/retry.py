@@ -1,4 +1,4 @@
-"""Owns retrying: the one place that decides how often and after which delay a call is repeated."""
+"""Decides how often and after which delay a call is repeated; nothing else in the package does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-# One failure that is mended at once is nothing to look into, unless it took as long as this.
+# A single failure needs no attention, unless it took as long as this.
 _FAILURES_TO_REPORT = 2
 _PROMPT_SECONDS = 2.0
 _REPORT_PERIOD_SECONDS = 60.0
@@ -42,7 +42,7 @@ _ADVICE_AT_START = (
     "The service has not answered once: check aws.region, aws.endpoint, DNS and the proxy, or set "
     "kinesis.retry.outagemillis to wait longer for it."
 )
-# Answers that say "later": nothing that anybody has to look into, unless they do not end.
+# Answers that say "later": they need no attention unless they persist.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
 
 
@@ -54,14 +54,15 @@ class RetryPolicy:
     the rule of Flink's connector, so that competing processes spread out.
 
     Attributes:
-        max_retries: repetitions after the first call; 0 makes exactly one call, unless failures may
-            go on for longer.
+        max_retries: repetitions after the first call; 0 makes exactly one call, unless
+            ``outage_seconds`` allows more.
         base_seconds: the upper bound of the first delay.
         max_seconds: the upper bound of every delay.
         exponent: the factor by which the bound grows with each attempt.
-        outage_seconds: failures in a row that have not lasted so long are repeated, however many.
-        start_seconds: takes the place of both limits while the service has not answered once: what
-            is not there is noticed soon; ``None`` makes no difference.
+        outage_seconds: until consecutive failures have lasted this long, the call is repeated
+            regardless of ``max_retries``.
+        start_seconds: replaces both limits while the service has not answered once, so that a wrong
+            endpoint is noticed soon; ``None`` keeps them.
     """
 
     max_retries: int = field(validator=validators.ge(0))
@@ -84,8 +85,8 @@ class RetryPolicy:
         return float(backoff.full_jitter(self.delay_bound_seconds(attempt)))
 
 
-# Shards that fail together say so once: when an operation was last reported as failing, and whether
-# its recovery is still to be reported, per clock, which is what a fetcher and all in it share.
+# Shards that fail together are reported once: when an operation was last reported as failing, and
+# whether its recovery must still be reported; per clock, which all parts of a fetcher share.
 _REPORTS: Final[WeakKeyDictionary[Clock, dict[str, tuple[float, bool]]]] = WeakKeyDictionary()
 
 
@@ -93,18 +94,17 @@ _REPORTS: Final[WeakKeyDictionary[Clock, dict[str, tuple[float, bool]]]] = WeakK
 class RetryBudget:
     """What a policy still allows one operation; the caller does the waiting.
 
-    It serves callers that hold something that others need; all others use
+    It is for callers that must release something before they wait; all others use
     :func:`call_with_retries`.
 
     Args:
         policy: how often and after which delays.
-        clock: what the time that failures take is measured with.
-        began_at: when the first call began, in seconds of the monotonic clock; unless it is given,
-            time counts from the first failure.
-        events: where each repetition is reported.
-        shard: which shard the operation is about, if it is about one.
-        advice: what to do when all retries are used up; unless it is given, to raise the options of
-            the properties.
+        clock: measures how long failures last.
+        began_at: when the first call began, in seconds of the monotonic clock; by default time
+            counts from the first failure.
+        events: receives a report of each repetition.
+        shard: the shard that the operation is about, if any.
+        advice: what to do when all retries are used up; the default names the options to raise.
         is_start: whether the service has never answered before.
     """
 
@@ -118,17 +118,16 @@ class RetryBudget:
     _attempts: int = field(default=0, init=False)
     _failures: int = field(default=0, init=False)
     _unexpected: int = field(default=0, init=False)
-    # The operation that fails, once that is worth a report, even by another budget.
+    # The failing operation, once its failure was worth a report, even by another budget.
     _failing: str | None = field(default=None, init=False)
 
     def delay_after(self, error: Exception, *, is_endless: bool = False) -> float:
-        """Return how long to wait, in seconds, before the call that failed is made again.
+        """Return the delay, in seconds, before the failed call is made again.
 
         Args:
             error: what it failed with.
-            is_endless: whether it is repeated as often as it takes, whatever it is, and uses up no
-                retry (a throttle is a request to slow down, not a failure); it is backed off all
-                the same.
+            is_endless: whether to repeat the call as often as it takes, without using up retries (a
+                throttle is a request to slow down, not a failure); the delays grow all the same.
 
         Raises:
             Exception: ``error`` itself, if it is not retryable.
@@ -158,7 +157,7 @@ class RetryBudget:
 
     @property
     def _start_seconds(self) -> float | None:
-        """The limit while nothing is known to be there; being asked to wait is an answer."""
+        """The limit until the service answers; a request to wait is an answer."""
         is_unanswered = self._is_start and self._unexpected == self._attempts
         return self._policy.start_seconds if is_unanswered else None
 
@@ -189,8 +188,8 @@ class RetryBudget:
     def _is_to_report(self, operation: str, elapsed: float) -> bool:
         """Say whether a failure is worth a warning now.
 
-        A single quick one is not. Several in a row are, at once and then once a minute; being
-        asked to wait is after a minute.
+        A single quick failure is not. Several in a row are, at once and then once a minute;
+        requests to wait are, after a minute.
         """
         failures_to_report = _FAILURES_TO_REPORT if elapsed < _PROMPT_SECONDS else 1
         if self._unexpected < failures_to_report and elapsed < _REPORT_PERIOD_SECONDS:
@@ -209,7 +208,7 @@ class RetryBudget:
             said_at, is_open = reports[self._failing]
             reports[self._failing] = said_at, False
             if is_open:
-                # As loud as the warning that it ends.
+                # At the level of the warning that it ends.
                 _LOGGER.warning("%s works again.", self._failing)
         self._began_at = self._failing = None
         self._attempts = self._failures = self._unexpected = 0
@@ -240,8 +239,8 @@ async def call_with_retries(
     Args:
         call: makes one attempt; it raises :class:`ServiceError` with ``retryable`` set.
         policy: how often and after which delays.
-        clock: what the delays are slept on.
-        events: where each repetition is reported.
+        clock: measures the delays.
+        events: receives a report of each repetition.
         is_start: whether the service has never answered before.
 
     Raises:

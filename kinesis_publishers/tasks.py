@@ -1,4 +1,4 @@
-"""Owns asyncio tasks: whoever starts one waits for it, and the first failure stops its siblings."""
+"""Groups of asyncio tasks: a scope waits for its tasks, and the first failure stops the others."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["TaskScope", "cancelled_from_outside_only", "wait_for_event"]
 
 @contextmanager
 def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Iterator[None]:
-    """Turn a CancelledError into an error unless somebody asks the current task to stop meanwhile.
+    """Turn a CancelledError into an error unless the current task was asked to stop meanwhile.
 
-    It comes from something inside that was cancelled, and would look like an orderly end.
+    It comes from a part that was cancelled by itself, and would look like an orderly end.
 
     Args:
-        error_type: what is raised in its place.
-        what: ends in the CancelledError, in words.
+        error_type: the error to raise instead.
+        what: the part that ended in the CancelledError, in words.
     """
     requests = _cancel_requests()
     try:
@@ -32,13 +32,13 @@ def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Itera
         if _cancel_requests() > requests:
             raise
         raise error_type(
-            f"{what} ended in a CancelledError, but nobody asked it to stop: handle the "
+            f"{what} ended in a CancelledError without a request to stop: handle the "
             "cancellation of what it waits for"
         ) from error
 
 
 def _cancel_requests() -> int:
-    # Alone it says nothing: before Python 3.13 a TaskGroup that has failed leaves a request behind.
+    # Compare two counts: before Python 3.13 a TaskGroup that has failed leaves a request behind.
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
@@ -87,11 +87,11 @@ class TaskScope:
 
 
 async def wait_for_event(event: asyncio.Event, *, timeout_seconds: float, clock: Clock) -> bool:
-    """Wait until ``event`` is set or the time is over; say whether it is set."""
+    """Wait until ``event`` is set or the time is up; say whether it is set."""
     if not event.is_set():
         async with TaskScope() as scope:
-            # Takes what makes a coroutine, not a coroutine: a task that is cancelled before its
-            # first step would leave that behind unawaited.
+            # Takes a function and not a coroutine, which a task that is cancelled before its first
+            # step would leave unawaited.
             async def end_with(wait: Callable[[], Coroutine[Any, Any, object]]) -> None:
                 await wait()
                 scope.cancel()

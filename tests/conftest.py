@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from pathlib import Path
@@ -25,6 +26,11 @@ for _name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
 _ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
+import botocore.session  # noqa: E402 - after the settings that it reads
+
+# Reading the models of AWS's services takes longer than most tests: once for all clients.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+
 # The first example of a test pays for lazy imports, and the machines of CI are shared: a deadline
 # per example says nothing there. pytest's own timeout stops a test that hangs.
 settings.register_profile("usual", deadline=None)
@@ -38,9 +44,20 @@ if TYPE_CHECKING:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        # One Spark session in one process: each takes a gigabyte.
-        if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if not item.get_closest_marker("xdist_group") and (group := _group_of(item)):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    """Return what a test shares with others that are to run in the same process."""
+    if item.get_closest_marker("spark"):
+        return "spark"  # one session, which takes a gigabyte
+    if "moto_url" in getattr(item, "fixturenames", ()):
+        return "moto"
+    loop = item.get_closest_marker("asyncio")
+    if loop and loop.kwargs.get("loop_scope") == "module":
+        return item.path.name  # what is opened in the loop
+    return None
 
 
 def pytest_terminal_summary(

@@ -11,7 +11,6 @@ from kinesis_publishers.events import EventSink, log_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
@@ -125,10 +124,5 @@ class CheckpointStore(ABC):
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -22,7 +22,6 @@ from kinesis_publishers.errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import AwsConfig
@@ -127,12 +126,7 @@ class Boto3Client:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # A call in flight is bounded by its read timeout; nobody waits for its answer any more.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:

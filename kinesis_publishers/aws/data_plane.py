@@ -25,7 +25,6 @@ from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
     from kinesis_publishers.abc.data_plane import ShardSubscription
     from kinesis_publishers.config import AwsConfig
@@ -123,12 +122,7 @@ class AioDataPlane(DataPlane):
             user_agent=_user_agent(session),
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._client = self._subscriber = None
         await self._stack.aclose()
 

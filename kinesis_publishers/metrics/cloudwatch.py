@@ -22,7 +22,6 @@ from kinesis_publishers.metrics.statistics import IntervalStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from kinesis_publishers.config import Properties
     from kinesis_publishers.events import Event
@@ -111,12 +110,7 @@ class CloudWatchMetrics(EventReporter):
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self._repeating.aclose()
             async with self._clock.timeout(_CLOSE_TIMEOUT_SECONDS):

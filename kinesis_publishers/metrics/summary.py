@@ -24,8 +24,6 @@ from kinesis_publishers.metrics.gauges import is_end_of_reading
 from kinesis_publishers.metrics.periodic import repeated
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
     from kinesis_publishers.events import Event
@@ -153,12 +151,7 @@ class SummaryLog(EventReporter):
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._repeating.aclose()
         await self._write()
 

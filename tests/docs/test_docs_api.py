@@ -28,7 +28,7 @@ _PUBLIC = [f"{package}.{name}" for package in _PACKAGES for name in public_names
 
 
 def docstring_of(qualified: str) -> str | None:
-    """Return the docstring of a class or function, or what stands below an alias."""
+    """Return the docstring of a class or function, or the one below an alias."""
     package, _, name = qualified.rpartition(".")
     module = importlib.import_module(package)
     value: Any = getattr(module, name)
@@ -47,7 +47,8 @@ def docstring_of(qualified: str) -> str | None:
 def defining_module(package: ModuleType, name: str) -> ModuleType:
     """Return the module from which a package takes a name that is neither class nor function."""
     tree = ast.parse(Path(inspect.getsourcefile(package) or "").read_text("utf-8"))
-    for statement in tree.body:
+    # All statements: a package that imports lazily has them below TYPE_CHECKING.
+    for statement in ast.walk(tree):
         if not isinstance(statement, ast.ImportFrom) or not statement.module:
             continue
         if any((alias.asname or alias.name) == name for alias in statement.names):

@@ -75,6 +75,7 @@ def spark_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | 
     return outcomes_of(_SPARK, tmp_path_factory.mktemp("spark-pages"), seconds=280)
 
 
+@pytest.mark.xdist_group("pages")
 @pytest.mark.parametrize("page", _PLAIN, ids=name_of)
 def test_the_python_of_a_page_runs(page: Path, plain_outcomes: dict[str, str | None]) -> None:
     assert plain_outcomes[str(page)] is None, plain_outcomes[str(page)]

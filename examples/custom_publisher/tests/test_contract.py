@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import PublisherContext, Record
 
-# So that a recording is there although the shards of a test are empty.
+# Makes a recording exist although the shards of a test are empty.
 _ELSEWHERE = sample_shard(99)
 
 

@@ -65,7 +65,7 @@ async def test_without_timing_a_shard_says_that_nothing_is_missing_with_its_last
     assert len(reader.sink.records) == 5000
 
 
-async def test_a_quiet_shard_says_now_and_then_that_it_is_read(
+async def test_a_quiet_shard_says_periodically_that_it_is_read(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     late = RECORDS[1]._replace(arrival_epoch_seconds=RECORDS[0].arrival_epoch_seconds + 60)
@@ -95,7 +95,7 @@ async def test_what_the_spark_source_wrote_is_replayed_too(
     assert [one.data for one in reader.sink.records] == [one.data for one in RECORDS]
 
 
-async def test_aggregates_are_taken_apart_when_they_are_replayed(
+async def test_aggregates_are_deaggregated_when_they_are_replayed(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     aggregates = sample_aggregates(2, 3, shard=SHARD)
@@ -107,7 +107,7 @@ async def test_aggregates_are_taken_apart_when_they_are_replayed(
     ]
 
 
-async def test_records_from_inside_of_an_aggregate_are_an_error(
+async def test_records_from_inside_an_aggregate_are_an_error(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     record(tmp_path, SHARD, taken_apart(sample_aggregates(2, 3, shard=SHARD)))
@@ -116,7 +116,7 @@ async def test_records_from_inside_of_an_aggregate_are_an_error(
         await reader.read()
 
 
-async def test_shards_that_nobody_would_read_are_an_error(
+async def test_shards_that_would_never_be_read_are_an_error(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     record(tmp_path, sample_shard(7), sample_records(1, shard=sample_shard(7)))

@@ -30,7 +30,6 @@ from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-    from types import TracebackType
 
     from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
@@ -129,12 +128,7 @@ class LocalKinesis:
         await self._open()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     @property

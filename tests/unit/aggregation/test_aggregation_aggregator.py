@@ -39,7 +39,7 @@ def packed(aggregator: RecordAggregator, *records: UserRecord) -> bytes:
 
 
 @given(RECORDS)
-def test_what_was_packed_is_taken_apart_to_the_same_records(records: list[UserRecord]):
+def test_what_was_packed_is_decoded_to_the_same_records(records: list[UserRecord]):
     found = decode_aggregate(packed(RecordAggregator(max_bytes=10**6), *records))
     assert found is not None
     columns = zip(found.payloads, found.partition_keys, found.explicit_hash_keys, strict=True)

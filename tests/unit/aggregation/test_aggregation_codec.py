@@ -33,7 +33,7 @@ KEYS = st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable())
 HASH_KEYS = st.none() | st.integers(0, 2**128 - 1).map(str)
 
 
-def test_an_aggregate_recorded_from_the_definition_is_taken_apart():
+def test_an_aggregate_recorded_from_the_definition_is_decoded():
     found = decode_aggregate(RECORDED)
     assert found is not None
     assert found.payloads == [b"data1", b"data2", b""]
@@ -64,7 +64,7 @@ def test_an_aggregate_may_hold_nothing():
 
 
 @given(st.lists(st.tuples(st.binary(max_size=50), KEYS), max_size=30))
-def test_what_the_library_of_aws_packs_is_taken_apart(records: list[tuple[bytes, str]]):
+def test_what_the_library_of_aws_packs_is_decoded(records: list[tuple[bytes, str]]):
     theirs = AwsAggregator()
     for data, key in records:
         theirs.add_user_record(key, data)

@@ -201,7 +201,7 @@ async def test_being_asked_to_wait_for_minutes_is_warned_of_once_a_minute(
     ]
 
 
-async def test_a_call_that_is_asked_to_wait_now_and_then_is_nothing_to_warn_of(
+async def test_a_call_that_is_asked_to_wait_periodically_is_nothing_to_warn_of(
     manual_clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
     budget = RetryBudget(POLICY, manual_clock)

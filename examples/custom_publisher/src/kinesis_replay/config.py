@@ -1,4 +1,4 @@
-"""The options of this package, as they stand in the properties."""
+"""The options of this package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH: Final[Option[str | None]] = Option(
     required=True,
     namespace=Namespace.OURS,
     section="Replay",
-    doc="What is replayed.",
+    doc="The recording to replay.",
 )
 SPEED: Final[Option[float]] = Option(
     key="custom.replay.speed",

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplayPublisher"]
 
-# A reader learns that a quiet shard is still being read, as with Kinesis itself.
+# How often an idle shard delivers an empty batch, as Kinesis itself does.
 _HEARTBEAT_SECONDS = 5.0
 
 
 class ReplayPublisher(RecordPublisher):
     """Publishes the rows of one shard, each when it is due; one ``run`` is one delivery.
 
-    A row that is not due has not arrived yet. All that are due are delivered together, so that with
-    each delivery the tip is reached: rows of a recording may be older than what Kinesis keeps, and
-    between two deliveries that are behind the tip it would look as if some had been lost.
+    A row that is not due has not arrived yet. All rows that are due are delivered together, so that
+    each delivery reaches the tip: rows of a recording may be older than the retention of Kinesis,
+    and between two deliveries behind the tip some would seem lost.
 
-    What it has delivered needs no repetition: nothing between it and its records can break, so that
-    it has one place only, and the answers of the consumer do not move it back.
+    A delivery needs no repetition, because reading a file does not fail halfway: the position moves
+    with each delivery, regardless of the answers of the consumer.
 
     Args:
         shard: what to read.
         starting_position: where to begin; not LATEST.
         recording: where the rows are.
         timeline: when they are due.
-        clock: the only source of time.
+        clock: the source of time.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class ReplayPublisher(RecordPublisher):
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         if self._rows is None:
-            # Reading files blocks: not on the event loop, on which all shards are read.
+            # Reading files blocks, and the event loop reads all shards: use a thread.
             self._rows = await asyncio.to_thread(self._recording.read, self._shard)
             self._next = _first_row(self._rows, self._position)
         rows = self._rows
-        # Before room is asked for: it is missing to other shards while this one sleeps.
+        # Before it reserves room, which other shards could not use while this one sleeps.
         await self._wait_for_next(rows)
         batch = self._due_batch(rows)
         if len(batch):
@@ -79,7 +79,7 @@ class ReplayPublisher(RecordPublisher):
 
     def _due_batch(self, rows: RecordedShard) -> RecordBatch:
         """Return the rows that are due by now; none if the wait was cut short."""
-        # Taken first: what becomes due while the others are looked at is not missing before it.
+        # Taken first: rows that become due during the loop have not arrived before this instant.
         now = self._clock.now()
         start = stop = self._next
         count, arrivals = len(rows.sequence_numbers), rows.arrival_epoch_seconds

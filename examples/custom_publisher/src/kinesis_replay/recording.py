@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordedShard", "Recording"]
 
-# What RecordBatch.to_arrow() calls the columns, and what the Spark source does.
+# The columns of RecordBatch.to_arrow(), and their names in the Spark source.
 _COLUMNS = {
     "data": "data",
     "stream_name": "streamName",
@@ -100,8 +100,8 @@ def _order(shard: Shard, numbers: Sequence[str], payloads: Sequence[bytes]) -> l
         if payloads[first] != payloads[row]:
             raise InvalidOptionError(
                 f"kinesis.custom.replay.path: several rows of {shard} have the sequence number "
-                f"{text}, as records from inside of an aggregate do. Record the stream with "
-                "kinesis.aggregation = off: aggregates are taken apart when they are replayed"
+                f"{text}, as records from inside an aggregate do. Record the stream with "
+                "kinesis.aggregation = off: aggregates are deaggregated when they are replayed"
             )
     return [first_rows[number] for number in sorted(first_rows)]
 

@@ -1,4 +1,4 @@
-"""When a recorded record is due again."""
+"""When a recorded record is due in the replay."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Timeline"]
 
 
 class Timeline:
-    """One for all shards: what arrived at the same time is due at the same time.
+    """One for all shards: records that arrived at the same time are due at the same time.
 
-    It begins when somebody first asks, with the record that is asked for.
+    It begins with the first record that any shard asks for.
 
     Args:
-        clock: the time that passes.
-        speed: how many times as fast as the recording; 0 lets everything be due at once.
+        clock: the source of time.
+        speed: how many times as fast as the recording; with 0 everything is due at once.
     """
 
     def __init__(self, clock: Clock, speed: float) -> None:
@@ -26,7 +26,7 @@ class Timeline:
         self._began: tuple[float, float] | None = None
 
     def seconds_until(self, arrival_epoch_seconds: float) -> float:
-        """Return how long it takes until what arrived then is due; negative if it is overdue."""
+        """Return the seconds until a record of this arrival time is due; negative if overdue."""
         if not self._speed:
             return 0.0
         now = self._clock.monotonic()
