@@ -168,16 +168,24 @@ def test_shards_of_an_application_do_not_contradict_other_streams() -> None:
     assert observed.position == "LATEST"
 
 
-@pytest.mark.parametrize("sinks", ["log", "summary", "log, SUMMARY", "none"])
-def test_sinks_that_write_to_the_log_alone_stay(sinks: str) -> None:
-    observed = Observed({"kinesis.metrics.sinks": sinks})
+@pytest.mark.parametrize(
+    ("text", "sinks"),
+    [
+        ("log", ("log",)),
+        ("summary", ("summary",)),
+        ("log, SUMMARY", ("log", "summary")),
+        ("none", ()),
+    ],
+)
+def test_sinks_that_write_to_the_log_alone_stay(text: str, sinks: tuple[str, ...]) -> None:
+    observed = Observed({"kinesis.metrics.sinks": text})
     assert (observed.get(MetricsConfig.sinks), observed.left_out) == (sinks, [])
 
 
 @pytest.mark.parametrize("sinks", ["cloudwatch", "summary,opentelemetry", "their.module:Sink"])
 def test_the_metrics_of_an_application_are_not_added_to(sinks: str) -> None:
     observed = Observed({"kinesis.metrics.sinks": sinks})
-    assert observed.get(MetricsConfig.sinks) == "log"
+    assert observed.get(MetricsConfig.sinks) == ("log",)
     assert observed.left_out == [
         "kinesis.metrics.sinks is left out: those metrics are the application's."
     ]
@@ -185,7 +193,7 @@ def test_the_metrics_of_an_application_are_not_added_to(sinks: str) -> None:
 
 def test_metrics_that_the_command_line_asks_for_are_sent() -> None:
     pair = {"kinesis.metrics.sinks": "cloudwatch"}
-    assert Observed(pair, pair).get(MetricsConfig.sinks) == "cloudwatch"
+    assert Observed(pair, pair).get(MetricsConfig.sinks) == ("cloudwatch",)
 
 
 @pytest.mark.parametrize("file", [_LEDGER, _NONE, {**_LEDGER, **arn("ledger")}])
