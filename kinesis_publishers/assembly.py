@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from kinesis_publishers.abc import (
     CheckpointStore,
     CheckpointStoreContext,
+    ControlContext,
     EventReporter,
     PublisherContext,
     RecordPublisherFactory,
@@ -35,6 +36,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
 from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.delivery import ConsumerContext, MissingShard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import PluginLoadError
@@ -47,17 +49,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kinesis_publishers.abc import RecordPublisher
+    from kinesis_publishers.aws import Boto3RecordWriter
+    from kinesis_publishers.engine.delivery import CreatePublisher, DeliverySink
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 
 __all__ = [
-    "FetcherParts",
-    "StreamAccess",
+    "ControlServices",
+    "Services",
     "checkpoint_store_class",
     "event_reporter_classes",
     "open_checkpointer",
-    "open_parts",
-    "open_stream_access",
+    "open_control",
+    "open_record_writer",
+    "open_services",
     "publisher_factory_class",
     "with_region",
 ]
@@ -86,8 +91,8 @@ _REPORTERS = {
 
 
 @frozen(kw_only=True)
-class FetcherParts:
-    """What a fetcher is made of.
+class Services:
+    """What reads records is made of.
 
     Attributes:
         streams: what to read: names or ARNs.
@@ -99,8 +104,7 @@ class FetcherParts:
         pool: the budget of all shards together.
         aggregates: deaggregates.
         data_loss: what follows when records are gone.
-        clock: the only source of time, corrected by the service's.
-        events: where diagnostic events go.
+        clock: corrected by the service's.
     """
 
     streams: tuple[str, ...]
@@ -115,17 +119,34 @@ class FetcherParts:
     clock: Clock
     events: EventSink
 
+    def missing(self, shard: Shard) -> MissingShard:
+        """Return what decides if the service does not find ``shard``."""
+        has_shard = self.discovery.has_shard
+        return MissingShard(shard, self.data_loss, has_shard, self.clock, self.events)
+
+    def consumer_context(
+        self, sink: DeliverySink, create_publisher: CreatePublisher
+    ) -> ConsumerContext:
+        """Return what the consumers of one reader share."""
+        return ConsumerContext(
+            create_publisher=create_publisher,
+            pool=self.pool,
+            sink=sink,
+            aggregates=self.aggregates,
+            data_loss=self.data_loss,
+            clock=self.clock,
+            events=self.events,
+            has_shard=self.discovery.has_shard,
+        )
+
 
 @asynccontextmanager
-async def open_parts(
+async def open_services(
     properties: Properties, *, events: EventSink | None = None, clock: Clock | None = None
-) -> AsyncIterator[FetcherParts]:
-    """Open the clients that ``properties`` describe, yield the parts, and close them.
+) -> AsyncIterator[Services]:
+    """Open the clients that ``properties`` describe, yield the services, and close them.
 
-    Args:
-        properties: the configuration.
-        events: takes diagnostic events, beside the sinks that the properties name.
-        clock: the only source of time, this machine's unless it is given.
+    ``events`` takes diagnostic events in addition to the sinks that the properties name.
 
     Raises:
         ConfigError: the properties cannot work; found out before any call to AWS.
@@ -138,7 +159,7 @@ async def open_parts(
         _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
     streams = StreamsConfig.from_properties(properties)
     source = SourceConfig.from_properties(properties)
-    factory_class = publisher_factory_class(source.record_publisher)
+    factory_class = publisher_factory_class(properties)
     properties = with_region(properties)
     aws = AwsConfig.from_properties(properties)
     http = SubscriptionHttpConfig.from_properties(properties)
@@ -167,8 +188,8 @@ async def open_parts(
             max_records=pending.max_records, max_bytes=pending.max_bytes, events=sink
         )
         try:
-            yield FetcherParts(
-                streams=tuple(stream.arn or stream.name for stream in streams.streams),
+            yield Services(
+                streams=tuple(stream.reference for stream in streams.streams),
                 initial_position=initial.start,
                 initial_shards=dict(initial.shards),
                 factory=factory,
@@ -182,9 +203,7 @@ async def open_parts(
                     fails_on_invalid=source.fails_on_invalid_aggregate,
                 ),
                 data_loss=DataLossGuard(
-                    fail=source.fail_on_data_loss,
-                    events=sink,
-                    describe=discovery.describe_now,
+                    fail=source.fail_on_data_loss, events=sink, describe=discovery.describe_now
                 ),
                 clock=clock,
                 events=sink,
@@ -199,11 +218,6 @@ async def open_checkpointer(
     properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
 ) -> AsyncIterator[Checkpointer | None]:
     """Open the store that ``properties`` name; yield what writes to it, ``None`` without one.
-
-    Args:
-        properties: the configuration.
-        clock: the only source of time, this machine's unless it is given.
-        events: where writes are reported.
 
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
@@ -252,12 +266,13 @@ def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
     return [load_event_reporter(name, _REPORTERS) for name in names]
 
 
-def publisher_factory_class(name: str) -> type[RecordPublisherFactory]:
-    """Return the factory that ``stream.recordpublisher`` names.
+def publisher_factory_class(properties: Properties) -> type[RecordPublisherFactory]:
+    """Return the factory that ``stream.recordpublisher`` names, with what it can do.
 
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
+    name = properties.get(SourceConfig.record_publisher)
     if name in _FACTORIES:
         return _FACTORIES[name]
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
@@ -283,38 +298,32 @@ def _not_an_instance(made_by: type, made: object, base: type) -> PluginLoadError
 def with_region(properties: Properties) -> Properties:
     """Return ``properties`` with the region that applies: theirs, the streams', or this machine's.
 
-    So that other processes, which may have another environment, read the same region.
+    Other processes, which may have another environment, then read the same region.
 
     Raises:
         MissingOptionError: nothing names a region.
     """
-    return properties.with_values({AwsConfig.region: _region(properties)})
-
-
-def _region(properties: Properties) -> str:
     aws = AwsConfig.from_properties(properties)
-    streams = StreamsConfig.from_properties(properties)
 
     def ask_machine() -> str | None:
         from kinesis_publishers.aws.credentials import region_of_machine
 
         return region_of_machine(aws)
 
-    return resolve_region(aws, streams, ask_machine)
+    region = resolve_region(aws, StreamsConfig.from_properties(properties), ask_machine)
+    return properties.with_values({AwsConfig.region: region})
 
 
 @frozen(kw_only=True)
-class StreamAccess:
+class ControlServices(ControlContext):
     """The open control plane, and what decides how it is called.
 
     Attributes:
-        context: control plane, clock and event sink.
         discovery: describes streams and lists shards, with retries.
         registration: retries and timeouts of consumers.
         selectors: names or ARNs of the streams.
     """
 
-    context: PublisherContext
     discovery: ShardDiscovery
     registration: RegistrationConfig
     selectors: tuple[str, ...]
@@ -329,30 +338,31 @@ class StreamAccess:
 
 
 @asynccontextmanager
-async def open_stream_access(properties: Properties) -> AsyncIterator[StreamAccess]:
-    """Open the control plane that ``properties`` describe, and close it.
-
-    Raises:
-        ConfigError: the properties cannot work.
-    """
-    from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+async def open_control(
+    properties: Properties, *, events: EventSink = log_event
+) -> AsyncIterator[ControlServices]:
+    """Open the control plane that ``properties`` describe, and close it."""
+    from kinesis_publishers.aws import Boto3ControlPlane
 
     properties = with_region(properties)
-    clock, aws = SystemClock(), AwsConfig.from_properties(properties)
-    async with Boto3ControlPlane(aws) as control_plane:
-        yield StreamAccess(
-            context=PublisherContext(
-                # Not opened: nothing is read here.
-                data_plane=AioDataPlane(aws, clock=clock),
-                control_plane=control_plane,
-                clock=clock,
-                events=log_event,
-            ),
+    clock = SystemClock()
+    async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
+        yield ControlServices(
+            control_plane=control_plane,
+            clock=clock,
+            events=events,
             discovery=ShardDiscovery(
-                control_plane, DiscoveryConfig.from_properties(properties), clock
+                control_plane, DiscoveryConfig.from_properties(properties), clock, events=events
             ),
             registration=RegistrationConfig.from_properties(properties),
             selectors=tuple(
-                one.arn or one.name for one in StreamsConfig.from_properties(properties).streams
+                one.reference for one in StreamsConfig.from_properties(properties).streams
             ),
         )
+
+
+def open_record_writer(properties: Properties) -> Boto3RecordWriter:
+    """Return the client that writes records; ``async with`` opens it."""
+    from kinesis_publishers.aws import Boto3RecordWriter
+
+    return Boto3RecordWriter(AwsConfig.from_properties(with_region(properties)))

@@ -12,7 +12,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.batch_bounds import BatchBounds, is_after
+from kinesis_publishers.readers import BatchBounds, is_after, publisher_factory_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,8 +104,8 @@ def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterat
 
 
 def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
-    name = properties.get(SourceConfig.record_publisher)
-    if name not in {"POLLING", "EFO"}:
+    if not publisher_factory_class(properties).reads_ranges:
+        name = properties.get(SourceConfig.record_publisher)
         yield InvalidOptionError(
             f"{properties.written_key(SourceConfig.record_publisher)} is {name}, and spark.read "
             "finds the ends of a batch with GetRecords, with which a publisher of your own need "

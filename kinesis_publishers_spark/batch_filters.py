@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
 
-from kinesis_publishers.readers.batch_bounds import Narrowing
+from kinesis_publishers.readers import Narrowing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_publishers.readers.batch import plan_batch
-from kinesis_publishers.readers.batch_bounds import Narrowing
+from kinesis_publishers.readers import Narrowing, plan_batch
 from kinesis_publishers_spark.batch_filters import PushedFilters
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 from kinesis_publishers_spark.planning.chunks import balanced
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Properties
     from kinesis_publishers.config import SparkConfig
-    from kinesis_publishers.readers.batch_bounds import BatchBounds
+    from kinesis_publishers.readers import BatchBounds
 
 __all__ = ["KinesisBatchReader"]
 

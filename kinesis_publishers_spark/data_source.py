@@ -10,11 +10,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from kinesis_publishers import SystemClock
-from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
 from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
 from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.readers.eager_registration import register_consumers
+from kinesis_publishers.readers import publisher_factory_class, register_consumers, with_region
 from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
 from kinesis_publishers_spark.batch_reader import KinesisBatchReader
 from kinesis_publishers_spark.partitions import TaskReader
@@ -52,7 +51,8 @@ class KinesisDataSource(DataSource):
         self._written = properties = Properties.from_spark_options(
             dict(options), allow=[*self.allow, *allow]
         )
-        publisher_factory_class(SourceConfig.from_properties(properties).record_publisher)
+        SourceConfig.from_properties(properties)
+        publisher_factory_class(properties)
         self._config = SparkConfig.from_properties(properties)
         # Executors may have another environment than the driver: the region travels. So do the
         # ARNs of what EAGER registers here, the one place that runs once.

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers.config import SparkConfig
-from kinesis_publishers.readers.range_publishers import as_polling
+from kinesis_publishers.readers import as_polling
 from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
 from kinesis_publishers_spark.worker_cache import freeze_in_task, lend_reader
 

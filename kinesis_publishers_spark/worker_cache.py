@@ -19,7 +19,7 @@ from attrs import define, field
 from pyspark import TaskContext
 
 from kinesis_publishers import Delivery, DeliverySink
-from kinesis_publishers.readers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers import KinesisRangeReader
 from kinesis_publishers_spark.event_loop import OpenInThread
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The replaceable parts of the framework, one interface per file."""
 
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore, CheckpointStoreContext
-from kinesis_publishers.abc.control_plane import ControlPlane
+from kinesis_publishers.abc.control_plane import ControlContext, ControlPlane
 from kinesis_publishers.abc.data_plane import DataPlane, ShardSubscription
 from kinesis_publishers.abc.event_reporter import EventReporter
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
@@ -14,6 +14,7 @@ from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegis
 __all__ = [
     "CheckpointStore",
     "CheckpointStoreContext",
+    "ControlContext",
     "ControlPlane",
     "DataPlane",
     "EventReporter",

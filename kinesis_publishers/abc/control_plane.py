@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, StreamConsumer, StreamSummary
 
-__all__ = ["ControlPlane"]
+__all__ = ["ControlContext", "ControlPlane"]
 
 
 class ControlPlane(ABC):
@@ -65,3 +69,18 @@ class ControlPlane(ABC):
         Raises:
             ConsumerNotFoundError: there is none.
         """
+
+
+@frozen(kw_only=True)
+class ControlContext:
+    """What makes calls of the control plane, and repeats them.
+
+    Attributes:
+        control_plane: describes streams and registers consumers; it makes each call once.
+        clock: the only source of time.
+        events: where diagnostic events go.
+    """
+
+    control_plane: ControlPlane
+    clock: Clock
+    events: EventSink

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from attrs import frozen
+
+from kinesis_publishers.abc.control_plane import ControlContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from kinesis_publishers.abc.control_plane import ControlPlane
     from kinesis_publishers.abc.data_plane import DataPlane
     from kinesis_publishers.abc.record_publisher import RecordPublisher
-    from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, StartingPosition
 
     PollRest = Callable[[StartingPosition, Shard], Awaitable[RecordPublisher | None]]
@@ -24,22 +23,16 @@ __all__ = ["PublisherContext", "RecordPublisherFactory"]
 
 
 @frozen(kw_only=True)
-class PublisherContext:
+class PublisherContext(ControlContext):
     """What a factory may use; the fetcher owns all of it.
 
     Attributes:
         data_plane: reads shards; one client for all of them.
-        control_plane: describes streams and registers consumers; it makes each call once.
-        clock: the only source of time.
-        events: where diagnostic events go.
         poll_rest: returns what polls a shard that ListShards has shown as closed, ``None`` for any
             other: for a publisher that does not find its end.
     """
 
     data_plane: DataPlane
-    control_plane: ControlPlane
-    clock: Clock
-    events: EventSink
     poll_rest: PollRest | None = None
 
 
@@ -47,7 +40,18 @@ class RecordPublisherFactory(ABC):
     """Creates a :class:`RecordPublisher` per shard (FLIP-128, *Record Publisher Factory*).
 
     ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``.
+
+    Attributes:
+        reads_ranges: whether its publishers agree with GetRecords about where a range ends, so that
+            Spark can plan with GetRecords what they read.
+        subscribes: whether its publishers hold the one subscription that a consumer has to a shard.
+        needs_registration: whether its publishers read with the stream consumers that the options
+            of registration describe.
     """
+
+    reads_ranges: ClassVar[bool] = False
+    subscribes: ClassVar[bool] = False
+    needs_registration: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

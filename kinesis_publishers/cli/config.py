@@ -23,7 +23,6 @@ from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
     Properties,
-    SourceConfig,
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
@@ -132,7 +131,7 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
 
 
 def _load_publisher(properties: Properties) -> object:
-    return publisher_factory_class(properties.get(SourceConfig.record_publisher))
+    return publisher_factory_class(properties)
 
 
 def _load_store(properties: Properties) -> object:

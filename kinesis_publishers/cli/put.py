@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 from attrs import define, field, frozen
 
-from kinesis_publishers.assembly import with_region
-from kinesis_publishers.aws.record_writer import MAX_RECORD_BYTES, Boto3RecordWriter, RecordPutter
+from kinesis_publishers.assembly import open_record_writer
+from kinesis_publishers.aws.record_writer import MAX_RECORD_BYTES, RecordPutter
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
@@ -25,7 +25,6 @@ from kinesis_publishers.cli.shared.formats import printable
 from kinesis_publishers.cli.shared.interruptions import run_until_signal
 from kinesis_publishers.cli.shared.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.retry import RetryPolicy
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kinesis_publishers.aws.record_writer import OnWritten, PutResult
+    from kinesis_publishers.config import Properties
 
 __all__ = ["LineSplitter", "put"]
 
@@ -204,7 +204,7 @@ def put(
         raise click.UsageError("DATA are records themselves: leave out --file and --whole.")
     if as_json and quiet:
         raise click.UsageError("--json and --quiet exclude each other.")
-    properties = with_region(connection.properties_without_reading())
+    properties = connection.properties_without_reading()
     stream = only_stream(properties)
     records = _Input(
         texts=data,
@@ -216,15 +216,14 @@ def put(
     if as_json:
         output_bytes()  # Refused before anything is written if there is no output.
     report = _print_nothing if quiet else _print_json if as_json else _print_line
-    config = AwsConfig.from_properties(properties)
     on_written = _until_output_fails(report)
-    run_until_signal(lambda: _put(records, config, stream, retries, on_written))
+    run_until_signal(lambda: _put(records, properties, stream, retries, on_written))
 
 
 async def _put(
-    records: _Input, config: AwsConfig, stream: str, retries: int, report: OnWritten
+    records: _Input, properties: Properties, stream: str, retries: int, report: OnWritten
 ) -> None:
-    async with Boto3RecordWriter(config) as writer:
+    async with open_record_writer(properties) as writer:
         policy = RetryPolicy(max_retries=retries, base_seconds=0.1, max_seconds=5.0, exponent=2.0)
         putter = RecordPutter(writer, stream, policy, SystemClock(), report, advice=_ADVICE)
         try:

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import print_json_lines, print_tree
@@ -49,10 +49,10 @@ def shards(as_json: bool, connection: Connection) -> None:
 
 
 async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         return {
-            stream.name: await access.discovery.list_shards(stream.arn)
-            for stream in await access.streams()
+            stream.name: await control.discovery.list_shards(stream.arn)
+            for stream in await control.streams()
         }
 
 

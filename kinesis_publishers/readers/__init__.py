@@ -1,1 +1,28 @@
-"""Reads streams: endlessly, up to given ends, or by ranges that were fixed before."""
+"""What reads streams: whole shards, exact ranges, and the ends of ranges; built by the assembly."""
+
+from kinesis_publishers.assembly import publisher_factory_class, with_region
+from kinesis_publishers.readers.batch import plan_batch
+from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing, is_after
+from kinesis_publishers.readers.eager_registration import register_consumers
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
+from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_publishers import as_polling
+from kinesis_publishers.readers.range_reader import KinesisRangeReader
+
+__all__ = [
+    "BatchBounds",
+    "ConsumerGuard",
+    "FoundRanges",
+    "KinesisDataFetcher",
+    "KinesisRangeFinder",
+    "KinesisRangeReader",
+    "Narrowing",
+    "ReadLimit",
+    "as_polling",
+    "is_after",
+    "plan_batch",
+    "publisher_factory_class",
+    "register_consumers",
+    "with_region",
+]

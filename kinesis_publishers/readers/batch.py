@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers.assembly import open_parts
+from kinesis_publishers.assembly import open_services
 from kinesis_publishers.config import PollingConfig, StreamsConfig
-from kinesis_publishers.engine.delivery import MissingShard
 from kinesis_publishers.errors import (
     DataLossError,
     InvalidOptionError,
@@ -62,22 +61,20 @@ async def plan_batch(
         DataLossError: a position or a shard that is named is gone, and loss is not tolerated.
     """
     streams = StreamsConfig.from_properties(properties).streams
-    names = [one.arn or one.name for one in streams if narrowing.needs_stream(one.name)]
+    names = [one.reference for one in streams if narrowing.needs_stream(one.name)]
     polling = PollingConfig.from_properties(properties)
-    async with open_parts(properties, events=events, clock=clock) as parts:
+    async with open_services(properties, events=events, clock=clock) as services:
         # By polling, whatever the publisher: a subscription belongs to one reader.
         pages = PolledPages(
-            parts.polling.create,
-            lambda shard: MissingShard(
-                shard, parts.data_loss, parts.discovery.has_shard, parts.clock, parts.events
-            ),
+            services.polling.create,
+            services.missing,
             interval_seconds=polling.interval_seconds,
-            clock=parts.clock,
+            clock=services.clock,
         )
-        arns = [(await parts.discovery.describe(name)).identity.arn for name in names]
+        arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
-        bounds = bounds.corrected(properties, parts.clock.skew)
-        plan = _BatchPlan(parts.discovery, TipSearch(pages, parts.clock), parts.data_loss)
+        bounds = bounds.corrected(properties, services.clock.skew)
+        plan = _BatchPlan(services.discovery, TipSearch(pages, services.clock), services.data_loss)
         return await plan.ranges(arns, bounds.narrowed(narrowing), narrowing)
 
 

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.assembly import open_control, publisher_factory_class
 from kinesis_publishers.config import (
     Properties,
     RegistrationConfig,
     RegistrationStrategy,
-    SourceConfig,
 )
 from kinesis_publishers.registration import ConsumerLease, create_registrar
 
@@ -43,8 +42,8 @@ def register_consumers(properties: Properties) -> Properties:
         RetriesExhaustedError: the service failed too often, or took too long.
     """
     config = RegistrationConfig.from_properties(properties)
-    is_fan_out = SourceConfig.from_properties(properties).record_publisher == "EFO"
-    if not is_fan_out or config.strategy is not RegistrationStrategy.EAGER:
+    needs_registration = publisher_factory_class(properties).needs_registration
+    if not needs_registration or config.strategy is not RegistrationStrategy.EAGER:
         return properties
     arns = _run(_register(properties, config))
     consumer_arn = RegistrationConfig.consumer_arn
@@ -64,17 +63,19 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
     """Return the ARN of the consumer on each stream, by the stream's name."""
     assert config.consumer_name is not None, "EAGER has a consumer name"
-    async with open_stream_access(properties) as access:
-        streams = {one.name: one.arn for one in await access.streams()}
-        registrar, clock = create_registrar(config, access.context), access.context.clock
+    async with open_control(properties) as control:
+        streams = {one.name: one.arn for one in await control.streams()}
+        registrar = create_registrar(config, control)
         with ExitStack() as leases:
             try:
                 await registrar.prepare(tuple(streams.values()))
                 # Held until the registrar has left, so that it is not the last one and removes
                 # nothing. Not held before: where one stream fails, the others' consumers go.
                 for arn in streams.values():
-                    lease = await ConsumerLease.acquire(arn, config.consumer_name, clock=clock)
+                    lease = await ConsumerLease.acquire(
+                        arn, config.consumer_name, clock=control.clock
+                    )
                     leases.callback(lease.close)
-                return {name: await registrar.consumer_arn(arn) for name, arn in streams.items()}
+                return {one: await registrar.consumer_arn(arn) for one, arn in streams.items()}
             finally:
                 await registrar.close()

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from kinesis_publishers.assembly import FetcherParts, open_checkpointer, open_parts
+from kinesis_publishers.assembly import Services, open_checkpointer, open_services
 from kinesis_publishers.config import CheckpointConfig, Properties
-from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
@@ -56,7 +56,7 @@ class KinesisDataFetcher:
     any further: its slowness is the backpressure.
 
     Args:
-        parts: everything that the properties select.
+        services: everything that the properties select.
         sink: what records are handed to.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
@@ -69,32 +69,23 @@ class KinesisDataFetcher:
 
     def __init__(
         self,
-        parts: FetcherParts,
+        services: Services,
         sink: DeliverySink,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         checkpointer: Checkpointer | None = None,
         guard: ConsumerGuard | None = None,
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._guard = guard
         self._checkpointer = checkpointer
         self._shards = ShardTable(
-            parts,
+            services,
             resume,
             leaves_others=checkpointer is not None,
             take_over=None if checkpointer is None else checkpointer.take_over,
         )
-        self._context = ConsumerContext(
-            create_publisher=parts.factory.create,
-            pool=parts.pool,
-            sink=sink,
-            aggregates=parts.aggregates,
-            data_loss=parts.data_loss,
-            clock=parts.clock,
-            events=parts.events,
-            has_shard=parts.discovery.has_shard,
-        )
+        self._context = services.consumer_context(sink, services.factory.create)
         self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
@@ -149,14 +140,18 @@ class KinesisDataFetcher:
                 "one of them"
             )
         async with (
-            open_parts(properties, events=events, clock=clock) as parts,
-            open_checkpointer(properties, clock=parts.clock, events=parts.events) as checkpointer,
+            open_services(properties, events=events, clock=clock) as services,
+            open_checkpointer(
+                properties, clock=services.clock, events=services.events
+            ) as checkpointer,
         ):
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
             own = ConsumerGuard.for_properties(properties) if guard is None else None
             try:
-                yield cls(parts, sink, resume=resume, checkpointer=checkpointer, guard=guard or own)
+                yield cls(
+                    services, sink, resume=resume, checkpointer=checkpointer, guard=guard or own
+                )
             finally:
                 if own is not None:
                     # Before the fetcher leaves the consumers: else it would not be the last user.
@@ -206,7 +201,7 @@ class KinesisDataFetcher:
             for key, one in self._shards.progress.items()
             if not one.is_ended and key not in self._finished
         }
-        if not unread or not self._parts.discovery.parents_first:
+        if not unread or not self._services.discovery.parents_first:
             return not unread
         # What descends from a finished shard starts in a later fetcher that reads that to its end.
         progress = self._current_progress()
@@ -244,7 +239,7 @@ class KinesisDataFetcher:
             # Before anything is registered: whenever this process is killed, either the guard holds
             # a lease on its consumers, or it has not made any.
             await asyncio.to_thread(self._guard.hold, self._shards.identities)
-        await self._parts.factory.prepare(tuple(self._shards.identities))
+        await self._services.factory.prepare(tuple(self._shards.identities))
         self._is_prepared = True
         self._is_finished = None
 
@@ -273,7 +268,7 @@ class KinesisDataFetcher:
             async with TaskScope() as scope:
                 self._coordinator = scope.spawn(self._coordinate(scope), name="find shards")
         except StreamRecreatedError:
-            if self._parts.data_loss.fails:
+            if self._services.data_loss.fails:
                 raise
             if self._checkpointer is not None:
                 # What waits belongs to the stream that is gone.
@@ -283,17 +278,17 @@ class KinesisDataFetcher:
 
     @contextmanager
     def _reported_run(self) -> Iterator[None]:
-        parts = self._parts
-        parts.events(FetcherStarted(streams=parts.streams))
-        began_at, error = parts.clock.monotonic(), None
+        services = self._services
+        services.events(FetcherStarted(streams=services.streams))
+        began_at, error = services.clock.monotonic(), None
         try:
             yield
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
             raise
         finally:
-            seconds = parts.clock.monotonic() - began_at
-            parts.events(FetcherStopped(streams=parts.streams, seconds=seconds, error=error))
+            seconds = services.clock.monotonic() - began_at
+            services.events(FetcherStopped(streams=services.streams, seconds=seconds, error=error))
 
     async def _coordinate(self, scope: TaskScope) -> None:
         """Start shards as they are found and may be read; :meth:`stop` cancels it."""
@@ -303,8 +298,8 @@ class KinesisDataFetcher:
         while not self._is_stopping:
             await wait_for_event(
                 self._wake,
-                timeout_seconds=self._parts.discovery.interval_seconds,
-                clock=self._parts.clock,
+                timeout_seconds=self._services.discovery.interval_seconds,
+                clock=self._services.clock,
             )
             self._wake.clear()
             endings = self._endings

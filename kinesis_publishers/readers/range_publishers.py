@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import frozen
 
 from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import RunResult, Shard, StartingPosition, continue_from
@@ -18,10 +19,10 @@ from kinesis_publishers.publishers.fanout import FanOutRecordPublisher
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc.record_publisher_factory import RecordPublisherFactory
-    from kinesis_publishers.assembly import FetcherParts
+    from kinesis_publishers.assembly import Services
     from kinesis_publishers.model import RecordBatch, SequenceNumber
 
-__all__ = ["RangePublishers", "SubscribeThenPoll", "as_polling", "is_fan_out"]
+__all__ = ["RangePublishers", "SubscribeThenPoll", "as_polling"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -30,20 +31,15 @@ _LOGGER = logging.getLogger(__name__)
 _MIN_SUBSCRIBED_BYTES = 4 * 1024 * 1024
 
 
-def is_fan_out(properties: Properties) -> bool:
-    """Say whether shards are read with SubscribeToShard."""
-    return SourceConfig.from_properties(properties).record_publisher == "EFO"
-
-
 def as_polling(properties: Properties) -> Properties:
-    """Return ``properties`` with POLLING in the place of EFO; any other publisher stays."""
-    if not is_fan_out(properties):
+    """Return ``properties`` that poll, if they subscribe to shards; any others stay."""
+    if not publisher_factory_class(properties).subscribes:
         return properties
-    http2_client = SubscriptionHttpConfig.http2_client
+    publisher, http2_client = SourceConfig.record_publisher, SubscriptionHttpConfig.http2_client
     return properties.with_values(
         {
-            SourceConfig.record_publisher: "POLLING",
-            # Who only polls need not have the client of the subscriptions.
+            publisher: publisher.default,
+            # Polling does not need the client of the subscriptions to be installed.
             http2_client: http2_client.default.value,
         }
     )
@@ -126,11 +122,11 @@ class RangePublishers:
     fan_out: RecordPublisherFactory | None = None
 
     @classmethod
-    def select(cls, properties: Properties, parts: FetcherParts) -> Self:
+    def select(cls, properties: Properties, services: Services) -> Self:
         """Return what ``properties`` select; somebody else's publisher reads its ranges itself."""
-        if is_fan_out(properties):
-            return cls(plain=parts.polling, fan_out=parts.factory)
-        return cls(plain=parts.factory)
+        if publisher_factory_class(properties).subscribes:
+            return cls(plain=services.polling, fan_out=services.factory)
+        return cls(plain=services.factory)
 
     def subscribes(self, expected_bytes: int | None) -> bool:
         """Say whether a range of about this size is subscribed to; ``None`` is not known."""

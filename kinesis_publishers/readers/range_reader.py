@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import evolve
 
-from kinesis_publishers.assembly import FetcherParts, open_parts
+from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.continuations import Leftover, Leftovers
-from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
 from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.readers.range_publishers import RangePublishers
 from kinesis_publishers.tasks import TaskScope
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import ShardRange
 
@@ -32,17 +32,17 @@ class KinesisRangeReader:
     for the range that follows it: that needs no GetShardIterator and fetches nothing twice.
 
     Args:
-        parts: everything that the properties select.
+        services: everything that the properties select.
         publishers: makes what reads the shards.
         leftovers: what earlier ranges have left.
     """
 
     def __init__(
-        self, parts: FetcherParts, publishers: RangePublishers, leftovers: Leftovers | None = None
+        self, services: Services, publishers: RangePublishers, leftovers: Leftovers | None = None
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._publishers = publishers
-        self._leftovers = leftovers or Leftovers(parts.clock)
+        self._leftovers = leftovers or Leftovers(services.clock)
 
     @classmethod
     @asynccontextmanager
@@ -65,8 +65,8 @@ class KinesisRangeReader:
         """
         if not isinstance(properties, Properties):
             properties = Properties.parse(properties)
-        async with open_parts(properties, events=events, clock=clock) as parts:
-            yield cls(parts, RangePublishers.select(properties, parts))
+        async with open_services(properties, events=events, clock=clock) as services:
+            yield cls(services, RangePublishers.select(properties, services))
 
     async def read(
         self,
@@ -91,7 +91,9 @@ class KinesisRangeReader:
         """
         share = None if expected_bytes is None else expected_bytes // max(1, len(ranges))
         subscribes = self._publishers.subscribes(share)
-        context = self._context(sink, subscribes=subscribes)
+        publishers = self._publishers
+        create = publishers.create_subscribing if subscribes else publishers.plain.create
+        context = self._services.consumer_context(sink, create)
         async with TaskScope() as scope:
             for one in ranges:
                 begin = self._leftovers.take(one)
@@ -107,18 +109,3 @@ class KinesisRangeReader:
         leftover = await RangeConsumer(one, context, begin).run()
         if leftover is not None:
             self._leftovers.keep(one.shard, leftover)
-
-    def _context(self, sink: DeliverySink, *, subscribes: bool) -> ConsumerContext:
-        parts, publishers = self._parts, self._publishers
-        return ConsumerContext(
-            create_publisher=publishers.create_subscribing
-            if subscribes
-            else publishers.plain.create,
-            pool=parts.pool,
-            sink=sink,
-            aggregates=parts.aggregates,
-            data_loss=parts.data_loss,
-            clock=parts.clock,
-            events=parts.events,
-            has_shard=parts.discovery.has_shard,
-        )

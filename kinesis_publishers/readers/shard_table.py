@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
-    from kinesis_publishers.assembly import FetcherParts
+    from kinesis_publishers.assembly import Services
 
 __all__ = ["ShardTable"]
 
@@ -44,7 +44,7 @@ class ShardTable:
     The reader of the shards writes how far they are into :attr:`progress`.
 
     Args:
-        parts: everything that the properties select.
+        services: everything that the properties select.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
         leaves_others: whether ``resume`` may name streams that are not configured, which are then
@@ -61,13 +61,13 @@ class ShardTable:
 
     def __init__(
         self,
-        parts: FetcherParts,
+        services: Services,
         resume: Mapping[str, StreamProgress] | None = None,
         *,
         leaves_others: bool = False,
         take_over: Callable[[Collection[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._resume = dict(resume or {})
         self._leaves_others = leaves_others
         self._take_over = take_over
@@ -78,7 +78,7 @@ class ShardTable:
     def renewed(self) -> ShardTable:
         """Return one that is not prepared, and goes on where this one is."""
         resume = self._resume | self.by_stream(self.progress)
-        return ShardTable(self._parts, resume, leaves_others=self._leaves_others)
+        return ShardTable(self._services, resume, leaves_others=self._leaves_others)
 
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
@@ -88,12 +88,12 @@ class ShardTable:
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
-        clock = self._parts.clock
+        clock = self._services.clock
         began_at = clock.monotonic()
-        for selector in self._parts.streams:
-            summary = await self._parts.discovery.describe(selector)
+        for selector in self._services.streams:
+            summary = await self._services.discovery.describe(selector)
             self.identities[summary.identity.arn] = summary.identity
-            self._parts.data_loss.note_identity(summary.identity)
+            self._services.data_loss.note_identity(summary.identity)
         if self._take_over is not None:
             self._resume = await self._take_over(self.identities.keys())
         self._check_resumed_streams()
@@ -106,10 +106,10 @@ class ShardTable:
     def _report_prepared(self, stream_arn: str, now: datetime) -> None:
         shards = sum(key.stream_arn == stream_arn for key in self.progress)
         is_resumed = stream_arn in self._resume
-        self._parts.events(
+        self._services.events(
             StreamPrepared(stream_arn=stream_arn, shards=shards, is_resumed=is_resumed)
         )
-        start = "where they were left" if is_resumed else str(self._parts.initial_position)
+        start = "where they were left" if is_resumed else str(self._services.initial_position)
         if start == PositionType.LATEST.value:
             start += f" ({now:%Y-%m-%d %H:%M:%S} UTC)"
         name = self.identities[stream_arn].name
@@ -127,7 +127,7 @@ class ShardTable:
                 f"configured ({configured}): use a checkpoint of its own for each set of streams."
             )
         for arn in left_out:
-            self._parts.data_loss.report(
+            self._services.data_loss.report(
                 ShardKey(arn, "*"),
                 f"the stream has been read before and is not configured any more ({configured}).",
                 kind=DataLossError,
@@ -142,30 +142,30 @@ class ShardTable:
             ShardKey(identity.arn, id_): resumed_progress(one) for id_, one in resume.shards.items()
         }
         if resume.identity.created_at != identity.created_at:
-            self._parts.data_loss.report(
+            self._services.data_loss.report(
                 ShardKey(identity.arn, "*"),
                 recreated_message(resume.identity.created_at, identity.created_at),
                 kind=StreamRecreatedError,
             )
             known = {}
         self.progress.update(known)
-        listed = await self._parts.discovery.list_shards(identity.arn)
+        listed = await self._services.discovery.list_shards(identity.arn)
         self._add_listed(listed, initial=None)
         for key in gone_shards((key for key in known if not known[key].is_ended), listed):
-            self._parts.data_loss.report_unread(key, known[key])
+            self._services.data_loss.report_unread(key, known[key])
             self.progress[key] = known[key].ended()
 
     async def _begin_stream(self, identity: StreamIdentity, now: datetime) -> None:
-        parts = self._parts
-        initial = pinned_progress(ShardProgress(position=parts.initial_position), now)
+        services = self._services
+        initial = pinned_progress(ShardProgress(position=services.initial_position), now)
         # With positions for single shards, closed ones may be among them: list everything.
-        since = None if parts.initial_shards else initial.position.timestamp
-        listed = await parts.discovery.list_shards(identity.arn, since=since)
+        since = None if services.initial_shards else initial.position.timestamp
+        listed = await services.discovery.list_shards(identity.arn, since=since)
         self.progress.update(
             {
-                shard.key: pinned_progress(parts.initial_shards[shard.shard_id], now)
+                shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)
                 for shard in listed
-                if shard.shard_id in parts.initial_shards
+                if shard.shard_id in services.initial_shards
             }
         )
         self._add_listed(listed, initial=initial)
@@ -183,18 +183,18 @@ class ShardTable:
             DataLossError: a shard was not read to its end and is not listed any more.
         """
         for arn in self.identities:
-            listed = await self._parts.discovery.list_shards(arn)
+            listed = await self._services.discovery.list_shards(arn)
             begins = {shard.key: shard.starting_sequence_number for shard in listed}
             known = {k: one for k, one in self.listed.items() if k.stream_arn == arn}
             gone = gone_shards(known, listed)
             # A stream that was created again has shards of the same ids, which begin elsewhere.
             if any(begins.get(k) != one.starting_sequence_number for k, one in known.items()):
-                await self._parts.data_loss.check_identity(arn)
+                await self._services.data_loss.check_identity(arn)
             for key in (one for one in gone if one not in in_use):
                 del self.listed[key]
                 progress = self.progress.pop(key, None)
                 if progress is not None and not (progress.is_ended or key in given_up):
-                    self._parts.data_loss.report_unread(key, progress)
+                    self._services.data_loss.report_unread(key, progress)
             self._add_listed(listed, initial=None)
 
     def add_children(self, stream_arn: str, children: Iterable[ChildShard]) -> None:
@@ -224,7 +224,7 @@ class ShardTable:
         self.progress.update(added)
         self.listed.update({shard.key: shard for shard in shards})
         if added:
-            self._parts.events(
+            self._services.events(
                 ShardsDiscovered(
                     stream_arn=shards[0].stream_arn,
                     shard_ids=tuple(sorted(key.shard_id for key in added)),
@@ -234,7 +234,9 @@ class ShardTable:
     def startable(self) -> list[Shard]:
         """Return the shards that may be read now, in a fixed order within each stream."""
         return startable(
-            self.listed.values(), self.progress, parents_first=self._parts.discovery.parents_first
+            self.listed.values(),
+            self.progress,
+            parents_first=self._services.discovery.parents_first,
         )
 
     def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:

@@ -14,7 +14,7 @@ from kinesis_publishers.registration.lazy import (
 from kinesis_publishers.registration.shared_use import ConsumerLease
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc.control_plane import ControlContext
     from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
     from kinesis_publishers.config import RegistrationConfig
 
@@ -22,7 +22,7 @@ __all__ = ["ConsumerLease", "create_registrar", "deregister_consumer"]
 
 
 def create_registrar(
-    config: RegistrationConfig, context: PublisherContext
+    config: RegistrationConfig, context: ControlContext
 ) -> StreamConsumerRegistrar:
     """Return the registrar of the configured strategy (``stream.efo.registration``)."""
     match config.strategy:

@@ -15,10 +15,8 @@ from kinesis_publishers.registration.consumer_arns import (
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlPlane
-    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.abc.control_plane import ControlContext
     from kinesis_publishers.config import RegistrationConfig
-    from kinesis_publishers.events import EventSink
 
 __all__ = ["deregister_consumer"]
 
@@ -26,12 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 async def deregister_consumer(
-    consumer_arn: str,
-    *,
-    control_plane: ControlPlane,
-    config: RegistrationConfig,
-    clock: Clock,
-    events: EventSink,
+    consumer_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> bool:
     """Remove exactly this consumer, and wait until it is DELETING or gone.
 
@@ -40,23 +33,21 @@ async def deregister_consumer(
 
     Args:
         consumer_arn: what to remove; a later consumer of the same name is another one.
-        control_plane: makes the calls.
         config: retries and timeout.
-        clock: what they are measured on.
-        events: is told when the consumer has been removed.
+        context: makes the calls, and is told when the consumer has been removed.
 
     Returns:
         Whether it is gone.
     """
     try:
         await call_with_retries(
-            lambda: control_plane.deregister_stream_consumer(consumer_arn),
+            lambda: context.control_plane.deregister_stream_consumer(consumer_arn),
             policy=config.deregister_retry,
-            clock=clock,
-            events=events,
+            clock=context.clock,
+            events=context.events,
         )
-        async with clock.timeout(config.deregister_timeout_seconds):
-            await _wait_until_gone(consumer_arn, control_plane, config, clock, events)
+        async with context.clock.timeout(config.deregister_timeout_seconds):
+            await _wait_until_gone(consumer_arn, config, context)
     except ConsumerNotFoundError:
         _LOGGER.info("The stream consumer %s had been removed before.", consumer_arn)
         return True
@@ -69,30 +60,26 @@ async def deregister_consumer(
             deregister_command(consumer_arn),
         )
         return False
-    events(ConsumerDeregistered(consumer_arn=consumer_arn))
+    context.events(ConsumerDeregistered(consumer_arn=consumer_arn))
     return True
 
 
 async def _wait_until_gone(
-    consumer_arn: str,
-    control_plane: ControlPlane,
-    config: RegistrationConfig,
-    clock: Clock,
-    events: EventSink,
+    consumer_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> None:
     stream_arn, name = stream_arn_of(consumer_arn), consumer_name_in(consumer_arn)
     attempt = 0
     while True:
         try:
             consumer = await call_with_retries(
-                lambda: control_plane.describe_stream_consumer(stream_arn, name),
+                lambda: context.control_plane.describe_stream_consumer(stream_arn, name),
                 policy=config.describe_retry,
-                clock=clock,
-                events=events,
+                clock=context.clock,
+                events=context.events,
             )
         except ConsumerNotFoundError:
             return
         if consumer.arn != consumer_arn or consumer.status == "DELETING":
             return
-        await clock.sleep(config.deregister_retry.delay_seconds(attempt))
+        await context.clock.sleep(config.deregister_retry.delay_seconds(attempt))
         attempt += 1

@@ -21,7 +21,7 @@ from kinesis_publishers.tasks import TaskScope
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc.control_plane import ControlContext
 
 __all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
 
@@ -31,7 +31,7 @@ class LazyRegistrar(StreamConsumerRegistrar):
     is not there, when the first of its shards is about to be read.
     """
 
-    def __init__(self, config: RegistrationConfig, context: PublisherContext) -> None:
+    def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
         self._consumers = StreamConsumers(config, context)
 
     async def prepare(self, stream_arns: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class EagerRegistrar(StreamConsumerRegistrar):
     consumer turns out to be gone. It is removed at the end if this machine has registered it.
     """
 
-    def __init__(self, config: RegistrationConfig, context: PublisherContext) -> None:
+    def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
         self._consumers = StreamConsumers(config, context)
         for arn in config.consumer_arns.values():
             self._consumers.of(stream_arn_of(arn)).arn = arn

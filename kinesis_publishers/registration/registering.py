@@ -24,7 +24,7 @@ from kinesis_publishers.registration.single_flight import finish_once_begun
 from kinesis_publishers.retry import RetryBudget, call_with_retries
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc.control_plane import ControlContext
     from kinesis_publishers.model import StreamConsumer
     from kinesis_publishers.registration.shared_use import ConsumerLease
 
@@ -55,7 +55,7 @@ class ConsumerRegistration:
         stream_arn: str,
         consumer_name: str,
         config: RegistrationConfig,
-        context: PublisherContext,
+        context: ControlContext,
         lease: ConsumerLease,
     ) -> None:
         self._stream_arn = stream_arn
@@ -200,7 +200,7 @@ async def consumer_limit_error(
     consumer_name: str,
     failure: LimitExceededError,
     config: RegistrationConfig,
-    context: PublisherContext,
+    context: ControlContext,
 ) -> LimitExceededError:
     """Return the error that says which consumers the stream has, and what can be done.
 
@@ -224,7 +224,7 @@ async def consumer_limit_error(
 
 
 async def _describe_consumers(
-    stream_arn: str, config: RegistrationConfig, context: PublisherContext
+    stream_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> str:
     try:
         consumers = await call_with_retries(

@@ -13,7 +13,7 @@ from kinesis_publishers.registration.single_flight import SingleFlight
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc.control_plane import ControlContext
 
 __all__ = ["StreamConsumers"]
 
@@ -26,7 +26,7 @@ class StreamConsumers:
         context: control plane, clock and event sink.
     """
 
-    def __init__(self, config: RegistrationConfig, context: PublisherContext) -> None:
+    def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
         self._config = config
         self._context = context
         self._by_stream: dict[str, _ConsumerOfStream] = {}
@@ -52,7 +52,7 @@ class StreamConsumers:
 
 class _ConsumerOfStream:
     def __init__(
-        self, stream_arn: str, config: RegistrationConfig, context: PublisherContext
+        self, stream_arn: str, config: RegistrationConfig, context: ControlContext
     ) -> None:
         self.stream_arn = stream_arn
         self._config = config
@@ -130,10 +130,4 @@ class _ConsumerOfStream:
             self._lease = None
 
     async def _remove(self, consumer_arn: str) -> bool:
-        return await deregister_consumer(
-            consumer_arn,
-            control_plane=self._context.control_plane,
-            config=self._config,
-            clock=self._context.clock,
-            events=self._context.events,
-        )
+        return await deregister_consumer(consumer_arn, self._config, self._context)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers import Reservation
-    from kinesis_publishers.readers.guard import ConsumerGuard
+    from kinesis_publishers.readers import ConsumerGuard
 
 __all__ = ["FetchSession"]
 

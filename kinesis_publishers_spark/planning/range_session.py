@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers_spark.event_loop import OpenInThread
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.planning.chunks import needs_refresh

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SourceConfig
-from kinesis_publishers.readers.eager_registration import register_consumers
+from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
+from kinesis_publishers.readers import publisher_factory_class, register_consumers
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.planning.chunks import balanced
 from kinesis_publishers_spark.planning.planner import BatchSize
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kinesis_publishers import Clock, Properties, ShardKey, ShardRange
-    from kinesis_publishers.readers.guard import ConsumerGuard
+    from kinesis_publishers.readers import ConsumerGuard
     from kinesis_publishers_spark.offsets import Offset
     from kinesis_publishers_spark.planning.chunks import BatchLimit
 
@@ -105,7 +105,7 @@ def executor_properties(
         AccessDeniedError: the credentials do not allow it; the missing action is named.
         LimitExceededError: a stream has as many consumers as it may have.
     """
-    if SourceConfig.from_properties(properties).record_publisher != "EFO":
+    if not publisher_factory_class(properties).needs_registration:
         return properties
     if guard is not None:
         # Before anything is registered: whenever this process is killed, either the guard holds a

@@ -10,7 +10,7 @@ from attrs import frozen
 from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.config import StreamsConfig
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.readers.guard import ConsumerGuard
+from kinesis_publishers.readers import ConsumerGuard
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.planning.planner import BatchSize, Lag, Planner
 

@@ -1,18 +1,18 @@
-"""The pages of the documentation, taken apart: their code, and what a test must know to run it.
+"""The pages of the documentation: their blocks of code, and how a test runs each.
 
-A page is read from its beginning to its end, and its blocks of Python run in this order, in one
-namespace. Comments in HTML, which nobody sees on the page, say what is special:
+The blocks of Python of a page run in their order, in one namespace. Comments in HTML, which the
+rendered page does not show, mark the exceptions:
 
 ``<!-- test: ... -->``
-    Python that runs at this place: what the page takes for granted, or a check of what it says.
+    Python that runs at this place: a precondition of the page, or a check of a statement.
 ``<!-- each block runs alone -->``
     Every block of the page has a namespace of its own.
 ``<!-- ends when it prints: ... -->``
-    The next block does not end by itself; it runs as a program until it prints a line with this.
+    The next block does not end by itself; it runs as a program until it prints such a line.
 ``<!-- ends where it waits: ... -->``
-    The next block waits for a query of Spark's at its end, which is stopped there instead.
+    The next block waits for a query of Spark at its end; the test stops the query instead.
 ``<!-- not run: reason -->``
-    The next block is an illustration. It is compiled, and that is all.
+    The next block is an illustration. It is compiled and not run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Block:
 
     Attributes:
         language: the first word behind the fence; ``python`` for hidden Python.
-        code: what stands in it.
+        code: its content.
         line: the number of the line before its first one, from 1.
         how: what is done with it, if it is Python.
         text: the line that it prints in the end, or the reason why it is not run.

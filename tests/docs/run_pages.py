@@ -1,8 +1,7 @@
 """Runs the Python of pages: ``python run_pages.py OUTCOMES.json PAGE...``.
 
-A process of its own, so that the environment is that of a reader, whose clients find a Kinesis
-without being told where: a local one stands in for AWS's. All pages share it, and one session of
-Spark.
+It runs in a separate process with the environment of a reader, whose clients find a Kinesis by
+default: a local server replaces AWS's. All pages share it, and one session of Spark.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def _run_until_printed(block: Block, code: str) -> None:
 
 @contextmanager
 def _queries_ending_where_they_are_awaited() -> Iterator[None]:
-    """Let ``awaitTermination()`` stop a query: on its page it waits until somebody else does."""
+    """Let ``awaitTermination()`` stop a query; on the page it waits for an external stop."""
     from pyspark.sql.streaming import StreamingQuery
 
     def stop(query: StreamingQuery, timeout: float | None = None) -> None:

@@ -118,7 +118,7 @@ def test_every_test_that_a_page_names_exists(page: str) -> None:
     assert len(named) > 20
 
 
-def test_a_key_that_nobody_declared_is_found(tmp_path: Path) -> None:
+def test_an_undeclared_key_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Set `kinesis.pending.maxrecord = 5` and see `kinesis.pending`.\n", "utf-8")
     assert [key for key in keys_on(page) if not is_known(key)] == ["kinesis.pending.maxrecord"]

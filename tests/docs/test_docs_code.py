@@ -1,4 +1,4 @@
-"""The code on the pages of the documentation works as it stands there; see ``doc_pages``."""
+"""The code on the pages of the documentation works as printed; see ``doc_pages``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUNNER = Path(__file__).with_name("run_pages.py")
 _WITH_PYTHON = [page for page in PAGES if any(map(is_python, blocks_of(page)))]
 _PLAIN = [page for page in _WITH_PYTHON if not uses_spark(page)]
 _SPARK = [page for page in _WITH_PYTHON if uses_spark(page)]
-# Illustrations are what nobody has tried: whoever adds one raises this number, with a good reason.
+# An illustration is untested code: raise this number only with a good reason.
 _MOST_ILLUSTRATIONS = 0
 
 
@@ -100,7 +100,7 @@ def test_hardly_any_block_is_an_illustration() -> None:
 @pytest.mark.parametrize("block", blocks_in("properties"))
 def test_properties_on_a_page_are_accepted(block: Block) -> None:
     pairs = javaproperties.loads(block.code)
-    # A fragment shows single keys: what it leaves out stands elsewhere.
+    # A fragment shows single keys: required ones may be missing.
     assert Properties.parse(pairs, complete="kinesis.streams" in pairs)
 
 

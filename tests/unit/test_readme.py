@@ -1,4 +1,4 @@
-"""The code in the README and the examples works as it stands there."""
+"""The code in the README and the examples works as printed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.console import say
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
@@ -21,7 +21,7 @@ from kinesis_publishers.retry import call_with_retries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_publishers.assembly import StreamAccess
+    from kinesis_publishers.assembly import ControlServices
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import StreamConsumer
 
@@ -35,29 +35,31 @@ __all__ = [
 ]
 
 
-async def list_consumers(access: StreamAccess, stream_arn: str) -> tuple[StreamConsumer, ...]:
+async def list_consumers(control: ControlServices, stream_arn: str) -> tuple[StreamConsumer, ...]:
     """Return the consumers of a stream."""
     return await call_with_retries(
-        lambda: access.context.control_plane.list_stream_consumers(stream_arn),
-        policy=access.registration.list_retry,
-        clock=access.context.clock,
+        lambda: control.control_plane.list_stream_consumers(stream_arn),
+        policy=control.registration.list_retry,
+        clock=control.clock,
     )
 
 
-async def find_consumer(access: StreamAccess, stream_arn: str, name: str) -> StreamConsumer | None:
+async def find_consumer(
+    control: ControlServices, stream_arn: str, name: str
+) -> StreamConsumer | None:
     """Return the consumer of this name, ``None`` if there is none."""
     try:
         return await call_with_retries(
-            lambda: access.context.control_plane.describe_stream_consumer(stream_arn, name),
-            policy=access.registration.describe_retry,
-            clock=access.context.clock,
+            lambda: control.control_plane.describe_stream_consumer(stream_arn, name),
+            policy=control.registration.describe_retry,
+            clock=control.clock,
         )
     except ConsumerNotFoundError:
         return None
 
 
 async def register_consumer(
-    access: StreamAccess, stream_arn: str, name: str
+    control: ControlServices, stream_arn: str, name: str
 ) -> tuple[StreamConsumer, bool]:
     """Return the consumer of this name, and whether it has just been registered.
 
@@ -65,29 +67,29 @@ async def register_consumer(
         ResourceInUseError: it is being removed.
         LimitExceededError: the stream takes no further consumer; names those that it has.
     """
-    found = await find_consumer(access, stream_arn, name)
+    found = await find_consumer(control, stream_arn, name)
     if found is not None:
         _refuse_deleting(found, stream_arn)
         return found, False
     try:
         consumer = await call_with_retries(
-            lambda: _register_or_find(access, stream_arn, name),
-            policy=access.registration.register_retry,
-            clock=access.context.clock,
+            lambda: _register_or_find(control, stream_arn, name),
+            policy=control.registration.register_retry,
+            clock=control.clock,
         )
     except RetriesExhaustedError as error:
         cause = error.__cause__
         if not isinstance(cause, LimitExceededError):
             raise
         raise await consumer_limit_error(
-            stream_arn, name, cause, access.registration, access.context
+            stream_arn, name, cause, control.registration, control
         ) from error
-    access.context.events(ConsumerRegistered(stream_arn=stream_arn, consumer_arn=consumer.arn))
+    control.events(ConsumerRegistered(stream_arn=stream_arn, consumer_arn=consumer.arn))
     return consumer, True
 
 
 async def wait_until_active(
-    access: StreamAccess, stream_arn: str, name: str, *, timeout_seconds: float
+    control: ControlServices, stream_arn: str, name: str, *, timeout_seconds: float
 ) -> StreamConsumer:
     """Return the consumer of this name once it is ACTIVE.
 
@@ -96,10 +98,10 @@ async def wait_until_active(
         ResourceInUseError: it is being removed.
         RetriesExhaustedError: it took longer than ``timeout_seconds``.
     """
-    clock, attempt = access.context.clock, 0
+    clock, attempt = control.clock, 0
     began_at = clock.monotonic()
     while True:
-        consumer = await find_consumer(access, stream_arn, name)
+        consumer = await find_consumer(control, stream_arn, name)
         if consumer is None:
             raise ConsumerNotFoundError(
                 f"{stream_arn} has no stream consumer {name}: register it "
@@ -118,16 +120,16 @@ async def wait_until_active(
                 attempts=attempt,
                 elapsed_seconds=elapsed,
             )
-        delay = access.registration.register_retry.delay_seconds(attempt)
+        delay = control.registration.register_retry.delay_seconds(attempt)
         await clock.sleep(min(delay, timeout_seconds - elapsed))
 
 
-async def _register_or_find(access: StreamAccess, stream_arn: str, name: str) -> StreamConsumer:
+async def _register_or_find(control: ControlServices, stream_arn: str, name: str) -> StreamConsumer:
     try:
-        return await access.context.control_plane.register_stream_consumer(stream_arn, name)
+        return await control.control_plane.register_stream_consumer(stream_arn, name)
     except ResourceInUseError:
         # Somebody else was faster, or the answer to an earlier attempt was lost.
-        return await access.context.control_plane.describe_stream_consumer(stream_arn, name)
+        return await control.control_plane.describe_stream_consumer(stream_arn, name)
 
 
 def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
@@ -149,11 +151,11 @@ async def find_consumers(
     """
     is_arn = ":" in name_or_arn
     name = consumer_name_in(name_or_arn) if is_arn else name_or_arn
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         found = [
             (stream.name, consumer)
-            for stream in await access.streams()
-            if (consumer := await find_consumer(access, stream.arn, name)) is not None
+            for stream in await control.streams()
+            if (consumer := await find_consumer(control, stream.arn, name)) is not None
         ]
     return [one for one in found if not is_arn or one[1].arn == name_or_arn]
 
@@ -162,15 +164,9 @@ async def remove_consumers(
     properties: Properties, found: Sequence[tuple[str, StreamConsumer]]
 ) -> bool:
     """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         gone = [
-            await deregister_consumer(
-                consumer.arn,
-                control_plane=access.context.control_plane,
-                config=access.registration,
-                clock=access.context.clock,
-                events=access.context.events,
-            )
+            await deregister_consumer(consumer.arn, control.registration, control)
             for _, consumer in found
         ]
     for (stream_name, consumer), is_gone in zip(found, gone, strict=True):

@@ -9,7 +9,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from kinesis_publishers.assembly import open_stream_access
+from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.consumers.actions import (
     find_consumers,
     list_consumers,
@@ -159,34 +159,34 @@ def _confirm(found: list[tuple[str, StreamConsumer]]) -> None:
 
 
 async def _list(properties: Properties) -> list[tuple[str, StreamConsumer]]:
-    async with open_stream_access(properties) as access:
+    async with open_control(properties) as control:
         return [
             (stream.name, consumer)
-            for stream in await access.streams()
-            for consumer in await list_consumers(access, stream.arn)
+            for stream in await control.streams()
+            for consumer in await list_consumers(control, stream.arn)
         ]
 
 
 async def _register(properties: Properties, name: str, *, is_waiting: bool) -> None:
-    async with open_stream_access(properties) as access:
-        for stream in await access.streams():
-            consumer, is_new = await register_consumer(access, stream.arn, name)
+    async with open_control(properties) as control:
+        for stream in await control.streams():
+            consumer, is_new = await register_consumer(control, stream.arn, name)
             say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
             if is_waiting:
-                seconds = access.registration.register_timeout_seconds
+                seconds = control.registration.register_timeout_seconds
                 consumer = await wait_until_active(
-                    access, stream.arn, name, timeout_seconds=seconds
+                    control, stream.arn, name, timeout_seconds=seconds
                 )
             _print_property(stream.name, consumer)
 
 
 async def _wait(properties: Properties, name: str, *, patience: timedelta | None) -> None:
-    async with open_stream_access(properties) as access:
-        seconds = access.registration.register_timeout_seconds
+    async with open_control(properties) as control:
+        seconds = control.registration.register_timeout_seconds
         if patience is not None:
             seconds = patience.total_seconds()
-        for stream in await access.streams():
-            consumer = await wait_until_active(access, stream.arn, name, timeout_seconds=seconds)
+        for stream in await control.streams():
+            consumer = await wait_until_active(control, stream.arn, name, timeout_seconds=seconds)
             _print_property(stream.name, consumer)
 
 

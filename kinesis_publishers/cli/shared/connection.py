@@ -120,7 +120,12 @@ class Connection:
         What only reading needs may be missing, as the ARN of a consumer that is yet to be
         registered.
         """
-        return self.properties({SourceConfig.record_publisher.full_key: "POLLING", **(more or {})})
+        return self.properties(
+            {
+                SourceConfig.record_publisher.full_key: SourceConfig.record_publisher.default,
+                **(more or {}),
+            }
+        )
 
 
 def only_stream(properties: Properties) -> str:
@@ -133,7 +138,7 @@ def only_stream(properties: Properties) -> str:
     if len(streams) > 1:
         names = ", ".join(stream.name for stream in streams)
         raise click.UsageError(f"This needs one stream, and there are {names}: use --stream.")
-    return streams[0].arn or streams[0].name
+    return streams[0].reference
 
 
 def _with_patience(properties: Properties) -> Properties:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import Factory, define
 
+from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.config import (
     CheckpointConfig,
     InitialPosition,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kinesis_publishers.cli.shared.connection import Connection
-    from kinesis_publishers.config import Properties
     from kinesis_publishers.config.option import Option
 
 __all__ = ["Changes", "observer_properties", "use_own_consumer"]
@@ -104,7 +104,7 @@ def _poll_slowly(changes: Changes) -> None:
         SourceConfig.record_publisher.full_key, draft.get(SourceConfig.record_publisher)
     )
     # A publisher of somebody else's is left as it is: how it reads is not known.
-    if name != "POLLING" or interval.full_key in changes.chosen:
+    if name != SourceConfig.record_publisher.default or interval.full_key in changes.chosen:
         return
     if draft.get(interval) < _INTERVAL_MILLIS:
         changes.values[interval.full_key] = str(_INTERVAL_MILLIS)
@@ -155,7 +155,7 @@ def use_own_consumer(changes: Changes, connection: Connection) -> None:
         UsageError: enhanced fan-out is asked for, and no such consumer is named.
     """
     draft, chosen = changes.draft, changes.chosen
-    if draft.get(SourceConfig.record_publisher) != "EFO":
+    if not publisher_factory_class(draft).subscribes:
         return
     theirs = _consumers_of_the_application(changes, connection)
     # Its own must not stay registered, and billed, because that of the application does.
@@ -172,7 +172,7 @@ def use_own_consumer(changes: Changes, connection: Connection) -> None:
             "-P kinesis.stream.efo.consumerarn.STREAM=ARN)."
         )
     else:
-        changes.values[_PUBLISHER] = "POLLING"
+        changes.values[_PUBLISHER] = SourceConfig.record_publisher.default
         changes.reasons.append(
             f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
             f"subscriptions of the application's consumer. For one of its own use {_ADVICE}."

@@ -45,6 +45,11 @@ class StreamSelector:
     arn: str | None = None
 
     @property
+    def reference(self) -> str:
+        """What calls name it by: the ARN, else the name."""
+        return self.arn or self.name
+
+    @property
     def region(self) -> str | None:
         """The region in the ARN, None without one."""
         match = re.fullmatch(_ARN, self.arn) if self.arn else None
@@ -149,9 +154,12 @@ class OnInvalidAggregate(Enum):
 
 
 class SourceConfig(Section, section="Source"):
-    """Which publisher reads, and what becomes of aggregates and of lost data."""
+    """What becomes of aggregates and of lost data.
 
-    record_publisher: Option[str] = Option(
+    The class of the publisher is found by the assembly, from the option.
+    """
+
+    record_publisher: ClassVar[Option[str]] = Option(
         key="stream.recordpublisher",
         parser=PluginName(
             built_in=BUILT_IN_PUBLISHERS,

@@ -360,6 +360,8 @@ def _contradiction(event: SubscriptionEvent) -> str:
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
     """Selected by ``stream.recordpublisher = EFO``."""
 
+    reads_ranges = subscribes = needs_registration = True
+
     def __init__(
         self, config: FanOutConfig, registrar: StreamConsumerRegistrar, context: PublisherContext
     ) -> None:

@@ -285,6 +285,8 @@ class PollingRecordPublisher(RecordPublisher):
 class PollingRecordPublisherFactory(RecordPublisherFactory):
     """Selected by ``stream.recordpublisher = POLLING``, the default."""
 
+    reads_ranges = True
+
     def __init__(self, config: PollingConfig, context: PublisherContext) -> None:
         self._config = config
         self._context = context

@@ -12,12 +12,12 @@ import weakref
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Self
 
+from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
     DeregistrationPolicy,
     RegistrationConfig,
     RegistrationStrategy,
-    SourceConfig,
 )
 from kinesis_publishers.errors import ConsumerGuardError
 from kinesis_publishers.readers.guard.messages import READY, GuardRequest
@@ -34,22 +34,34 @@ _LOGGER = logging.getLogger(__name__)
 _MODULE = "kinesis_publishers.readers.guard"
 # Starting an interpreter takes a second; a machine that is short of everything takes many.
 _START_SECONDS = 60.0
+# A query that restarts at once, as after an error, takes its own lease within this time: it finds
+# its consumer registered, and its subscriptions do not wait for a new one.
+_LINGER_SECONDS = 5.0
 # A machine without memory may end guard processes again and again.
 _RESTART_PERIOD_SECONDS = 60.0
 
 
 class ConsumerGuard:
-    """Has stream consumers removed when this process is gone, however it ends.
+    """Removes stream consumers once this process has ended, however it ends.
 
-    Constructing one starts nothing. A guard process that ends before it should is replaced, at most
-    once a minute.
+    Constructing one starts nothing. A guard process that ends too early is replaced.
 
     Args:
         properties: the configuration; with a region.
+        linger_seconds: how long the consumers stay after the end of this process, for a successor.
+        restart_period_seconds: how often a guard process is replaced at most.
     """
 
-    def __init__(self, properties: Properties) -> None:
+    def __init__(
+        self,
+        properties: Properties,
+        *,
+        linger_seconds: float = _LINGER_SECONDS,
+        restart_period_seconds: float = _RESTART_PERIOD_SECONDS,
+    ) -> None:
         self._properties = properties
+        self._linger_seconds = linger_seconds
+        self._restart_period_seconds = restart_period_seconds
         self._clock = SystemClock()
         self._config = RegistrationConfig.from_properties(properties)
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +73,7 @@ class ConsumerGuard:
     @classmethod
     def for_properties(cls, properties: Properties) -> Self | None:
         """Return a guard if ``properties`` can leave a consumer to be removed, else ``None``."""
-        if SourceConfig.from_properties(properties).record_publisher != "EFO":
+        if not publisher_factory_class(properties).needs_registration:
             return None
         config = RegistrationConfig.from_properties(properties)
         if (
@@ -79,7 +91,11 @@ class ConsumerGuard:
         Raises:
             ConsumerGuardError: it cannot be started, or not within a minute or so.
         """
-        request = GuardRequest.of(self._properties, stream_arns)
+        request = GuardRequest(
+            properties=self._properties,
+            stream_arns=tuple(sorted(stream_arns)),
+            linger_seconds=self._linger_seconds,
+        )
         with self._lock:
             process = self._process
             if process is not None and process.poll() is None and self._request == request:
@@ -115,7 +131,7 @@ class ConsumerGuard:
                 except ConsumerGuardError as error:
                     _LOGGER.error("%s", error)
                     return
-            is_released.wait(_RESTART_PERIOD_SECONDS)
+            is_released.wait(self._restart_period_seconds)
 
     def _start(self, request: GuardRequest) -> subprocess.Popen[bytes]:
         process = self._spawn()

@@ -1,43 +1,41 @@
-"""What a reader and its guard tell each other: one line in each direction."""
+"""The two messages between a reader and its guard: one line in each direction."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attrs import frozen
 
 from kinesis_publishers.config import Properties
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 __all__ = ["READY", "GuardRequest"]
 
-#: What the guard says once it holds its leases.
+#: The guard sends this once it holds its leases.
 READY = b"ready\n"
 
 
 @frozen(kw_only=True)
 class GuardRequest:
-    """What the guard is asked for; it travels through a pipe, because it has credentials in it.
+    """What the guard does; it travels through a pipe, because it holds credentials.
 
     Attributes:
         properties: the configuration of the reader.
-        stream_arns: the streams whose consumers are to be guarded.
+        stream_arns: the streams whose consumers the guard holds.
+        linger_seconds: how long the guard waits after the reader's end before it removes them.
     """
 
     properties: Properties
     stream_arns: tuple[str, ...]
-
-    @classmethod
-    def of(cls, properties: Properties, stream_arns: Iterable[str]) -> Self:
-        """Return the request for some streams."""
-        return cls(properties=properties, stream_arns=tuple(sorted(stream_arns)))
+    linger_seconds: float
 
     def to_line(self) -> bytes:
-        """Return the request as it travels."""
-        message = {"properties": self.properties.to_dict(), "streamArns": self.stream_arns}
+        """Return the request as one line of JSON."""
+        message = {
+            "properties": self.properties.to_dict(),
+            "streamArns": self.stream_arns,
+            "lingerSeconds": self.linger_seconds,
+        }
         return json.dumps(message).encode() + b"\n"
 
     @classmethod
@@ -47,4 +45,5 @@ class GuardRequest:
         return cls(
             properties=Properties.parse(message["properties"]),
             stream_arns=tuple(message["streamArns"]),
+            linger_seconds=message["lingerSeconds"],
         )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import field, frozen
 
-from kinesis_publishers.assembly import FetcherParts, open_parts
-from kinesis_publishers.engine.delivery import MissingShard
+from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.errors import (
     PositionTrimmedError,
     ShardNotFoundError,
@@ -73,16 +72,16 @@ class KinesisRangeFinder:
     earlier round.
 
     Args:
-        parts: everything that the properties select.
+        services: everything that the properties select.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
     """
 
     def __init__(
-        self, parts: FetcherParts, *, resume: Mapping[str, StreamProgress] | None = None
+        self, services: Services, *, resume: Mapping[str, StreamProgress] | None = None
     ) -> None:
-        self._parts = parts
-        self._shards = ShardTable(parts, resume)
+        self._services = services
+        self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
         # Whether a shard has ended whose children the listing may lack.
@@ -105,8 +104,8 @@ class KinesisRangeFinder:
         Raises:
             ConfigError: the properties cannot work; every problem is named.
         """
-        async with open_parts(properties, events=events, clock=clock) as parts:
-            yield cls(parts, resume=resume)
+        async with open_services(properties, events=events, clock=clock) as services:
+            yield cls(services, resume=resume)
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
@@ -141,7 +140,7 @@ class KinesisRangeFinder:
             until: look only at shards in which something that arrived before this instant may be
                 unread (Trigger.AvailableNow).
         """
-        if self._parts.clock.monotonic() < self._next_round:
+        if self._services.clock.monotonic() < self._next_round:
             return FoundRanges()
         return await self._find_or_begin_anew(lambda: self._find(limit, until))
 
@@ -150,7 +149,7 @@ class KinesisRangeFinder:
             try:
                 return await find()
             except StreamRecreatedError:
-                if self._parts.data_loss.fails:
+                if self._services.data_loss.fails:
                     raise
             self._shards, self._probes = self._shards.renewed(), {}
             await self.prepare()
@@ -177,7 +176,7 @@ class KinesisRangeFinder:
         return await self._find_or_begin_anew(self._find_tip)
 
     async def _find_tip(self) -> FoundRanges:
-        now = self._parts.clock.now()
+        now = self._services.clock.now()
         await self._discover_if_due()
         await self._for_each(self._startable_probes(), lambda probe: probe.reach_tip(now))
         return await self._take_within(ReadLimit())
@@ -193,12 +192,12 @@ class KinesisRangeFinder:
         )
 
     def _plan_discovery(self) -> None:
-        interval = self._parts.discovery.interval_seconds
-        self._next_discovery = self._parts.clock.monotonic() + interval
+        interval = self._services.discovery.interval_seconds
+        self._next_discovery = self._services.clock.monotonic() + interval
         self._is_listing_stale = False
 
     async def _discover_if_due(self) -> None:
-        if self._is_listing_stale or self._parts.clock.monotonic() >= self._next_discovery:
+        if self._is_listing_stale or self._services.clock.monotonic() >= self._next_discovery:
             await self._shards.discover()
             self._plan_discovery()
 
@@ -207,9 +206,13 @@ class KinesisRangeFinder:
         for shard in self._shards.startable():
             probe = before.get(shard.key)
             if probe is None:
-                progress, create = self._shards.progress[shard.key], self._parts.polling.create
+                progress, create = self._shards.progress[shard.key], self._services.polling.create
                 probe = ShardProbe(
-                    shard, Sighting(progress), create, self._parts.clock, self._parts.aggregates
+                    shard,
+                    Sighting(progress),
+                    create,
+                    self._services.clock,
+                    self._services.aggregates,
                 )
             probe.shard = shard
             self._probes[shard.key] = probe
@@ -220,7 +223,7 @@ class KinesisRangeFinder:
         has_news = any(probe.has_news for probe in probes)
         if until is not None:
             probes = [probe for probe in probes if not probe.has_seen(until)]
-        now, interval = self._parts.clock.monotonic(), _look_interval(len(probes))
+        now, interval = self._services.clock.monotonic(), _look_interval(len(probes))
         due = [probe for probe in probes if probe.last_look + interval <= now]
         if not due and not has_news:
             earliest = min((probe.last_look for probe in probes), default=now)
@@ -231,7 +234,7 @@ class KinesisRangeFinder:
         """Let several shards come due where there are many."""
         interval = _look_interval(len(self._probes))
         if interval > _LOOK_INTERVAL_SECONDS:
-            pause = self._parts.clock.monotonic() + interval / _GROUPS
+            pause = self._services.clock.monotonic() + interval / _GROUPS
             self._next_round = min(max(self._next_round, pause), self._next_discovery)
 
     async def _for_each(
@@ -252,7 +255,7 @@ class KinesisRangeFinder:
     ) -> None:
         if probe.last_look == float("-inf"):
             # What is missing later shows with the first record that follows.
-            guard, now = self._parts.data_loss, self._parts.clock.now()
+            guard, now = self._services.data_loss, self._services.clock.now()
             await guard.check_retention(probe.shard, probe.progress, now)
         await self._look_or_begin_anew(probe, look)
         self._shards.progress[probe.shard.key] = probe.progress
@@ -260,19 +263,17 @@ class KinesisRangeFinder:
     async def _look_or_begin_anew(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
-        parts = self._parts
-        missing = MissingShard(
-            probe.shard, parts.data_loss, parts.discovery.has_shard, parts.clock, parts.events
-        )
+        services = self._services
+        missing = services.missing(probe.shard)
         # Again in the same round: Trigger.Once has no other.
         while True:
             try:
                 return await look(probe)
             except PositionTrimmedError as error:
-                now, progress = parts.clock.now(), probe.progress
-                await parts.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
+                now, progress = services.clock.now(), probe.progress
+                await services.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
                 horizon = StartingPosition.trim_horizon()
-                probe.begin_at_horizon(await parts.polling.create(horizon, probe.shard))
+                probe.begin_at_horizon(await services.polling.create(horizon, probe.shard))
             except (StreamNotFoundError, ShardNotFoundError) as error:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
@@ -284,7 +285,7 @@ class KinesisRangeFinder:
         counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
         self._first_served = (self._first_served + 1) % len(probes)
         ends: dict[ShardKey, RangeEnd] = {}
-        check, now = self._parts.data_loss.check_beginning, self._parts.clock.now()
+        check, now = self._services.data_loss.check_beginning, self._services.clock.now()
         # All at once: shards that are far behind share the question for the retention.
         async with TaskScope() as scope:
             for probe, count in zip(probes, counts, strict=True):

@@ -1,7 +1,7 @@
 """A program that uses a stream consumer until it is killed, as Spark's reader does.
 
-Arguments: the properties as JSON, the ARN of the stream. It prints the process ids of its guard and
-of a child that outlives it, and the ARN of the consumer.
+Arguments: the properties as JSON, the ARN of the stream, how many seconds the guard lingers. It
+prints the process ids of its guard and of a child that outlives it, and the ARN of the consumer.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import sys
 
 import psutil
 
-from kinesis_publishers import Properties, PublisherContext, SystemClock, log_event
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
-from kinesis_publishers.config import AwsConfig, RegistrationConfig
+from kinesis_publishers import Properties
+from kinesis_publishers.assembly import open_control
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.registration import create_registrar
 
 
 def main() -> None:
     properties, stream_arn = Properties.parse(json.loads(sys.argv[1])), sys.argv[2]
-    guard = ConsumerGuard(properties)
+    guard = ConsumerGuard(properties, linger_seconds=float(sys.argv[3]))
     guard.hold([stream_arn])
     (guard_process,) = psutil.Process().children()
     # With all that it could inherit: it must not keep the pipe to the guard open.
@@ -32,15 +31,8 @@ def main() -> None:
 
 
 async def use_consumer(properties: Properties, stream_arn: str) -> None:
-    aws = AwsConfig.from_properties(properties)
-    async with Boto3ControlPlane(aws) as control_plane:
-        context = PublisherContext(
-            data_plane=AioDataPlane(aws),
-            control_plane=control_plane,
-            clock=SystemClock(),
-            events=log_event,
-        )
-        registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
+    async with open_control(properties) as control:
+        registrar = create_registrar(control.registration, control)
         print(await registrar.consumer_arn(stream_arn), flush=True)  # noqa: T201 - the other half
         await asyncio.Event().wait()
 

@@ -12,26 +12,18 @@ import os
 import sys
 from typing import NoReturn
 
-from kinesis_publishers import PublisherContext
-from kinesis_publishers.aws import Boto3ControlPlane
-from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.config import AwsConfig, Properties, RegistrationConfig
+from kinesis_publishers.assembly import open_control
+from kinesis_publishers.config import Properties
+from kinesis_publishers.events import ignore_event
 from kinesis_publishers.registration import create_registrar
-from kinesis_publishers.testing.fakes import FakeDataPlane, StoredShard
 
 _STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 
 
 async def register(properties: Properties, ready: int, start: int, stop: int) -> None:
     """Be one of the processes."""
-    async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
-        context = PublisherContext(
-            data_plane=FakeDataPlane(StoredShard()),
-            control_plane=control_plane,
-            clock=SystemClock(),
-            events=lambda _: None,
-        )
-        registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
+    async with open_control(properties, events=ignore_event) as control:
+        registrar = create_registrar(control.registration, control)
         os.write(ready, b".")
         await asyncio.to_thread(os.read, start, 1)
         try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_publishers import PublisherContext, StartingPosition
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.assembly import FetcherParts, publisher_factory_class
-from kinesis_publishers.config import AggregationMode, DiscoveryConfig, SourceConfig
+from kinesis_publishers.assembly import Services, publisher_factory_class
+from kinesis_publishers.config import AggregationMode, DiscoveryConfig
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
@@ -60,19 +60,18 @@ class SimulatedWorld:
 
     def parts(
         self, properties: Properties, events: EventSink, *, fails_on_data_loss: bool = True
-    ) -> FetcherParts:
+    ) -> Services:
         """Return what ``properties`` select, over the simulated planes."""
         context = PublisherContext(
             data_plane=self.planes, control_plane=self.planes, clock=self.clock, events=events
         )
-        name = SourceConfig.from_properties(properties).record_publisher
         config = DiscoveryConfig.from_properties(properties)
         discovery = ShardDiscovery(self.planes, config, self.clock)
-        return FetcherParts(
+        return Services(
             streams=(STREAM,),
             initial_position=StartingPosition.trim_horizon(),
             initial_shards={},
-            factory=publisher_factory_class(name).from_properties(properties, context),
+            factory=publisher_factory_class(properties).from_properties(properties, context),
             polling=PollingRecordPublisherFactory.from_properties(properties, context),
             discovery=discovery,
             pool=self.pool,

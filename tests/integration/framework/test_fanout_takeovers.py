@@ -37,8 +37,8 @@ class Reader:
         self.events: list[Event] = []
         self.sink = RecordingSink()
         properties = Properties.parse({**PROPERTIES, **options})
-        self._parts = world.parts(properties, self.events.append)
-        self.fetcher = KinesisDataFetcher(self._parts, self.sink)
+        self._services = world.parts(properties, self.events.append)
+        self.fetcher = KinesisDataFetcher(self._services, self.sink)
 
     @property
     def calls(self) -> int:
@@ -51,7 +51,7 @@ class Reader:
         return len(refused) + sum(isinstance(one, SubscriptionStarted) for one in self.events)
 
     async def close(self) -> None:
-        await self._parts.factory.close()
+        await self._services.factory.close()
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_publishers import Properties, PublisherContext, ShardRange, StartingPosition
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.assembly import FetcherParts
+from kinesis_publishers.assembly import Services
 from kinesis_publishers.config import AggregationMode, DiscoveryConfig
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
@@ -71,7 +71,7 @@ class DisorderedQuery:
         config = DiscoveryConfig.from_properties(PROPERTIES)
         discovery = ShardDiscovery(self.plane, config, self.clock)
         polling = PollingRecordPublisherFactory.from_properties(PROPERTIES, context)
-        parts = FetcherParts(
+        parts = Services(
             streams=("orders",),
             initial_position=StartingPosition.trim_horizon(),
             initial_shards={},

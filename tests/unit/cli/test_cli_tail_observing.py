@@ -104,9 +104,10 @@ def test_where_it_polls_in_place_of_fan_out_it_does_so_once_a_second() -> None:
 
 
 def test_a_publisher_of_somebody_else_s_is_left_as_it_is() -> None:
-    file = {"kinesis.stream.recordpublisher": "their.module:Factory", _NAME: "ledger"}
+    plugin = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
+    file = {"kinesis.stream.recordpublisher": plugin, _NAME: "ledger"}
     observed = Observed(file)
-    assert observed.publisher == "their.module:Factory"
+    assert observed.publisher == plugin
     assert observed.get(PollingConfig.interval_seconds) == 200
     assert observed.consumer == ("ledger", [])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers import RecordPublisher, RecordPublisherFactory
-from kinesis_publishers.assembly import open_parts, publisher_factory_class
+from kinesis_publishers.assembly import open_services, publisher_factory_class
 from kinesis_publishers.config import Properties
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
@@ -111,7 +111,7 @@ async def test_a_factory_that_is_none_is_named_when_it_is_built() -> None:
         "kinesis.stream.recordpublisher": f"{_HERE}:MakesNothing",
     }
     with pytest.raises(PluginLoadError, match=r"from_properties\(\) returned NoneType"):
-        async with open_parts(Properties.parse(properties)):
+        async with open_services(Properties.parse(properties)):
             pass
 
 
@@ -174,9 +174,14 @@ def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
     return install
 
 
+def _load(name: str) -> type[RecordPublisherFactory]:
+    values = {"kinesis.streams": "orders", "kinesis.stream.recordpublisher": name}
+    return publisher_factory_class(Properties.parse(values))
+
+
 def test_an_installed_entry_point_is_found(announce: Callable[[str, str], None]) -> None:
     announce("one", "one_module:Factory")
-    assert publisher_factory_class("mine").__module__ == "one_module"
+    assert _load("mine").__module__ == "one_module"
 
 
 def test_two_packages_with_the_same_name_are_told_apart_by_the_user(
@@ -189,8 +194,8 @@ def test_two_packages_with_the_same_name_are_told_apart_by_the_user(
         match=r"announced more than once \(one_module:Factory of one 1.0; "
         r"two_module:Factory of two 1.0\): name the class itself",
     ):
-        publisher_factory_class("mine")
-    assert publisher_factory_class("two_module:Factory").__module__ == "two_module"
+        _load("mine")
+    assert _load("two_module:Factory").__module__ == "two_module"
 
 
 @pytest.mark.parametrize(
@@ -206,14 +211,14 @@ def test_a_broken_entry_point_says_who_announced_it(
 ) -> None:
     announce("one", value)
     with pytest.raises(PluginLoadError, match=r"entry point 'mine' of one 1\.0") as caught:
-        publisher_factory_class("mine")
+        _load("mine")
     assert message in str(caught.value)
 
 
 def test_a_mistyped_entry_point_is_recognised(announce: Callable[[str, str], None]) -> None:
     announce("one", "one_module:Factory")
     with pytest.raises(PluginLoadError, match=r"installed: mine\); did you mean mine\?"):
-        publisher_factory_class("minne")
+        _load("minne")
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_no_name_is_both_an_alias_and_without_counterpart() -> None:
 
 def test_the_arn_of_a_consumer_selects_enhanced_fan_out_with_that_consumer() -> None:
     properties = _parse({"streamName": "orders", "fanoutConsumerARN": _CONSUMER})
-    assert SourceConfig.from_properties(properties).record_publisher == "EFO"
+    assert properties.get(SourceConfig.record_publisher) == "EFO"
     registration = RegistrationConfig.from_properties(properties)
     assert registration.strategy is RegistrationStrategy.NONE
     assert registration.consumer_arns == {"orders": _CONSUMER}

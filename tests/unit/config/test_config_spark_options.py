@@ -70,7 +70,7 @@ def test_the_type_of_consumer_selects_the_publisher(
     option: str, value: str, publisher: str
 ) -> None:
     properties = _parse({option: value, "consumername": "app"})
-    assert SourceConfig.from_properties(properties).record_publisher == publisher
+    assert properties.get(SourceConfig.record_publisher) == publisher
 
 
 @pytest.mark.parametrize(

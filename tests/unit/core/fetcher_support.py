@@ -18,7 +18,7 @@ from kinesis_publishers import (
     StreamProgress,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.assembly import FetcherParts
+from kinesis_publishers.assembly import Services
 from kinesis_publishers.config import AggregationMode, DiscoveryConfig, PollingConfig, ShardOrder
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
@@ -145,7 +145,7 @@ class World:
     def fetcher(self, resume: Mapping[str, StreamProgress] | None = None) -> KinesisDataFetcher:
         return KinesisDataFetcher(self.parts(), self.sink, resume=resume)
 
-    def parts(self) -> FetcherParts:
+    def parts(self) -> Services:
         """Return what a fetcher or a reader of ranges is made of."""
         discovery = ShardDiscovery(
             self.control_plane,
@@ -164,7 +164,7 @@ class World:
             clock=self.clock,
             events=self.events.append,
         )
-        return FetcherParts(
+        return Services(
             streams=tuple(stream.name for stream in self.streams),
             initial_position=self.initial_position,
             initial_shards=self.initial_shards,

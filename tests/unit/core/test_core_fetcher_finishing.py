@@ -158,7 +158,7 @@ async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
     async with KinesisDataFetcher.from_properties(
         properties, RecordingSink(), clock=clock
     ) as fetcher:
-        assert fetcher._parts.clock.machine is clock
+        assert fetcher._services.clock.machine is clock
 
 
 async def test_a_shard_that_ends_while_shards_are_listed_is_not_settled_by_that_listing():

@@ -89,7 +89,9 @@ async def test_a_range_that_was_read_is_reported_with_its_bounds():
     )
 
 
-@pytest.mark.parametrize("publisher", ["POLLING", "some.module:Factory"])
+@pytest.mark.parametrize(
+    "publisher", ["POLLING", "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"]
+)
 async def test_only_fan_out_is_subscribed_with(publisher: str):
     properties = {"kinesis.streams": "orders", "kinesis.stream.recordpublisher": publisher}
     selected = RangePublishers.select(Properties.parse(properties), world_of().parts())

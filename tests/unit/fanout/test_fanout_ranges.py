@@ -55,6 +55,8 @@ POLLING = PollingConfig(
     get_iterator_retry=CONFIG.subscribe_retry,
 )
 
+_PLUGIN = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
+
 
 def place(index: int) -> SequenceNumber:
     return SequenceNumber(RECORDS[index].sequence_number)
@@ -214,7 +216,7 @@ def test_somebody_elses_publisher_reads_its_ranges_itself():
 
 @pytest.mark.parametrize(
     ("publisher", "expected"),
-    [("EFO", "POLLING"), ("POLLING", "POLLING"), ("some.module:Factory", "some.module:Factory")],
+    [("EFO", "POLLING"), ("POLLING", "POLLING"), (_PLUGIN, _PLUGIN)],
 )
 def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expected: str):
     given = Properties.parse(
@@ -226,6 +228,6 @@ def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expe
         }
     )
     polled = as_polling(given)
-    assert SourceConfig.from_properties(polled).record_publisher == expected
+    assert polled.get(SourceConfig.record_publisher) == expected
     client = polled.to_dict()["kinesis.stream.efo.http2-client"]
     assert client == ("httpx" if publisher == "EFO" else "pyreqwest")

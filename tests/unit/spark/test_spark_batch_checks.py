@@ -14,6 +14,8 @@ _LOADED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 _SHARD = "shardId-000000000000"
 
+_PLUGIN = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
+
 
 def check(**options: object) -> None:
     """Check options, of which ``stream_`` ones stand for keys of the properties dict."""
@@ -21,9 +23,7 @@ def check(**options: object) -> None:
         f"kinesis.{key.replace('_', '.')}" if key.startswith("stream_") else key: str(one)
         for key, one in options.items()
     }
-    properties = Properties.from_spark_options(
-        {"streamName": "orders", **values}, allow=["my.module:Factory"]
-    )
+    properties = Properties.from_spark_options({"streamName": "orders", **values}, allow=[_PLUGIN])
     checked_bounds(properties, loaded_at=_LOADED_AT)
 
 
@@ -61,8 +61,8 @@ def one_shard(kind: str, marker: object = "") -> str:
             rf"{_SHARD} begins \(AT_TIMESTAMP .*later than it ends",
         ),
         (
-            {"stream_recordpublisher": "my.module:Factory"},
-            r"is my\.module:Factory, and spark\.read",
+            {"stream_recordpublisher": _PLUGIN},
+            r"is kinesis_publishers\.testing\.fakes:ScriptedPublisherFactory, and spark\.read",
         ),
     ],
 )
@@ -78,7 +78,7 @@ def test_every_contradiction_is_named_at_once() -> None:
             stream_initpos="LATEST",
             stream_initpos_shards=one_shard("AT_SEQUENCE_NUMBER", 9),
             stream_endpos_shards=one_shard("AT_SEQUENCE_NUMBER", 3),
-            stream_recordpublisher="my.module:Factory",
+            stream_recordpublisher=_PLUGIN,
         )
     assert len(raised.value.problems) == 3
 

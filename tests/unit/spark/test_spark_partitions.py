@@ -35,6 +35,8 @@ TYPES = {"binary": BinaryType(), "string": StringType(), "timestamp": TimestampT
 
 PICKLERS: list[Callable[[Any], bytes]] = [pickle.dumps, cloudpickle.dumps]
 
+_PLUGIN = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
+
 
 def spark_schema() -> StructType:
     """Parse the DDL, for which Spark itself would need a session."""
@@ -121,7 +123,7 @@ def test_a_range_partition_can_be_pickled(dumps: Callable[[Any], bytes]) -> None
 
 @pytest.mark.parametrize(
     ("publisher", "expected"),
-    [("EFO", "POLLING"), ("POLLING", "POLLING"), ("some.module:Factory", "some.module:Factory")],
+    [("EFO", "POLLING"), ("POLLING", "POLLING"), (_PLUGIN, _PLUGIN)],
 )
 def test_ranges_are_polled_although_the_stream_is_subscribed_to(
     publisher: str, expected: str
@@ -132,7 +134,7 @@ def test_ranges_are_polled_although_the_stream_is_subscribed_to(
         "kinesis.stream.efo.consumername": "app",
     }
     partition = RangePartition.of(Properties.parse(given), range_partition().ranges)
-    assert SourceConfig.from_properties(partition.properties).record_publisher == expected
+    assert partition.properties.get(SourceConfig.record_publisher) == expected
     kept = partition.properties.to_dict()
     assert kept["aws.credentials.provider.basic.secretkey"] == SECRET
     assert partition.ranges == range_partition().ranges
