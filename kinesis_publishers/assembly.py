@@ -41,7 +41,7 @@ from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import ignore_event, log_event
-from kinesis_publishers.metrics.selection import load_event_reporter, open_event_sink
+from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
@@ -83,7 +83,7 @@ _STORES = {
 }
 
 _REPORTERS = {
-    "log": "kinesis_publishers.metrics.log:EventLog",
+    "log": "kinesis_publishers.metrics.sinks:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
     "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
     "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",

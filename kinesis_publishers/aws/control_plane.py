@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore import xform_name
 
-from kinesis_publishers.abc.control_plane import ControlPlane
+from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError

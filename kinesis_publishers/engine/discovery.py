@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from kinesis_publishers.abc.control_plane import ControlPlane
+    from kinesis_publishers.abc import ControlPlane
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import DiscoveryConfig
     from kinesis_publishers.model import Shard, ShardKey, StreamSummary

@@ -73,7 +73,10 @@ async def _register(properties: Properties, config: RegistrationConfig) -> dict[
                 # nothing. Not held before: where one stream fails, the others' consumers go.
                 for arn in streams.values():
                     lease = await ConsumerLease.acquire(
-                        arn, config.consumer_name, clock=control.clock
+                        arn,
+                        config.consumer_name,
+                        clock=control.clock,
+                        endpoint_url=config.endpoint_url,
                     )
                     leases.callback(lease.close)
                 return {one: await registrar.consumer_arn(arn) for one, arn in streams.items()}

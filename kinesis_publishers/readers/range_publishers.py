@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import frozen
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.errors import ServiceError
@@ -18,7 +18,7 @@ from kinesis_publishers.model import RunResult, Shard, StartingPosition, continu
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisher
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.record_publisher_factory import RecordPublisherFactory
+    from kinesis_publishers.abc import RecordPublisherFactory
     from kinesis_publishers.assembly import Services
     from kinesis_publishers.model import RecordBatch, SequenceNumber
 

@@ -14,8 +14,7 @@ from kinesis_publishers.registration.lazy import (
 from kinesis_publishers.registration.shared_use import ConsumerLease
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlContext
-    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+    from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
     from kinesis_publishers.config import RegistrationConfig
 
 __all__ = ["ConsumerLease", "create_registrar", "deregister_consumer"]

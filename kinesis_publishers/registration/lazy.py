@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+from kinesis_publishers.abc import StreamConsumerRegistrar
 from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
@@ -21,7 +21,7 @@ from kinesis_publishers.tasks import TaskScope
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kinesis_publishers.abc.control_plane import ControlContext
+    from kinesis_publishers.abc import ControlContext
 
 __all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
 

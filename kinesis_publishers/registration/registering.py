@@ -24,7 +24,7 @@ from kinesis_publishers.registration.single_flight import finish_once_begun
 from kinesis_publishers.retry import RetryBudget, call_with_retries
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlContext
+    from kinesis_publishers.abc import ControlContext
     from kinesis_publishers.model import StreamConsumer
     from kinesis_publishers.registration.shared_use import ConsumerLease
 

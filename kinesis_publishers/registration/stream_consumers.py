@@ -13,7 +13,7 @@ from kinesis_publishers.registration.single_flight import SingleFlight
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlContext
+    from kinesis_publishers.abc import ControlContext
 
 __all__ = ["StreamConsumers"]
 
@@ -94,7 +94,10 @@ class _ConsumerOfStream:
         # Also of a consumer that is known to be there: who uses it keeps others from removing it.
         if self._lease is None:
             self._lease = await ConsumerLease.acquire(
-                self.stream_arn, self._name, clock=self._context.clock
+                self.stream_arn,
+                self._name,
+                clock=self._context.clock,
+                endpoint_url=self._config.endpoint_url,
             )
         return self._lease
 

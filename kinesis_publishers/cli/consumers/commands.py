@@ -130,7 +130,7 @@ def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @connection_options
 def deregister(consumer: str, yes: bool, connection: Connection) -> None:
-    """Remove a consumer; whoever reads with it stops. One that is not there is no error.
+    """Remove a consumer; its readers stop. One that does not exist is no error.
 
     \b
     Example:
@@ -153,7 +153,7 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
 def _confirm(found: list[tuple[str, StreamConsumer]]) -> None:
     """Ask on the terminal; Ctrl-C is left to the command."""
     say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
-    click.echo("Whoever reads with it stops. Remove it? [y/N]: ", nl=False, err=True)
+    click.echo("Its readers stop. Remove it? [y/N]: ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise click.ClickException("Not confirmed: nothing was removed. In scripts, use --yes.")
 

@@ -51,7 +51,7 @@ class Connection:
     Attributes:
         config: a ``.properties`` file.
         content: what it has; read once, for it may be a pipe.
-        pairs: single properties, which go before those of the file.
+        pairs: single properties, which take precedence over the file.
         streams: names or ARNs.
         region: the region.
         endpoint: the URL of the endpoint.
@@ -82,7 +82,7 @@ class Connection:
         return _with_patience(self._parse(more or {}, checked=True))
 
     def unchecked_properties(self, more: Mapping[str, str | None] | None = None) -> Properties:
-        """Return the values of :meth:`properties`, whatever options ask of each other.
+        """Return the values of :meth:`properties` without checking them against each other.
 
         For a command that has to see them before it says more.
 
@@ -186,7 +186,7 @@ _OPTIONS: Final = (
         multiple=True,
         callback=_parse_pairs,
         metavar="KEY=VALUE",
-        help="One property; goes before the file. May be repeated.",
+        help="One property; takes precedence over the file. May be repeated.",
     ),
     click.option(
         "--stream",

@@ -95,7 +95,7 @@ def tail(
     where it stands. In a pipe or a file each record is a line.
 
     With the properties of an application it neither moves its checkpoints nor takes over its
-    stream consumer: it polls, unless it is given a consumer of its own.
+    stream consumer: it polls, unless it is given its own consumer.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def _starting_position(
     given = {
         InitialPositionConfig.position.full_key: position,
         InitialPositionConfig.timestamp_text.full_key: instant,
-        # Positions of single shards would go before what the command line says.
+        # Positions of single shards would take precedence over the command line.
         InitialPositionConfig.shards.full_key: None if position is None else "{}",
     }
     return {key: value for key, value in given.items() if value is not None}

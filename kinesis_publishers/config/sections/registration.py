@@ -15,6 +15,7 @@ from kinesis_publishers.config.option import (
 )
 from kinesis_publishers.config.parsers import Choice, Duration, Text
 from kinesis_publishers.config.retries import RetryOptions
+from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class RegistrationConfig(Section, section="Registration"):
         name_pattern=r"[a-zA-Z0-9_.-]{1,128}",
     )
     consumer_arns: Derived[Mapping[str, str]] = Derived(_consumer_arns)
+    endpoint_url: Derived[str | None] = Derived(AwsConfig.endpoint_url.read)
     describe_retry: RetryOptions = RetryOptions(
         "stream.describestreamconsumer",
         "DescribeStreamConsumer",

@@ -6,9 +6,10 @@ import math
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
-from kinesis_publishers.abc.record_publisher_factory import (
+from kinesis_publishers.abc import (
     PublisherContext,
+    RecordBatchConsumer,
+    RecordPublisher,
     RecordPublisherFactory,
 )
 from kinesis_publishers.config import FanOutConfig, RegistrationConfig
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from datetime import datetime
 
-    from kinesis_publishers.abc.data_plane import ShardSubscription
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
-    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+    from kinesis_publishers.abc import PublisherContext, ShardSubscription, StreamConsumerRegistrar
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import SequenceNumber, Shard
 

@@ -14,7 +14,7 @@ from kinesis_publishers.engine.delivery import ConsumerContext
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.model import ShardProgress, StartingPosition
-from kinesis_publishers.testing.fakes.control_plane import FakeStream
+from kinesis_publishers.testing.fakes.planes import FakeStream
 from kinesis_publishers.testing.fakes.recording import RecordingSink
 from kinesis_publishers.testing.fakes.samples import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock

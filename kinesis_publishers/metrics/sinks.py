@@ -1,26 +1,27 @@
-"""Opens the sinks that a configuration names, and makes one of them all."""
+"""Opens the sinks that a configuration names as one; the log as a sink; periodic work."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.config import MetricsConfig
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers.events import fan_out_events, guard_events
+from kinesis_publishers.events import fan_out_events, guard_events, log_event
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.events import Event, EventSink
 
-__all__ = ["load_event_reporter", "open_event_sink"]
+__all__ = ["EventLog", "load_event_reporter", "open_event_sink", "repeated"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -42,7 +43,6 @@ async def open_event_sink(
     Args:
         properties: the configuration, with a region.
         known: the sinks that have a name, each as ``module:Class``.
-        clock: the only source of time.
         further: a sink that the properties do not name.
 
     Raises:
@@ -69,8 +69,8 @@ def _check_callable(events: object) -> None:
         raise TypeError(f"events must be a function of one event, not {events!r}")
     if iscoroutinefunction(events) or iscoroutinefunction(type(events).__call__):
         raise TypeError(
-            f"events is async ({events!r}), and nobody would await it: pass a plain function, which"
-            " may put events into a queue for a task of your own"
+            f"events is async ({events!r}), and would never be awaited: pass a plain function, "
+            "which may put events into a queue for a task of your own"
         )
 
 
@@ -93,9 +93,45 @@ def load_event_reporter(name: str, known: Mapping[str, str]) -> type[EventReport
 async def _close(reporter: EventReporter) -> None:
     try:
         await reporter.__aexit__(None, None, None)
-    except Exception as error:  # Whoever reads has an outcome of its own, which counts.
+    except Exception as error:  # The outcome of the reading counts.
         _LOGGER.warning(
             "The event sink %s could not be closed; what it had not reported is missing.",
             type(reporter).__name__,
             exc_info=error,
         )
+
+
+class EventLog(EventReporter):
+    """Selected by ``metrics.sinks = log``, the default: :func:`log_event` for every event."""
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        return cls()
+
+    def __call__(self, event: Event) -> None:
+        log_event(event)
+
+
+@asynccontextmanager
+async def repeated(
+    action: Callable[[], Awaitable[None]], *, interval_seconds: float, clock: Clock, name: str
+) -> AsyncIterator[None]:
+    """Await ``action`` each time the interval has passed; leaving the context cancels it.
+
+    Args:
+        action: must not raise: an error would cancel the body of the context.
+        interval_seconds: from the end of one time to the beginning of the next.
+        name: the name of the task.
+    """
+
+    async def repeat() -> None:
+        while True:
+            await clock.sleep(interval_seconds)
+            await action()
+
+    async with TaskScope() as scope:
+        scope.spawn(repeat(), name=name)
+        try:
+            yield
+        finally:
+            scope.cancel()

@@ -1,4 +1,4 @@
-"""The certificate of a local server, from an authority that is made for it alone."""
+"""What an https server offers: a certificate of an authority of its own, and protocols."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import ssl
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from attrs import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ServerCertificate"]
+__all__ = ["HttpVersion", "ServerCertificate", "TlsOptions"]
+
+HttpVersion = Literal["2", "1.1"]
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -20,7 +24,7 @@ class ServerCertificate:
     """A certificate for one host, in memory.
 
     Args:
-        host: the name or address that clients connect to, beside those of the loopback interface.
+        host: what clients connect to, in addition to the names of the loopback interface.
     """
 
     def __init__(self, host: str) -> None:
@@ -50,3 +54,16 @@ class ServerCertificate:
         configure(context)
         context.set_alpn_protocols(list(protocols))
         return context
+
+
+@frozen
+class TlsOptions:
+    """What an https front offers.
+
+    Attributes:
+        certificate: what it shows.
+        http_versions: the protocols it offers, the best one first.
+    """
+
+    certificate: ServerCertificate
+    http_versions: Sequence[HttpVersion] = ("2", "1.1")

@@ -1,13 +1,15 @@
-"""How one shard answers: what a fake data plane asks, and what it is told."""
+"""How one shard answers a scripted data plane: pages and errors that a test has written down."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections import deque
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from kinesis_publishers.errors import IteratorExpiredError, ThroughputExceededError
 from kinesis_publishers.model import PositionType, RecordPage, SequenceNumber, SubscriptionEvent
 
 if TYPE_CHECKING:
@@ -15,7 +17,15 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model import ChildShard, Record, StartingPosition
 
-__all__ = ["Answer", "ShardBehaviour", "StoredShard"]
+__all__ = [
+    "Answer",
+    "ExpiringIterators",
+    "FailingCalls",
+    "ShardBehaviour",
+    "StoredShard",
+    "ThrottledCalls",
+    "event_of",
+]
 
 _MOST_RECORDS = 10_000
 
@@ -148,3 +158,118 @@ class StoredShard(ShardBehaviour):
             millis_behind_latest=0 if is_at_tip else self.millis_behind_latest,
             child_shards=self.child_shards if has_ended else (),
         )
+
+
+class FailingCalls(ShardBehaviour):
+    """Fails the first calls with given errors, one each, and then answers.
+
+    Args:
+        shard: what answers afterwards.
+        on_locate: the errors of the first GetShardIterator calls; ``None`` lets one through.
+        on_read: the errors of the first GetRecords calls; ``None`` lets one through.
+    """
+
+    def __init__(
+        self,
+        shard: ShardBehaviour,
+        *,
+        on_locate: tuple[Exception | None, ...] = (),
+        on_read: tuple[Exception | None, ...] = (),
+    ) -> None:
+        self._shard = shard
+        self._on_locate = deque(on_locate)
+        self._on_read = deque(on_read)
+
+    async def locate(self, position: StartingPosition) -> int:
+        _raise_next(self._on_locate)
+        return await self._shard.locate(position)
+
+    async def read(self, index: int, limit: int) -> Answer:
+        _raise_next(self._on_read)
+        return await self._shard.read(index, limit)
+
+
+class ThrottledCalls(FailingCalls):
+    """Refuses the first GetRecords calls because the read quota of the shard is used up.
+
+    Args:
+        shard: what answers afterwards.
+        times: how many calls are refused.
+    """
+
+    def __init__(self, shard: ShardBehaviour, *, times: int) -> None:
+        refusal = ThroughputExceededError(
+            "GetRecords: ProvisionedThroughputExceededException: Rate exceeded for shard.",
+            operation="GetRecords",
+            code="ProvisionedThroughputExceededException",
+        )
+        super().__init__(shard, on_read=(refusal,) * times)
+
+
+class ExpiringIterators(ShardBehaviour):
+    """Lets an iterator expire, once, and fails the test if it is not replaced before the next call.
+
+    Args:
+        shard: what answers otherwise.
+        after: how many GetRecords are answered first.
+    """
+
+    def __init__(self, shard: ShardBehaviour, *, after: int) -> None:
+        self._shard = shard
+        self._answers_left = after
+        self._must_be_replaced = False
+
+    async def locate(self, position: StartingPosition) -> int:
+        self._must_be_replaced = False
+        return await self._shard.locate(position)
+
+    async def read(self, index: int, limit: int) -> Answer:
+        assert not self._must_be_replaced, (
+            "GetRecords was called again after ExpiredIteratorException, without a new iterator"
+        )
+        self._answers_left -= 1
+        if self._answers_left == -1:
+            self._must_be_replaced = True
+            raise IteratorExpiredError(
+                "GetRecords: ExpiredIteratorException: Iterator expired.",
+                operation="GetRecords",
+                code="ExpiredIteratorException",
+            )
+        return await self._shard.read(index, limit)
+
+
+def _raise_next(errors: deque[Exception | None]) -> None:
+    error = errors.popleft() if errors else None
+    if error is not None:
+        raise error
+
+
+def event_of(
+    records: Sequence[Record] = (),
+    *,
+    continuation: str | None = "",
+    child_shards: tuple[ChildShard, ...] = (),
+    millis_behind_latest: int | None = 0,
+) -> SubscriptionEvent:
+    """Return ``records`` as one event.
+
+    Args:
+        records: what it holds.
+        continuation: its continuation sequence number, that of the last record unless it is given;
+            ``None`` as at the end of the shard.
+        child_shards: the shards that continue this one, once it has ended.
+        millis_behind_latest: the lag.
+    """
+    if continuation == "":
+        continuation = records[-1].sequence_number
+    return SubscriptionEvent(
+        page=RecordPage(
+            payloads=[record.data for record in records],
+            partition_keys=[record.partition_key for record in records],
+            sequence_numbers=[record.sequence_number for record in records],
+            arrival_epoch_seconds=[record.arrival_epoch_seconds for record in records],
+            millis_behind_latest=millis_behind_latest,
+            child_shards=child_shards,
+        ),
+        continuation_sequence_number=None if continuation is None else SequenceNumber(continuation),
+    )
