@@ -229,7 +229,7 @@ def test_a_consumer_of_its_own_is_removed_although_that_of_the_application_stays
     observed = Observed(_LEDGER | never, {_NAME: "tail"})
     assert observed.get(RegistrationConfig.deregister) is DeregistrationPolicy.CREATED
     assert observed.left_out == [
-        "kinesis.stream.efo.deregister is left out: tail reads with a stream consumer of its own."
+        "kinesis.stream.efo.deregister is left out: tail reads with its own stream consumer."
     ]
     chosen = Observed(_LEDGER, {_NAME: "tail", **never})
     assert chosen.get(RegistrationConfig.deregister) is DeregistrationPolicy.NEVER
