@@ -13,13 +13,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers import SystemClock
 from kinesis_publishers_spark.demo.flights import FlightsMissingError
-from kinesis_publishers_spark.demo.java import find_java_problem
 from kinesis_publishers_spark.demo.job import DemoSettings, QueryFailedError, run_demo
 from kinesis_publishers_spark.demo.report import Report
 from kinesis_publishers_spark.demo.server import ServerFailedError
-from kinesis_publishers_spark.demo.session import isolate_environment
+from kinesis_publishers_spark.demo.session import find_java_problem, isolate_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

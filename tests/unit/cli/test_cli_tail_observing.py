@@ -242,7 +242,7 @@ def test_a_name_is_enough_where_the_application_registers_nothing() -> None:
     (sentence,) = observed.left_out
     assert sentence == (
         "kinesis.stream.efo.consumerarn.orders, kinesis.stream.efo.registration are left out: tail "
-        "reads with a stream consumer of its own."
+        "reads with its own stream consumer."
     )
 
 

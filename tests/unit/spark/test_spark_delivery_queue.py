@@ -11,7 +11,7 @@ import pytest
 from kinesis_publishers import Delivery, SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.testing.fakes import batch_of, sample_records
-from kinesis_publishers_spark.worker_cache import Handover, release_all
+from kinesis_publishers_spark.workers import DeliveryQueue, release_all
 
 KIB = 1024
 
@@ -37,22 +37,22 @@ def pool() -> PendingPool:
     return PendingPool(max_records=100_000, max_bytes=100 * KIB * KIB)
 
 
-def handed_over(given: list[Delivery]) -> Handover:
+def handed_over(given: list[Delivery]) -> DeliveryQueue:
     async def deliver() -> None:
         for one in given:
-            await handover.deliver(one)
+            await handed.deliver(one)
 
-    handover = Handover()
+    handed = DeliveryQueue()
     asyncio.run(deliver())
-    return handover
+    return handed
 
 
 def test_what_is_little_is_taken_together(pool: PendingPool) -> None:
     given = deliveries(pool, 10, 20, 30)
-    handover = handed_over(given)
-    assert handover.take() == given
-    handover.end(has_failed=False)
-    assert handover.take() == []
+    handed = handed_over(given)
+    assert handed.take() == given
+    handed.end(has_failed=False)
+    assert handed.take() == []
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ def test_no_more_is_taken_than_makes_a_batch(
     pool: PendingPool, size: int, records: int, expected: list[int]
 ) -> None:
     given = deliveries(pool, *[size] * 5, records=records)
-    handover = handed_over(given)
-    handover.end(has_failed=False)
-    taken = list(iter(handover.take, []))
+    handed = handed_over(given)
+    handed.end(has_failed=False)
+    taken = list(iter(handed.take, []))
     assert [len(one) for one in taken] == expected
     assert [one for some in taken for one in some] == given
 
 
 def test_whoever_takes_waits_until_there_is_something(pool: PendingPool) -> None:
     (given,) = deliveries(pool, 10)
-    handover = Handover()
-    thread = threading.Thread(target=lambda: asyncio.run(handover.deliver(given)))
+    handed = DeliveryQueue()
+    thread = threading.Thread(target=lambda: asyncio.run(handed.deliver(given)))
     thread.start()
-    assert handover.take() == [given]
+    assert handed.take() == [given]
     thread.join()
 
 
@@ -84,27 +84,27 @@ def test_whoever_waits_is_told_of_a_delivery_and_of_the_end(pool: PendingPool) -
     (given,) = deliveries(pool, 10)
     # Now and then the delivery comes before anybody waits: one round alone would prove nothing.
     for _ in range(50):
-        handover = Handover()
+        handed = DeliveryQueue()
         taken: queue.Queue[list[Delivery]] = queue.Queue()
         thread = threading.Thread(
             target=lambda take, put: [put(take()) for _ in range(2)],
-            args=(handover.take, taken.put),
+            args=(handed.take, taken.put),
             daemon=True,
         )
         thread.start()
-        asyncio.run(handover.deliver(given))
+        asyncio.run(handed.deliver(given))
         assert taken.get(timeout=60) == [given]
-        handover.end(has_failed=False)
+        handed.end(has_failed=False)
         assert taken.get(timeout=60) == []
         thread.join()
 
 
 def test_what_was_read_before_a_failure_is_not_handed_out(pool: PendingPool) -> None:
-    handover = handed_over(deliveries(pool, 10, 20))
-    handover.end(has_failed=True)
-    assert handover.take() == []
-    rest = handover.take_rest()
+    handed = handed_over(deliveries(pool, 10, 20))
+    handed.end(has_failed=True)
+    assert handed.take() == []
+    rest = handed.take_rest()
     assert len(rest) == 2
     release_all(rest)
     assert (pool.records, pool.payload_bytes) == (0, 0)
-    assert handover.take_rest() == []
+    assert handed.take_rest() == []

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
-from kinesis_publishers.model import is_refresh_due
-from kinesis_publishers.readers import ReadLimit
+from kinesis_publishers.readers import ReadLimit, is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:

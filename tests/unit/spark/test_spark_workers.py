@@ -13,8 +13,8 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers_spark import worker_cache
-from kinesis_publishers_spark.worker_cache import ReaderCache, WorkerReader
+from kinesis_publishers_spark import workers
+from kinesis_publishers_spark.workers import ReaderCache, WorkerReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def test_a_task_that_the_garbage_collector_ends_may_give_its_reader_back_at_any_
     task: list[object] = [rows()]
     task.append(task)
     next(task[0])  # type: ignore[call-overload]
-    monkeypatch.setattr(worker_cache, "WorkerReader", Collects)
+    monkeypatch.setattr(workers, "WorkerReader", Collects)
     del task
     with cache.lend(properties_of("b")), cache.lend(properties_of("c")):
         # The first one was in use until then.
@@ -155,7 +155,7 @@ def test_readers_are_made_side_by_side_and_one_of_them_is_kept(
             assert list(reader.read(())) == []
             both.wait()
 
-    monkeypatch.setattr(worker_cache, "WorkerReader", WaitsForTheOther)
+    monkeypatch.setattr(workers, "WorkerReader", WaitsForTheOther)
     tasks = [threading.Thread(target=task) for _ in range(2)]
     for one in tasks:
         one.start()
@@ -179,12 +179,12 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 PRELUDE = """
 import os, sys, threading
 from kinesis_publishers import Properties
-from kinesis_publishers_spark import worker_cache
+from kinesis_publishers_spark import workers
 properties = Properties.parse({
     "aws.region": "us-east-1", "aws.credentials.provider.basic.accesskeyid": "id",
     "aws.credentials.provider.basic.secretkey": "key", "kinesis.streams": "orders",
 })
-with worker_cache.lend_reader(properties) as reader:
+with workers.lend_reader(properties) as reader:
     list(reader.read(()))
 """
 
@@ -198,12 +198,12 @@ def test_a_process_that_is_forked_makes_readers_of_its_own() -> None:
     program = """
 child = os.fork()
 if child == 0:
-    with worker_cache.lend_reader(properties) as other:
+    with workers.lend_reader(properties) as other:
         assert other is not reader
         list(other.read(()))
     os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-with worker_cache.lend_reader(properties) as again:
+with workers.lend_reader(properties) as again:
     assert again is reader
     list(again.read(()))
 """

@@ -7,7 +7,6 @@ earlier ranges have left, serves the next task that has the same properties.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from collections import deque
@@ -16,9 +15,8 @@ from threading import Condition, RLock
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from pyspark import TaskContext
 
-from kinesis_publishers import Delivery, DeliverySink
+from kinesis_publishers import DeliverySink
 from kinesis_publishers.readers import KinesisRangeReader
 from kinesis_publishers_spark.event_loop import OpenInThread
 
@@ -29,10 +27,9 @@ if TYPE_CHECKING:
     from kinesis_publishers import Delivery, Properties, ShardRange
 
 __all__ = [
-    "Handover",
+    "DeliveryQueue",
     "ReaderCache",
     "WorkerReader",
-    "freeze_in_task",
     "lend_reader",
     "release_all",
 ]
@@ -44,6 +41,9 @@ _MAX_READERS = 4
 class WorkerReader:
     """A :class:`~kinesis_publishers.readers.range_reader.KinesisRangeReader` in its own thread.
 
+    Attributes:
+        is_new: whether it has not read yet.
+
     Raises:
         ConfigError: the properties cannot work.
     """
@@ -52,7 +52,7 @@ class WorkerReader:
         reader = KinesisRangeReader.from_properties(properties)
         self._open = OpenInThread(reader, name="kinesis-ranges")
         self._loop = self._open.loop
-        freeze_in_task(again=True)
+        self.is_new = True
 
     def read(
         self, ranges: Collection[ShardRange], expected_bytes: int | None = None
@@ -64,13 +64,14 @@ class WorkerReader:
         Raises:
             KinesisPublishersError: the first failure of any range.
         """
-        handover, reading = Handover(), _Reading()
-        work = self._open.value.read(ranges, handover, expected_bytes=expected_bytes)
+        self.is_new = False
+        queue, reading = DeliveryQueue(), _Reading()
+        work = self._open.value.read(ranges, queue, expected_bytes=expected_bytes)
         result = self._loop.start(reading.run(work))
-        result.add_done_callback(lambda done: handover.end(has_failed=_has_failed(done)))
+        result.add_done_callback(lambda done: queue.end(has_failed=_has_failed(done)))
         taken: list[Delivery] = []
         try:
-            while taken := handover.take():
+            while taken := queue.take():
                 yield taken
                 self._loop.call(release_all, tuple(taken))
                 # What has left the pool is not held while the next records are waited for.
@@ -80,7 +81,7 @@ class WorkerReader:
             # Not waited for: the garbage collector may close this iterator in the loop's thread, or
             # when the interpreter exits and that thread does not run any more.
             if not sys.is_finalizing():
-                self._loop.start(reading.stop(handover, taken))
+                self._loop.start(reading.stop(queue, taken))
 
     def close(self) -> None:
         """Close the connections and end the thread."""
@@ -97,12 +98,12 @@ class _Reading:
         self._task = asyncio.current_task()
         await work
 
-    async def stop(self, handover: Handover, taken: Iterable[Delivery]) -> None:
+    async def stop(self, queue: DeliveryQueue, taken: Iterable[Delivery]) -> None:
         """Cancel the reading unless it is over, and release what is held for it."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
-        release_all([*taken, *handover.take_rest()])
+        release_all([*taken, *queue.take_rest()])
 
 
 def _has_failed(result: Future[None]) -> bool:
@@ -212,28 +213,12 @@ lend_reader = _READERS.lend
 os.register_at_fork(after_in_child=_READERS.abandon)
 
 
-def freeze_in_task(*, again: bool = False) -> None:
-    """Let the garbage collector pass over everything that is alive now, in a task.
-
-    Elsewhere nothing happens: nobody else collects that often. What is frozen and becomes garbage
-    is collected at the next freezing, which comes before there can be much of it.
-
-    Args:
-        again: also where that has been done before, because much has been loaded since.
-    """
-    if TaskContext.get() is None or (gc.get_freeze_count() and not again):
-        return
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-
-
 # Below either, another Arrow batch costs Spark more than its rows.
 _MIN_BATCH_RECORDS = 10_000
 _MIN_BATCH_BYTES = 1024 * 1024
 
 
-class Handover(DeliverySink):
+class DeliveryQueue(DeliverySink):
     """Takes deliveries in one thread and hands them out in another, in the order of arrival.
 
     It needs no bound of its own: each delivery holds its share of the pending pool until it is

@@ -1,4 +1,4 @@
-"""One uninterrupted stretch of fetching in the driver, from a given place, into a buffer."""
+"""The prefetch planner: a micro-batch is what has been fetched and not yet handed out."""
 
 from __future__ import annotations
 
@@ -7,38 +7,32 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_publishers import (
-    Clock,
-    Delivery,
-    DeliverySink,
-    KinesisDataFetcher,
-    Properties,
-    ShardStatus,
-    StreamProgress,
-)
-from kinesis_publishers.config import SparkConfig
+from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, ShardStatus
+from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers_spark.event_loop import EventLoopThread
-from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.planning.chunks import (
+from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
+    balanced,
     needs_refresh,
     next_offset,
+    pack,
     take,
 )
-from kinesis_publishers_spark.planning.planner import Lag
-from kinesis_publishers_spark.planning.session_planner import PlanningSession
+from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
+    from concurrent.futures import Future
     from datetime import datetime
 
     from kinesis_publishers import Reservation
-    from kinesis_publishers.readers import ConsumerGuard
 
-__all__ = ["FetchSession"]
+__all__ = ["PrefetchSession"]
 
 _T = TypeVar("_T")
 
@@ -50,40 +44,36 @@ _MOST_ROWS_IN_LOOP = 10_000
 _GATHER_SECONDS = 1.0
 
 
-class FetchSession(DeliverySink, PlanningSession):
+class PrefetchSession(DeliverySink, Session):
     """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and keeps what it fetches.
 
     Everything but the constructor, :meth:`close` and the calls that wait for an answer runs on the
     session's event loop, so that there is nothing to lock. What is in the buffer holds its share of
-    the pending pool: fetching pauses when Spark does not keep up.
+    the pending pool: fetching pauses when Spark does not keep up. A micro-batch that is replayed is
+    read again by range on the executors.
 
     Args:
-        properties: the configuration.
+        query: what is the query's.
         resume: how far the streams have been read; empty for a new query.
-        clock: the source of time.
         catch_up_to: read each shard only until everything that arrived before this instant (by this
             machine's clock) has been read (Trigger.AvailableNow).
-        enough: records that a micro-batch of such a run need not wait for more than.
-        guard: what removes stream consumers when this process is gone; ``None`` if there are none.
     """
 
-    def __init__(
-        self,
-        properties: Properties,
-        resume: Mapping[str, StreamProgress],
-        *,
-        clock: Clock,
-        catch_up_to: datetime | None = None,
-        enough: BatchLimit,
-        guard: ConsumerGuard | None = None,
-    ) -> None:
-        self._properties = properties
-        self._resume = dict(resume)
-        self._clock = clock
+    def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
+        self._query = query
+        self._clock = query.clock
+        self._resume = resume
         self._catch_up_to = catch_up_to
-        self._enough = enough
-        self._guard = guard
-        self._has_metadata = SparkConfig.from_properties(properties).include_metadata
+        self._has_metadata = SparkConfig.from_properties(query.properties).include_metadata
+        pending = PendingConfig.from_properties(query.properties)
+        # All that the pool holds: it gets its room back when the micro-batch is planned, and so it
+        # fills up again while Spark works on that.
+        self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
+        # What a micro-batch of AvailableNow need not wait for more than. Not all of the pool: a
+        # page for which there is no room leaves it short of its limit.
+        self._enough = BatchLimit(
+            records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
+        )
         self._waiting: list[Chunk] = []
         self._waiting_records = self._waiting_bytes = 0
         # One per delivery, in the order of the chunks.
@@ -93,18 +83,18 @@ class FetchSession(DeliverySink, PlanningSession):
         self._fetcher: KinesisDataFetcher | None = None
         self._begun = Offset()
         self._is_over = False
-        self._loop = EventLoopThread(name="kinesis-fetch")
         self._activity = asyncio.Event()
-        self._result = self._loop.start(self._run())
+        self._loop: EventLoopThread | None = None
+        self._result: Future[None] | None = None
 
     async def _run(self) -> None:
         try:
             async with KinesisDataFetcher.from_properties(
-                self._properties,
+                self._query.properties,
                 self,
-                resume=self._resume,
+                resume=self._resume.progress,
                 clock=self._clock,
-                guard=self._guard,
+                guard=self._query.guard,
             ) as fetcher:
                 await fetcher.prepare()
                 self._begun = Offset.of(fetcher.progress)
@@ -158,7 +148,6 @@ class FetchSession(DeliverySink, PlanningSession):
 
     @property
     def begun(self) -> Offset:
-        """Where each shard begins; waits until they are listed."""
         return self._ask(self._prepared())
 
     async def _prepared(self) -> Offset:
@@ -166,18 +155,39 @@ class FetchSession(DeliverySink, PlanningSession):
             await self._wait_for_activity()
         return self._begun
 
-    def plan(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
-        """Take what the next micro-batch has; return its end and its records.
+    def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
+        """Take what the next micro-batch has.
 
-        An end equal to ``start`` says that there is nothing new. It never waits for records, except
-        under AvailableNow, where it returns ``start`` only once everything has been read.
+        It never waits for records, except under AvailableNow, where it returns ``None`` only once
+        everything has been read.
         """
+        limit = self._most if limit is None else limit.tightened(self._most)
         if self._catch_up_to is not None:
-            return self._ask(self._plan_catching_up(start, limit))
-        if not self._is_dirty and self._clock.monotonic() < self._next_refresh_check:
+            end, chunks = self._ask(self._plan_catching_up(start, limit))
+        elif not self._is_dirty and self._clock.monotonic() < self._next_refresh_check:
             self._raise_if_failed()
-            return start, []
-        return self._ask(self._plan(start, limit))
+            return None
+        else:
+            end, chunks = self._ask(self._plan(start, limit))
+        if end == start:
+            return None
+        return MicroBatch(
+            start=start,
+            end=end,
+            records=sum(map(len, chunks)),
+            payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
+            partitions=partial(self._partitions, chunks),
+        )
+
+    def _partitions(self, chunks: list[Chunk]) -> list[PrefetchedPartition]:
+        return [
+            PrefetchedPartition.of(rows, include_metadata=self._has_metadata)
+            for rows in pack(chunks, self._query.parallelism)
+        ]
+
+    def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
+        groups = balanced(end.ranges_since(start), None, self._query.parallelism)
+        return [RangePartition.of(self._query.properties, group) for group in groups]
 
     async def _plan_catching_up(
         self, start: Offset, limit: BatchLimit
@@ -233,9 +243,8 @@ class FetchSession(DeliverySink, PlanningSession):
         self._is_dirty = bool(rest)
         return end, taken
 
-    def lag(self) -> Lag:
-        """Return how far the source is behind."""
-        return self._ask(self._lag())
+    def lag(self) -> Lag | None:
+        return None if self._loop is None else self._ask(self._lag())
 
     async def _lag(self) -> Lag:
         statuses = [] if self._fetcher is None else self._fetcher.statuses
@@ -248,16 +257,20 @@ class FetchSession(DeliverySink, PlanningSession):
         )
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
+        if self._loop is None:
+            self._loop = EventLoopThread(name="kinesis-fetch")
+            self._result = self._loop.start(self._run())
         answer = self._loop.start(question).result()
         self._raise_if_failed()
         return answer
 
     def _raise_if_failed(self) -> None:
         # A source that swallows its errors looks idle.
-        if self._is_over:
+        if self._is_over and self._result is not None:
             self._result.result()
 
     def close(self) -> None:
         """Stop fetching, close the connections, and drop what was not handed out."""
         # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
-        self._loop.close()
+        if self._loop is not None:
+            self._loop.close()
