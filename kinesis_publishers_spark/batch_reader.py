@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kinesis_publishers import StartingPosition
 from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPosition,
@@ -18,7 +19,6 @@ from kinesis_publishers.config import (
     SourceConfig,
 )
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers import (
     BatchBounds,
     Narrowing,
@@ -168,7 +168,7 @@ def _latest_problems(properties: Properties) -> Iterator[ConfigError]:
         key = properties.written_key(InitialPositionConfig.position)
         yield InvalidOptionError(f"{key} = LATEST begins after the last record: {advice}")
     for shard_id, progress in initial.shards:
-        if progress.position.type is PositionType.LATEST:
+        if progress.position == StartingPosition.latest():
             key = properties.written_key(InitialPositionConfig.shards)
             yield InvalidOptionError(
                 f"{key}: {shard_id} begins at LATEST, after its last record: {advice}"
