@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import runpy
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.sources import ROOT, sources
+
 FRAMEWORK, SPARK = ROOT / "kinesis_publishers", ROOT / "kinesis_publishers_spark"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 DRAWN = runpy.run_path(str(ROOT / "docs" / "pictures.py"))
@@ -36,11 +35,12 @@ def rooms_of_the_contract() -> list[str]:
 @cache
 def rooms_imported_by(room: str) -> set[str]:
     """Return the rooms that the files of a room import, ``TYPE_CHECKING`` included."""
-    here = SPARK if room == SPARK.name else FRAMEWORK / room
-    files = here.rglob("*.py") if here.is_dir() else [here.with_suffix(".py")]
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    modules = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    modules = [
+        module
+        for source in sources().values()
+        if room in (source.path.parts[0], *source.module.split(".")[1:2])
+        for module, _ in source.imports()
+    ]
     return {module.split(".")[1] for module in modules if module.startswith("kinesis_publishers.")}
 
 
