@@ -22,9 +22,9 @@ from kinesis_publishers import (
     StreamIdentity,
     StreamProgress,
 )
+from kinesis_publishers_spark.chunks import BatchLimit, Chunk, next_offset, pack, take
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition
-from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, next_offset, pack, take
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_publishers.readers import Narrowing, plan_batch
-from kinesis_publishers_spark.batch_filters import PushedFilters
+from kinesis_publishers import StartingPosition
+from kinesis_publishers.config import (
+    EndingPositionConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    SourceConfig,
+)
+from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.readers import (
+    BatchBounds,
+    Narrowing,
+    is_after,
+    plan_batch,
+    publisher_factory_class,
+)
+from kinesis_publishers_spark.chunks import balanced
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
-from kinesis_publishers_spark.planning.chunks import balanced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
     from kinesis_publishers import Properties
     from kinesis_publishers.config import SparkConfig
-    from kinesis_publishers.readers import BatchBounds
 
-__all__ = ["KinesisBatchReader"]
+__all__ = ["KinesisBatchReader", "PushedFilters", "checked_bounds", "refuse_ending_position"]
 
 
 class KinesisBatchReader(DataSourceReader):
@@ -101,3 +115,171 @@ class _FilterPushdown:
 
     def __call__(self, filters: Iterable[Filter]) -> Iterable[Any]:
         return self._reader.narrow(filters)
+
+
+def refuse_ending_position(properties: Properties) -> None:
+    """Refuse an ending position where a stream is read for ever.
+
+    Raises:
+        ConfigErrors: names every option that says where reading ends.
+    """
+    _raise_all(
+        InvalidOptionError(
+            f"{key} is for spark.read: a streaming query has no end. Remove it, or use "
+            "trigger(availableNow=True) to read what there is and stop"
+        )
+        for key in properties.given_keys(EndingPositionConfig.options())
+    )
+
+
+def checked_bounds(properties: Properties, *, loaded_at: datetime) -> BatchBounds:
+    """Return between which positions a batch is read.
+
+    Args:
+        properties: the configuration as the user wrote it, for the sake of the messages.
+        loaded_at: the instant that LATEST means, and the latest possible end.
+
+    Raises:
+        ConfigErrors: names everything that is wrong with them; no call to AWS is made.
+    """
+    bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
+    _raise_all(_problems(properties, bounds))
+    return bounds
+
+
+def _raise_all(found: Iterator[ConfigError]) -> None:
+    problems = list(found)
+    if problems:
+        raise ConfigErrors(problems)
+
+
+def _problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
+    yield from _latest_problems(properties)
+    yield from _order_problems(properties, bounds)
+    yield from _shard_order_problems(properties, bounds)
+    yield from _publisher_problems(properties)
+
+
+def _latest_problems(properties: Properties) -> Iterator[ConfigError]:
+    initial = InitialPositionConfig.from_properties(properties)
+    advice = "a batch would read nothing. Begin at TRIM_HORIZON or AT_TIMESTAMP"
+    is_given = properties.is_given(InitialPositionConfig.position)
+    if is_given and initial.position is InitialPosition.LATEST:
+        key = properties.written_key(InitialPositionConfig.position)
+        yield InvalidOptionError(f"{key} = LATEST begins after the last record: {advice}")
+    for shard_id, progress in initial.shards:
+        if progress.position == StartingPosition.latest():
+            key = properties.written_key(InitialPositionConfig.shards)
+            yield InvalidOptionError(
+                f"{key}: {shard_id} begins at LATEST, after its last record: {advice}"
+            )
+
+
+def _order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
+    if is_after(bounds.start, bounds.until):
+        start_key = properties.written_key(InitialPositionConfig.position)
+        end_key = properties.written_key(EndingPositionConfig.position)
+        yield InvalidOptionError(
+            f"{start_key} ({bounds.start}) is later than {end_key} ({bounds.until}): a batch "
+            "begins before it ends, and it ends when it is loaded at the latest"
+        )
+
+
+def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
+    for shard_id in sorted(bounds.named_shards):
+        start, until = bounds.start_of(shard_id), bounds.until_of(shard_id)
+        if start is not None and until is not None and is_after(start, until):
+            start_key = properties.written_key(InitialPositionConfig.shards)
+            end_key = properties.written_key(EndingPositionConfig.shards)
+            yield InvalidOptionError(
+                f"{shard_id} begins ({start}, by {start_key} or the stream's) later than it ends "
+                f"({until}, by {end_key} or the stream's)"
+            )
+
+
+def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
+    if not publisher_factory_class(properties).reads_ranges:
+        name = properties.get(SourceConfig.record_publisher)
+        yield InvalidOptionError(
+            f"{properties.written_key(SourceConfig.record_publisher)} is {name}, and spark.read "
+            "finds the ends of a batch with GetRecords, with which a publisher of your own need "
+            "not agree: remove it, or set it to POLLING"
+        )
+
+
+# Filters are told apart by their names: Spark before 4.1 does not have their classes.
+_EQUAL = ("EqualTo", "EqualNullSafe")
+_SINCE = ("GreaterThan", "GreaterThanOrEqual", *_EQUAL)
+_UNTIL = ("LessThan", "LessThanOrEqual", *_EQUAL)
+_SHARD, _STREAM = "shardid", "streamname"
+_ARRIVAL = "approximatearrivaltimestamp"
+
+
+@frozen
+class PushedFilters:
+    """The filters of a query, as far as they decide what is read.
+
+    Attributes:
+        narrowing: what the query does not need.
+        rest: the filters that Spark still has to evaluate for each row.
+    """
+
+    narrowing: Narrowing = field(factory=Narrowing)
+    rest: tuple[Filter, ...] = ()
+
+    @classmethod
+    def of(cls, filters: Iterable[Filter]) -> PushedFilters:
+        """Sort out ``filters``, all of which hold."""
+        return reduce(_with_filter, filters, cls())
+
+
+def _with_filter(pushed: PushedFilters, one: Filter) -> PushedFilters:
+    column = _column(one)
+    if column in (_SHARD, _STREAM):
+        return _with_names(pushed, one, is_shard=column == _SHARD)
+    if column == _ARRIVAL:
+        pushed = evolve(pushed, narrowing=_with_arrival(pushed.narrowing, one))
+    # A minute more is read than the arrival times ask for, and records are not in their order:
+    # Spark looks at each row.
+    return evolve(pushed, rest=(*pushed.rest, one))
+
+
+def _column(one: Filter) -> str | None:
+    path: Sequence[str] = getattr(one, "attribute", ())
+    return path[0].lower() if len(path) == 1 else None
+
+
+def _with_names(pushed: PushedFilters, one: Filter, *, is_shard: bool) -> PushedFilters:
+    kind, value = type(one).__name__, getattr(one, "value", None)
+    known = pushed.narrowing
+    if kind == "IsNotNull":  # it never is
+        return pushed
+    if kind == "In" and isinstance(value, tuple):
+        wanted = frozenset(value)
+    elif kind in _EQUAL:
+        wanted = frozenset((value,))
+    else:
+        return evolve(pushed, rest=(*pushed.rest, one))
+    if is_shard:
+        narrowing = evolve(known, shard_ids=_both(known.shard_ids, wanted))
+    else:
+        narrowing = evolve(known, stream_names=_both(known.stream_names, wanted))
+    return evolve(pushed, narrowing=narrowing)
+
+
+def _both(known: frozenset[str] | None, wanted: frozenset[str]) -> frozenset[str]:
+    return wanted if known is None else known & wanted
+
+
+def _with_arrival(narrowing: Narrowing, one: Filter) -> Narrowing:
+    kind, instant = type(one).__name__, getattr(one, "value", None)
+    # Without a zone it would mean another instant on another machine.
+    if not isinstance(instant, datetime) or instant.tzinfo is None:
+        return narrowing
+    if kind in _SINCE:
+        known = narrowing.arrived_since
+        narrowing = evolve(narrowing, arrived_since=max(instant, known or instant))
+    if kind in _UNTIL:
+        known = narrowing.arrived_until
+        narrowing = evolve(narrowing, arrived_until=min(instant, known or instant))
+    return narrowing

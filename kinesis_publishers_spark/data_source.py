@@ -1,4 +1,8 @@
-"""The entry point for Spark: the data source ``kinesis``."""
+"""The entry point for Spark: the data source ``kinesis``.
+
+Every process of Spark that has to do with a query imports this module, a task for the name of the
+class alone. So each method imports what it needs.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
-
-from kinesis_publishers import SystemClock
-from kinesis_publishers.config import Properties, SourceConfig, SparkConfig
-from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
-from kinesis_publishers.errors import ConfigError
-from kinesis_publishers.readers import publisher_factory_class, register_consumers, with_region
-from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
-from kinesis_publishers_spark.batch_reader import KinesisBatchReader
-from kinesis_publishers_spark.partitions import TaskReader
-from kinesis_publishers_spark.schema import check_schema, spark_schema
-from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+    from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 __all__ = ["KinesisDataSource", "register"]
 
@@ -44,6 +39,16 @@ class KinesisDataSource(DataSource):
     """What :func:`register` permits of the values that name code, files or variables."""
 
     def __init__(self, options: dict[str, str]) -> None:
+        from kinesis_publishers import Properties, SystemClock
+        from kinesis_publishers.config import SourceConfig, SparkConfig
+        from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
+        from kinesis_publishers.readers import (
+            publisher_factory_class,
+            register_consumers,
+            with_region,
+        )
+        from kinesis_publishers_spark.partitions import TaskReader
+
         super().__init__(options)
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake shows at load() and not in the first micro-batch.
@@ -71,33 +76,43 @@ class KinesisDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns in Spark's DDL."""
+        from kinesis_publishers_spark.schema import spark_schema
+
         return spark_schema(include_metadata=self._config.include_metadata)
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
+        from kinesis_publishers.errors import ConfigError
+        from kinesis_publishers_spark.batch_reader import refuse_ending_position
+        from kinesis_publishers_spark.stream_reader import KinesisStreamReader, make_session
+
         self._has_reader = True
-        make_planner = None
         try:
             refuse_ending_position(self._written)
             self._check(schema)
+            make = make_session
         except ConfigError as problem:
             # Raised by the reader's first call. If it were raised here, Spark would stop a reader
             # that it does not have, and the user would read about an unbound variable of Spark's.
-            make_planner = partial(_refuse, problem)
-        return KinesisStreamReader(self._properties, self._config, make_planner, tasks=self._tasks)
+            make = partial(_refuse, problem)
+        return KinesisStreamReader(self._properties, self._config, make, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of what stands between two positions."""
+        from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
+
         self._has_reader = True
         self._check(schema)
         bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
         return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
 
     def _check(self, schema: StructType) -> None:
+        from kinesis_publishers_spark.schema import check_schema
+
         check_schema(schema, include_metadata=self._config.include_metadata)
 
 
-def _refuse(problem: ConfigError, *_: object) -> NoReturn:
+def _refuse(problem: Exception, *_: object) -> NoReturn:
     raise problem
 
 
@@ -115,6 +130,10 @@ def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str]
             a pattern of them (``my_package.*``); see ``docs/security.md``. It holds for every
             query of this session with this format, SQL included.
     """
+    from pyspark.errors import AnalysisException
+
+    from kinesis_publishers.errors import ConfigError
+
     is_plain = name == "kinesis" and not allow
     own = {"allow": tuple(allow), "name": classmethod(lambda _: name)}
     try:

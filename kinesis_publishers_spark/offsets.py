@@ -21,7 +21,7 @@ from kinesis_publishers import (
     StreamProgress,
 )
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.model import PositionType
+from kinesis_publishers.readers import PositionType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

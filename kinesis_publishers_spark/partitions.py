@@ -1,27 +1,31 @@
-"""Input partitions: values that travel from the driver to the tasks, and how a task reads them."""
+"""Input partitions: values that travel from the driver to the tasks, and how a task reads them.
+
+Every Python worker imports this module in its first task, so that what only some partitions need is
+imported where they are read.
+"""
 
 from __future__ import annotations
 
+import gc
 import pickle
 import secrets
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import evolve, field, frozen
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_publishers.config import SparkConfig
-from kinesis_publishers.readers import as_polling
 from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
-from kinesis_publishers_spark.worker_cache import freeze_in_task, lend_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kinesis_publishers import Properties, ShardRange
 
-__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader"]
+__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader", "freeze_in_task"]
 
 
 # What goes through the JVM in partitions costs more there than zstd does here, which is quick to
@@ -81,6 +85,8 @@ class RangePartition(InputPartition):
         A subscription belongs to one reader per shard and consumer: a task's would end the one of
         the driver.
         """
+        from kinesis_publishers.readers import as_polling
+
         return cls(as_polling(properties), tuple(ranges))
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -89,14 +95,17 @@ class RangePartition(InputPartition):
         Raises:
             DataLossError: a range does not begin or end with its own records any more.
         """
+        from kinesis_publishers.config import SparkConfig
+        from kinesis_publishers_spark.workers import lend_reader
+
         has_metadata = SparkConfig.from_properties(self.properties).include_metadata
-        with (
-            lend_reader(self.properties) as reader,
-            closing(reader.read(self.ranges, self.expected_bytes)) as arriving,
-        ):
-            for taken in arriving:
-                rows = [to_spark_arrow(one.batch, include_metadata=has_metadata) for one in taken]
-                yield from pa.Table.from_batches(rows).combine_chunks().to_batches()
+        convert = partial(to_spark_arrow, include_metadata=has_metadata)
+        with lend_reader(self.properties) as reader:
+            freeze_in_task(again=reader.is_new)
+            with closing(reader.read(self.ranges, self.expected_bytes)) as arriving:
+                for taken in arriving:
+                    rows = [convert(one.batch) for one in taken]
+                    yield from pa.Table.from_batches(rows).combine_chunks().to_batches()
 
 
 @frozen
@@ -156,3 +165,19 @@ class TaskReader:
 
 def _xor(one: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def freeze_in_task(*, again: bool = False) -> None:
+    """Let the garbage collector pass over everything that is alive now, in a task.
+
+    Elsewhere nothing happens: only Spark collects after every task. What is frozen and becomes
+    garbage is collected at the next freezing, which comes before there can be much of it.
+
+    Args:
+        again: also where that has been done before, because much has been loaded since.
+    """
+    if TaskContext.get() is None or (gc.get_freeze_count() and not again):
+        return
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kinesis_publishers.errors import InvalidOptionError
 
@@ -108,4 +107,6 @@ def _encryption_types(batch: RecordBatch, count: int) -> pa.Array:
     # a row that said "unknown" once and NONE in its replay would not be the same row.
     if batch.encryption_types is None:
         return pa.repeat(pa.scalar("NONE"), count)
+    import pyarrow.compute as pc
+
     return pc.fill_null(pa.array(batch.encryption_types, pa.string()), "NONE")

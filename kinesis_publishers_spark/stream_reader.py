@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_publishers.config import StreamsConfig
-from kinesis_publishers_spark.batch_log import (
-    log_commit,
-    log_plan,
-    max_millis_behind,
-    write_logs,
-)
-from kinesis_publishers_spark.offsets import Offset, OffsetJson
-from kinesis_publishers_spark.partitions import TaskReader
-from kinesis_publishers_spark.read_limits import (
+from kinesis_publishers.config import Planner, StreamsConfig
+from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers_spark.micro_batches import (
+    MicroBatches,
     SupportsTriggerAvailableNow,
     batch_limit,
     configured_limit,
     default_read_limit,
 )
-from kinesis_publishers_spark.triggers import PlannerFactory, TriggeredPlanner, planner_factory
+from kinesis_publishers_spark.offsets import Offset, OffsetJson
+from kinesis_publishers_spark.partitions import TaskReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
     from kinesis_publishers import Properties
     from kinesis_publishers.config import SparkConfig
+    from kinesis_publishers_spark.micro_batches import Lag, Query, Session, SessionFactory
 
-__all__ = ["KinesisStreamReader"]
+__all__ = ["LEVEL_VARIABLE", "KinesisStreamReader", "make_session"]
 
+#: The environment variable that names the level from which on logs are written; see `_write_logs`.
+LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
+_LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
+_PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # How many shards are named, the furthest behind first, where Spark shows the lag.
 _SHARDS_IN_LAG = 20
 # Spark asks for the lag a hundred times a second while nothing is new.
@@ -48,6 +51,19 @@ _REPORT_SECONDS = 1.0
 _SWITCH_SECONDS = 0.0005
 # The two of a micro-batch, and one more for the next.
 _OFFSETS_KEPT = 3
+
+
+def make_session(
+    planner: Planner, query: Query, resume: Offset, catch_up_to: datetime | None
+) -> Session:
+    """Return a session of a planner; each planner is imported where it is used."""
+    if planner is Planner.PREFETCH:
+        from kinesis_publishers_spark.prefetch import PrefetchSession
+
+        return PrefetchSession(query, resume, catch_up_to)
+    from kinesis_publishers_spark.ranges import RangeSession
+
+    return RangeSession(query, resume, catch_up_to)
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,7 +76,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         properties: the whole configuration.
         config: the part of it that only the Spark source reads.
-        make_planner: makes planners; those of the package if it is not given.
+        make_session: makes the sessions of the planners.
         tasks: reads the partitions in tasks.
     """
 
@@ -68,15 +84,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         properties: Properties,
         config: SparkConfig,
-        make_planner: PlannerFactory | None = None,
+        make_session: SessionFactory = make_session,
         *,
         tasks: TaskReader | None = None,
     ) -> None:
         self._properties = properties
         self._config = config
-        self._make_planner = make_planner
+        self._make_session = make_session
         self._tasks = tasks or TaskReader.of(properties)
-        self._planner: TriggeredPlanner | None = None
+        self._micro_batches: MicroBatches | None = None
         # Spark names the same ones again and again: as an end, as a start, to commit.
         self._offsets: deque[tuple[OffsetJson, Offset]] = deque(maxlen=_OFFSETS_KEPT)
         self._report: dict[str, Any] | None = None
@@ -86,22 +102,16 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return TaskReader, (self._tasks.half,)
 
     @property
-    def _plan(self) -> TriggeredPlanner:
-        if self._planner is None:
-            write_logs(os.environ)
+    def _batches(self) -> MicroBatches:
+        if self._micro_batches is None:
+            _write_logs(os.environ)
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
-            make = self._make_planner or planner_factory(
-                # The source's process learns nothing of Spark's cores: neither its configuration
-                # nor its environment arrives here.
-                self._properties,
-                self._config.parallelism or os.cpu_count() or 1,
-            )
-            self._planner = TriggeredPlanner(self._config.planner, make)
-        return self._planner
+            self._micro_batches = MicroBatches(self._properties, self._make_session)
+        return self._micro_batches
 
     def initialOffset(self) -> OffsetJson:
         """Return where a new query begins."""
-        return self._text_of(self._plan.initial_offset())
+        return self._text_of(self._batches.initial_offset())
 
     # Spark before 4.2 passes neither argument; it finds the defaults by inspecting the signature.
     def latestOffset(
@@ -110,15 +120,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next micro-batch."""
         asked_at = time.monotonic()
         if start is None:
-            begin, end = self._plan.next_latest_offset(configured_limit(self._config))
+            begin, end = self._batches.next_latest_offset(configured_limit(self._config))
         else:
             begin = self._parse(start)
-            end = self._plan.latest_offset(begin, batch_limit(self._config, limit))
+            end = self._batches.latest_offset(begin, batch_limit(self._config, limit))
         if end == begin:
             # The very text that Spark gave: it compares offsets as text.
             return self._text_of(begin) if start is None else start
         self._report = None
-        log_plan(begin, end, self._plan, seconds=time.monotonic() - asked_at)
+        _log_plan(begin, end, self._batches, seconds=time.monotonic() - asked_at)
         return self._text_of(end)
 
     def _parse(self, text: OffsetJson) -> Offset:
@@ -154,15 +164,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._report
 
     def _lag_report(self) -> dict[str, Any] | None:
-        lag = None if self._planner is None else self._planner.lag()
+        lag = None if self._micro_batches is None else self._micro_batches.lag()
         if lag is None:
             return None
         known = {name: ms for name, ms in lag.millis_behind_latest.items() if ms is not None}
         furthest = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SHARDS_IN_LAG]
         return {
             "streams": self._stream_names,
-            "planner": self._plan.name,
-            "maxMillisBehindLatest": max_millis_behind(lag) or 0,
+            "planner": self._batches.planner,
+            "maxMillisBehindLatest": _max_millis_behind(lag) or 0,
             "shards": len(lag.millis_behind_latest),
             "millisBehindLatest": dict(furthest),
             "bufferedRecords": lag.buffered_records,
@@ -177,11 +187,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what there is now, children of ended shards included, and no further."""
-        self._plan.prepare_for_available_now()
+        self._batches.prepare_for_available_now()
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
-        return self._tasks.split(self._plan.partitions(self._parse(start), self._parse(end)))
+        return self._tasks.split(self._batches.partitions(self._parse(start), self._parse(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
@@ -190,10 +200,77 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
         offset = self._parse(end)
-        self._plan.commit(offset)
-        log_commit(offset, planner=self._plan.name)
+        self._batches.commit(offset)
+        _log_commit(offset, planner=self._batches.planner)
 
     def stop(self) -> None:
         """Stop reading. Spark calls it after an error; a stopped query's process is killed."""
-        if self._planner is not None:
-            self._planner.close()
+        if self._micro_batches is not None:
+            self._micro_batches.close()
+
+
+def _write_logs(environ: Mapping[str, str]) -> None:
+    """Write the packages' logs to standard error from the level on that the environment names.
+
+    Spark runs a source in a Python process of its own, in which logging is not configured: without
+    a handler it writes warnings only. Standard error of that process is the driver's. Handlers that
+    exist already are left alone.
+
+    Raises:
+        InvalidOptionError: there is no such level.
+    """
+    level = environ.get(LEVEL_VARIABLE, "").strip().upper()
+    if not level:
+        return
+    if level not in logging.getLevelNamesMapping():
+        raise InvalidOptionError(
+            f"The environment variable {LEVEL_VARIABLE} is {level!r}: use DEBUG, INFO, WARNING or "
+            "ERROR."
+        )
+    for name in _PACKAGES:
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        if not logger.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter(_FORMAT))
+            logger.addHandler(handler)
+
+
+def _log_plan(start: Offset, end: Offset, batches: MicroBatches, *, seconds: float) -> None:
+    """Say what the micro-batch between two offsets has; a no-op below level INFO."""
+    if _LOGGER.isEnabledFor(logging.INFO):
+        planned, lag = batches.planned, batches.lag()
+        _log(
+            "planned",
+            streams=_stream_names(end),
+            planner=batches.planner,
+            shards=len(end.ranges_since(start)),
+            records=None if planned is None else planned.records,
+            payload_bytes=None if planned is None else planned.payload_bytes,
+            max_millis_behind_latest=None if lag is None else _max_millis_behind(lag),
+            buffered_records=None if lag is None else lag.buffered_records,
+            plan_seconds=round(seconds, 3),
+        )
+
+
+def _log_commit(end: Offset, *, planner: str) -> None:
+    """Say that Spark is done with the micro-batch that ends at ``end``."""
+    if _LOGGER.isEnabledFor(logging.INFO):
+        _log("committed", streams=_stream_names(end), planner=planner)
+
+
+def _max_millis_behind(lag: Lag) -> int | None:
+    """Return the lag of the shard that is furthest behind, ``None`` until one is known."""
+    return max((ms for ms in lag.millis_behind_latest.values() if ms is not None), default=None)
+
+
+def _stream_names(offset: Offset) -> str:
+    return ",".join(sorted(identity.name for identity in offset.streams.values()))
+
+
+def _log(event: str, **fields: str | float | None) -> None:
+    text = " ".join(
+        f"{name}={'unknown' if value is None else value}" for name, value in fields.items()
+    )
+    extra = {f"kinesis_{name}": value for name, value in {"event": event, **fields}.items()}
+    _LOGGER.info("micro-batch %s %s", event, text, extra=extra)

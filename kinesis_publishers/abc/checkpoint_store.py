@@ -27,14 +27,14 @@ __all__ = ["CheckpointStore", "CheckpointStoreContext"]
 
 @frozen(kw_only=True)
 class CheckpointStoreContext:
-    """What a store is made with.
+    """What a store needs.
 
     Attributes:
-        application: whose checkpoints they are; those of others are never touched.
-        retry: how a call that failed is repeated: the store does so itself, because it alone knows
-            which part of a batch has failed.
-        clock: the only source of time.
-        events: where each repetition is reported.
+        application: the owner of the checkpoints; those of other applications are never touched.
+        retry: how to repeat a failed call: the store does so itself, because it alone knows which
+            part of a batch has failed.
+        clock: the source of time.
+        events: receives a report of each repetition.
     """
 
     application: str
@@ -50,11 +50,11 @@ class CheckpointStore(ABC):
     ``module:Class``. It is used as ``async with store``, by one task at a time; any number of
     processes may use the same storage. Its ``str`` says where the checkpoints are.
 
-    A write names the version that it replaces, and is refused if there is another one by now:
-    another reader has written. A call that is repeated because its answer was lost must succeed,
-    even if its first attempt was carried out; so must one with the same expected version after a
-    call that was cancelled or has failed, unless another store has written since.
-    :class:`~kinesis_publishers.checkpoints.WriteBook` has the rule for this.
+    A write names the version that it replaces, and is refused if the stored version is another one,
+    because another reader has written. A call that is repeated because its answer was lost must
+    succeed even if its first attempt was carried out; so must a call with the same expected version
+    after one that was cancelled or has failed, unless another store has written since.
+    :class:`~kinesis_publishers.checkpoints.WriteBook` implements this rule.
     """
 
     @classmethod
@@ -71,23 +71,22 @@ class CheckpointStore(ABC):
         """Get ready for the other calls: connect, create what is missing.
 
         Raises:
-            CheckpointError: what is there is not a storage of checkpoints, or of a newer version.
+            CheckpointError: the storage holds something else, or was written by a newer version.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Release what :meth:`open` took, even if it has failed; nothing is written after it.
+        """Release what :meth:`open` took, even if it has failed; nothing is written afterwards.
 
-        A call of :meth:`load`, :meth:`save` or :meth:`remove` that comes later raises
-        ``ClosedError``.
+        A later call of :meth:`load`, :meth:`save` or :meth:`remove` raises ``ClosedError``.
         """
 
     @abstractmethod
     async def load(self) -> Mapping[ShardKey, StoredCheckpoint]:
-        """Return every checkpoint of the application, the newest of each shard.
+        """Return the newest checkpoint of each shard of the application.
 
         Raises:
-            CheckpointError: one of them cannot be understood.
+            CheckpointError: one of them cannot be decoded.
             ClosedError: the store is not open.
         """
 
@@ -95,21 +94,21 @@ class CheckpointStore(ABC):
     async def save(self, writes: Sequence[CheckpointWrite]) -> Mapping[ShardKey, CheckpointVersion]:
         """Write checkpoints, each shard at most once, and return their new versions.
 
-        They are durable when it returns. Each write stands for itself: if some are refused, the
-        others are written before the error is raised. After any other error each of them has
-        either happened or not.
+        They are durable when it returns. Writes are independent: if some are refused, the others
+        are written before the error is raised. After any other error each write has either happened
+        or not.
 
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.
-            RetriesExhaustedError: the storage cannot be reached, or is busy, for too long.
+            RetriesExhaustedError: the storage was unavailable or busy for too long.
             ClosedError: the store is not open.
         """
 
     @abstractmethod
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
-        """Remove checkpoints of these versions; those that are not there any more are no error.
+        """Remove checkpoints of these versions; a checkpoint that no longer exists is no error.
 
-        Each removal stands for itself, as in :meth:`save`.
+        Removals are independent, as the writes of :meth:`save`.
 
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.

@@ -1,4 +1,4 @@
-"""An event sink that a configuration names, with a life of its own."""
+"""An event sink that the configuration names and that is opened and closed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ __all__ = ["EventReporter"]
 
 
 class EventReporter(ABC):
-    """Takes every diagnostic event while something is read.
+    """Takes every diagnostic event of a reader.
 
-    ``metrics.sinks`` names one: by a name of ours, or as ``module:Class``. It is made before
-    anything is read, entered, called with each event, and left after everything else is closed.
+    ``metrics.sinks`` names one: a built-in one by its name, any other as ``module:Class``. It is
+    made and entered before anything is read, called with each event, and left after everything else
+    is closed.
     """
 
     @classmethod
@@ -35,8 +36,8 @@ class EventReporter(ABC):
     def __call__(self, event: Event) -> None:
         """Take an event.
 
-        It runs on the event loop that reads, many times a second: it must not block. What it raises
-        is logged once for each kind of failure, and reading goes on.
+        It runs many times a second on the event loop that reads: it must not block. Its exceptions
+        are logged once for each kind of failure, and reading continues.
         """
 
     async def __aenter__(self) -> Self:
@@ -49,4 +50,4 @@ class EventReporter(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Report what is left, in bounded time; what it raises is logged."""
+        """Report what is left, in bounded time; an exception is logged."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import boto3
 import botocore.session
+import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from attrs import frozen
@@ -15,7 +16,6 @@ from botocore.config import Config
 
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.errors import mapped_errors
-from kinesis_publishers.aws.stream_names import name_streams_if_asked
 from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.errors import ClosedError
 
@@ -24,9 +24,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
-__all__ = ["Boto3Client", "ServiceAddress", "open_aio_client", "open_client", "watch_clock"]
+__all__ = [
+    "Boto3Client",
+    "ServiceAddress",
+    "name_streams_if_asked",
+    "open_aio_client",
+    "open_client",
+    "watch_clock",
+]
 
 _T = TypeVar("_T")
 _THREADS = 4
@@ -104,8 +111,8 @@ class Boto3Client:
 
     Args:
         config: the connection.
-        name: whose it is, for threads and messages: "control plane".
-        clock: learns the service's time.
+        name: its role, for threads and messages, as "control plane".
+        clock: learns the time of the service.
     """
 
     def __init__(self, config: AwsConfig, name: str, clock: Clock | None = None) -> None:
@@ -127,7 +134,7 @@ class Boto3Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # A call in flight is bounded by its read timeout; nobody waits for its answer any more.
+        # Not waited for: a call in flight ends with its read timeout.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
@@ -138,8 +145,8 @@ class Boto3Client:
 
         Args:
             operation: the API operation, for messages.
-            where: what is asked, for messages: a stream or a consumer.
-            call: makes the call, and takes what is wanted out of the answer.
+            where: the stream or the consumer, for messages.
+            call: makes the call and extracts the result from the answer.
 
         Raises:
             ServiceError: AWS refuses, or cannot be reached.
@@ -172,7 +179,7 @@ class Boto3Client:
 
 
 def watch_clock(client: Any, clock: Clock | None) -> None:
-    """Let ``clock`` learn from each answer to ``client`` what time the service has."""
+    """Let ``clock`` learn the time of the service from each answer to ``client``."""
     if not isinstance(clock, ServiceClock):
         return
 
@@ -184,3 +191,36 @@ def watch_clock(client: Any, clock: Clock | None) -> None:
 
     client.meta.events.register("before-call.kinesis", note_sending)
     client.meta.events.register("after-call.kinesis", note_answer)
+
+
+def name_streams_if_asked(hooks: Any) -> None:
+    """Let a client send names instead of ARNs once a call was refused for lack of a StreamName.
+
+    AWS never asks for one: an ARN also names the account.
+
+    Args:
+        hooks: those of a client of botocore, or of aiobotocore.
+    """
+
+    def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
+        # Some versions pass on what is not an answer of AWS.
+        answer = response[1] if response and isinstance(response[1], dict) else {}
+        error, before = answer.get("Error", {}), request_dict["body"]
+        # A stream that is not found may have any name.
+        is_missing = error.get("Code") == "ResourceNotFoundException"
+        if is_missing or "streamname" not in str(error.get("Message")).lower():
+            return None
+        _put_name(request_dict, operation)
+        if request_dict["body"] == before:
+            return None
+        hooks.register("before-call.kinesis", _put_name, unique_id=__name__)
+        return 0  # the seconds after which botocore sends it again
+
+    hooks.register("needs-retry.kinesis", repeat)
+
+
+def _put_name(params: dict[str, Any], model: Any, **_: Any) -> None:
+    request = orjson.loads(params["body"])
+    if "StreamARN" in request and "StreamName" in model.input_shape.members:
+        request["StreamName"] = request.pop("StreamARN").rpartition("/")[2]
+        params["body"] = orjson.dumps(request)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore import xform_name
 
-from kinesis_publishers.abc.control_plane import ControlPlane
+from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["Boto3ControlPlane", "CallingControlPlane"]
 

@@ -6,7 +6,9 @@ constructor. So every provider is described once, over a kit of classes for eith
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,27 +16,141 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiobotocore.credentials as aio
 import botocore.credentials as sync
+from aiobotocore.credentials import AioCredentials
 from aiobotocore.session import AioSession
+from attrs import define, field
+from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 from botocore.session import Session, get_session
 from botocore.utils import FileWebIdentityTokenLoader
 
-from kinesis_publishers.aws.custom_credentials import load_custom, load_custom_async
-from kinesis_publishers.aws.lazy_credentials import (
-    AioLoadingProvider,
-    AioSourceCredentials,
-    LoadingProvider,
-    SourceCredentials,
+from kinesis_publishers.config import CredentialsConfig, CredentialsProvider
+from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.errors import (
+    ConfigError,
+    CredentialsError,
+    MissingOptionError,
+    PluginLoadError,
 )
-from kinesis_publishers.config.choices import CredentialsProvider
-from kinesis_publishers.config.credentials import CredentialsConfig
-from kinesis_publishers.config.options import aws
-from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 if TYPE_CHECKING:
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["build_session", "region_of_machine"]
+
+
+class _CustomCredentials(Credentials):
+    def __init__(self, loaded: Any) -> None:
+        access_key, secret_key, token, _ = _freeze(loaded)
+        super().__init__(access_key or "", secret_key or "", token, method="custom")
+        self._loaded = loaded
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        return _freeze(self._loaded)
+
+
+class _AioCustomCredentials(AioCredentials):  # type: ignore[misc]
+    def __init__(self, loaded: Any, frozen: ReadOnlyCredentials) -> None:
+        super().__init__(frozen.access_key, frozen.secret_key, frozen.token, method="custom")
+        self._loaded = loaded
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        # Renewing may call a service: not on the event loop.
+        return await asyncio.to_thread(_freeze, self._loaded)
+
+
+def _load_custom(config: CredentialsConfig) -> Credentials:
+    """Return the credentials of the class in ``config`` for botocore.
+
+    Raises:
+        PluginLoadError: the class is missing or does not fit.
+    """
+    return _CustomCredentials(_call_class(config))
+
+
+async def _load_custom_async(config: CredentialsConfig) -> AioCredentials:
+    """Return the credentials of the class in ``config`` for aiobotocore; see `_load_custom`."""
+    loaded = await asyncio.to_thread(_call_class, config)
+    return _AioCustomCredentials(loaded, await asyncio.to_thread(_freeze, loaded))
+
+
+def _call_class(config: CredentialsConfig) -> Any:
+    reference = config.custom_class or ""
+    custom: Any = load_class(reference, object)
+    if not callable(getattr(custom, "load", None)):
+        raise PluginLoadError(f"{reference} has no load(), which must return the credentials")
+    loaded = custom(config.properties.to_dict() if config.properties else {}).load()
+    missing = [name for name in ("access_key", "secret_key") if not hasattr(loaded, name)]
+    if missing:
+        raise PluginLoadError(
+            f"{reference}.load() returned {type(loaded).__name__} without {' and '.join(missing)}"
+        )
+    return loaded
+
+
+def _freeze(loaded: Any) -> ReadOnlyCredentials:
+    # botocore's own refreshing credentials give three values that belong together only here.
+    if isinstance(loaded, Credentials) and not isinstance(loaded, AioCredentials):
+        return loaded.get_frozen_credentials()
+    return ReadOnlyCredentials(loaded.access_key, loaded.secret_key, getattr(loaded, "token", None))
+
+
+@define
+class _LoadingProvider:
+    """A credential provider of botocore around a function."""
+
+    METHOD: str
+    _load: Callable[[], Any]
+    CANONICAL_NAME: str | None = None
+
+    def load(self) -> Any:
+        """Return the credentials, None for none."""
+        return self._load()
+
+
+class _AioLoadingProvider(_LoadingProvider):
+    """A credential provider of aiobotocore around a function, which may be a coroutine's."""
+
+    async def load(self) -> Any:
+        """Return the credentials, None for none."""
+        return await _resolve(self._load())
+
+
+@define
+class _SourceCredentials:
+    """The credentials with which a role is assumed, for botocore."""
+
+    _load: Callable[[], Any]
+    _hint: str
+    _loaded: Any = field(default=None, init=False, repr=False)
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
+        if self._loaded is None:
+            self._loaded = _require(self._load(), self._hint)
+        return self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
+
+
+class _AioSourceCredentials(_SourceCredentials):
+    """The credentials with which a role is assumed, for aiobotocore."""
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
+        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
+        if self._loaded is None:
+            self._loaded = _require(await _resolve(self._load()), self._hint)
+        return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
+
+
+async def _resolve(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def _require(credentials: Any, hint: str) -> Any:
+    if credentials is None:
+        # Not one of botocore's, which would be one that may pass.
+        raise CredentialsError(f"{hint}. Check aws.credentials.provider.role.provider.")
+    return credentials
+
 
 _SessionT = TypeVar("_SessionT", Session, AioSession)
 # Returns credentials (botocore) or a coroutine that does (aiobotocore).
@@ -49,27 +165,27 @@ _SYNC: Final = SimpleNamespace(
     session=Session,
     create_resolver=sync.create_credential_resolver,
     resolver=sync.CredentialResolver,
-    provider=LoadingProvider,
+    provider=_LoadingProvider,
     environment=sync.EnvProvider,
     static_credentials=sync.Credentials,
     deferred_credentials=sync.DeferredRefreshableCredentials,
-    source_credentials=SourceCredentials,
+    source_credentials=_SourceCredentials,
     role_fetcher=sync.AssumeRoleCredentialFetcher,
     web_identity_fetcher=sync.AssumeRoleWithWebIdentityCredentialFetcher,
-    load_custom=load_custom,
+    load_custom=_load_custom,
 )
 _AIO: Final = SimpleNamespace(
     session=AioSession,
     create_resolver=aio.create_credential_resolver,
     resolver=aio.AioCredentialResolver,
-    provider=AioLoadingProvider,
+    provider=_AioLoadingProvider,
     environment=aio.AioEnvProvider,
     static_credentials=aio.AioCredentials,
     deferred_credentials=aio.AioDeferredRefreshableCredentials,
-    source_credentials=AioSourceCredentials,
+    source_credentials=_AioSourceCredentials,
     role_fetcher=aio.AioAssumeRoleCredentialFetcher,
     web_identity_fetcher=aio.AioAssumeRoleWithWebIdentityCredentialFetcher,
-    load_custom=load_custom_async,
+    load_custom=_load_custom_async,
 )
 
 
@@ -77,7 +193,7 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     """Make ``session`` use the region and the credentials of ``config``, and return it.
 
     No call is made here; roles are assumed when a client first signs a request, and again before
-    their credentials expire. The endpoint is left to whoever creates a client.
+    their credentials expire. The endpoint belongs to the client.
 
     Args:
         session: a new session of botocore (for boto3) or of aiobotocore.
@@ -170,8 +286,8 @@ def _web_identity_loader(kit: SimpleNamespace, session: Any, config: Credentials
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
     for value, option, variable in (
-        (token_file, aws.WEB_IDENTITY_TOKEN_FILE, "AWS_WEB_IDENTITY_TOKEN_FILE"),
-        (role_arn, aws.ROLE_ARN, "AWS_ROLE_ARN"),
+        (token_file, CredentialsConfig.web_identity_token_file, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        (role_arn, CredentialsConfig.role_arn, "AWS_ROLE_ARN"),
     ):
         if not value:
             raise MissingOptionError(

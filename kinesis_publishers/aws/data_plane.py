@@ -1,4 +1,4 @@
-"""The data plane over aiobotocore: one client, and with it one connection pool, per fetcher."""
+"""The data plane over aiobotocore: one client, and so one connection pool, per fetcher."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 from aiobotocore.session import AioSession
 
-from kinesis_publishers.abc.data_plane import DataPlane
+from kinesis_publishers.abc import DataPlane
 from kinesis_publishers.aws.carriers import Endpoint, check_carrier, create_carrier
-from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client, watch_clock
+from kinesis_publishers.aws.clients import (
+    ServiceAddress,
+    name_streams_if_asked,
+    open_aio_client,
+    watch_clock,
+)
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
-from kinesis_publishers.aws.stream_names import name_streams_if_asked
 from kinesis_publishers.aws.subscribing import ShardSubscriber
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import SubscriptionHttpConfig
@@ -26,8 +30,8 @@ from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPo
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers.abc.data_plane import ShardSubscription
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.abc import ShardSubscription
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["AioDataPlane"]
 

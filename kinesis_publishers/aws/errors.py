@@ -53,11 +53,10 @@ BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
     UnicodeDecodeError,
 )
 
-# What walking through an answer raises that is JSON, but not AWS's; RuntimeError is that of
-# botocore's timestamps.
+# What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
 _UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 _CREDENTIAL_ADVICE = "Check the credentials (aws.credentials.provider...) and the machine's clock."
-# Where something provides new ones, they are worth waiting for.
+# Worth a retry where a provider renews the credentials.
 _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
 
 # code -> (error class, what to do about it)
@@ -188,7 +187,7 @@ def map_error(
             operation=operation,
             code="MalformedResponse",
         )
-    # Whatever else botocore raises is about sending and receiving: connect, read, TLS, DNS.
+    # Everything else that botocore raises is about the network: connect, read, TLS, DNS.
     return ConnectionFailedError(
         f"{operation} of {where}: no complete answer from the service ({code}: {error}).",
         operation=operation,
@@ -278,9 +277,9 @@ def mapped_errors(
 
 
 def _from_inside(error: Exception) -> Exception | None:
-    """Return what botocore should have raised for an error of its own; ``None`` for others.
+    """Return what botocore should have raised for its own error; ``None`` for other errors.
 
-    The place tells: what a user's provider of credentials raises has the same types.
+    The traceback decides: a user's provider of credentials may raise the same types.
     """
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     modules = [str(frame.f_globals.get("__name__")).removeprefix("aio") for frame in frames]

@@ -1,6 +1,6 @@
 """The frames of ``application/vnd.amazon.eventstream``, and how a body is cut into them.
 
-Pure: whoever owns the connection feeds what arrives and takes what is whole. A frame is (AWS event
+Pure: the owner of the connection feeds what arrives and takes whole frames. A frame is (AWS event
 stream encoding, as in the Transcribe developer guide) the lengths of all of it and of its headers,
 a CRC of these two, the headers, the payload, and a CRC of everything before.
 """

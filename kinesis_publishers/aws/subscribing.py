@@ -15,9 +15,8 @@ from aiobotocore.awsrequest import AioAWSResponse
 
 from kinesis_publishers.aws.carriers import SignedCall, SubscriptionResponse
 from kinesis_publishers.aws.errors import mapped_errors
-from kinesis_publishers.aws.event_decoding import OPERATION
 from kinesis_publishers.aws.event_stream import encode_frame
-from kinesis_publishers.aws.subscription import EventStreamSubscription
+from kinesis_publishers.aws.subscription import OPERATION, EventStreamSubscription
 from kinesis_publishers.errors import MalformedResponseError
 
 if TYPE_CHECKING:

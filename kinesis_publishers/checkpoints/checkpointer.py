@@ -1,4 +1,4 @@
-"""Progress on its way to a store: what is recorded now is written after a while, and at the end."""
+"""Collects progress and writes it to a store, periodically and at the end."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _LOGGER = logging.getLogger(__name__)
 
 # How long a reader that stops because of an error, or is cancelled, still tries to write.
 _LAST_WRITE_SECONDS = 10.0
-# How often a reader that has taken over from another one shows that it is alive.
+# How often a reader that has taken over shows that it is alive.
 _LIFE_SECONDS = 5.0
 
 
 @define(eq=False)
 class Checkpointer:
-    """Collects how far shards have been processed, and writes it to a store now and then.
+    """Collects how far shards have been processed, and writes it to a store periodically.
 
     :meth:`take_over` comes first, then :meth:`follow` with each listing of the streams, and
     :meth:`record` inside of :meth:`running`. What is recorded is written after the interval at the
     latest, or with so many others that the limit of records is reached; the end of a shard at once.
-    One batch is written at a time, and meanwhile progress accumulates.
+    One batch is written at a time, while further progress accumulates.
 
     A failure of the store, after its own retries, is raised out of :meth:`running`: no records are
     processed whose progress cannot be kept.
@@ -53,7 +53,6 @@ class Checkpointer:
     Args:
         stored: what the store holds.
         config: how often to write.
-        clock: the only source of time.
 
     Attributes:
         has_failed: whether the last write has failed, after the store's own retries.
@@ -63,7 +62,7 @@ class Checkpointer:
     _config: CheckpointConfig
     _clock: Clock
     _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
-    # What is on its way to the store, and comes back to the pending ones if it does not arrive.
+    # Being written; returns to the pending ones if the store fails.
     _in_flight: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _is_stopping: bool = field(default=False, init=False)
@@ -86,20 +85,20 @@ class Checkpointer:
         """Return what is stored, per stream (by ARN); from now on another reader is refused.
 
         Args:
-            arns: the streams that this reader is going to read.
+            arns: the streams that this reader will read.
         """
         async with self._turn, self._watching():
             return await self._stored.take_over(arns)
 
     async def release(self) -> None:
-        """Note that this reader has stopped: the next one need not find out whether it lives."""
+        """Note that this reader has stopped, so that the next one need not wait for it."""
         if self.has_failed:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
                 await self._stored.mark(is_ended=True)
         except (KinesisPublishersError, TimeoutError) as error:
-            _LOGGER.warning("That this reader has stopped could not be written: %r", error)
+            _LOGGER.warning("This reader could not record that it has stopped: %r", error)
 
     async def follow(
         self,
@@ -141,7 +140,7 @@ class Checkpointer:
                 f"The progress of {key} would move back, from {_shown(latest)} to "
                 f"{_shown(progress)}: record the records of a shard in their order."
             )
-        # The younger of two instants before which everything has been read is one, too.
+        # Everything before either instant has been read, so the later one holds.
         as_of = max((one.as_of for one in (latest, progress) if one.as_of), default=None)
         progress = evolve(progress, as_of=as_of)
         self._records += records
@@ -223,7 +222,7 @@ class Checkpointer:
         self._is_stopping = False
         try:
             async with TaskScope() as scope:
-                scope.spawn(self._write_now_and_then(), name="write checkpoints")
+                scope.spawn(self._write_periodically(), name="write checkpoints")
                 alive = scope.spawn(self._show_life(), name="show that the reader is alive")
                 try:
                     yield
@@ -237,7 +236,7 @@ class Checkpointer:
             await self.flush_despite(error)
             raise
 
-    async def _write_now_and_then(self) -> None:
+    async def _write_periodically(self) -> None:
         while not self._is_stopping:
             await self._has_pending.wait()
             await wait_for_event(
@@ -264,16 +263,16 @@ class Checkpointer:
             async with self._clock.timeout(_LAST_WRITE_SECONDS):
                 await self.flush()
         except (KinesisPublishersError, TimeoutError) as failure:
-            # It is not tried again for as long, wherever the error passes on its way out.
+            # The next handler of this error does not try again.
             self.has_failed = True
             error.add_note(
-                "The last checkpoints could not be written, what they stand for will be repeated: "
-                f"{failure!r}"
+                "The last checkpoints could not be written; the records since then will be "
+                f"repeated: {failure!r}"
             )
 
 
 class CheckpointingSink(DeliverySink):
-    """Hands everything on, and records what has been taken."""
+    """Passes everything on, and records what the consumer has taken."""
 
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
         self._inner = inner
@@ -294,11 +293,11 @@ class CheckpointingSink(DeliverySink):
 
 
 class _RenewingSink(CheckpointingSink):
-    """Hands everything on; an idle shard's progress is renewed, lest it look like lost data."""
+    """Passes everything on; renews the progress of idle shards, lest it look like lost data."""
 
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
         super().__init__(inner, checkpointer)
-        # The last record of each shard, within an aggregate the last one inside.
+        # The last record of each shard; of an aggregate, the last one inside.
         self._delivered: dict[ShardKey, SequenceNumber] = {}
 
     async def deliver(self, delivery: Delivery) -> None:

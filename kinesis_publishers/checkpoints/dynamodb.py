@@ -7,25 +7,36 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.aws.errors import RefusedError
-from kinesis_publishers.checkpoints.dynamodb_client import (
+from kinesis_publishers.checkpoints.dynamodb_table import (
     CONDITION_FAILED,
     MAX_IN_FLIGHT,
     NOT_FOUND,
     TableClient,
+    missing_table,
+    provide_table,
 )
-from kinesis_publishers.checkpoints.dynamodb_items import condition_of, item_of, key_of, stored_of
-from kinesis_publishers.checkpoints.dynamodb_table import missing_table, provide_table
+from kinesis_publishers.checkpoints.stored_form import (
+    checkpoint_from_fields,
+    fields_of,
+    instant_text,
+    version_from_fields,
+)
 from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
-from kinesis_publishers.model import CheckpointVersion
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc import CheckpointStoreContext
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import CheckpointWrite, ShardKey, StoredCheckpoint
+    from collections.abc import Mapping
+    from datetime import datetime
 
-__all__ = ["DynamoDbCheckpointStore"]
+    from kinesis_publishers.abc import CheckpointStoreContext
+    from kinesis_publishers.checkpoints.versions import Attempt
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import Checkpoint, CheckpointWrite
+
+__all__ = ["DynamoDbCheckpointStore", "item_of", "stored_of"]
 
 _Write: TypeAlias = Callable[[], Awaitable[Refusal | None]]
 _ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
@@ -86,7 +97,7 @@ class DynamoDbCheckpointStore(CheckpointStore):
             return await self._client.call(
                 "query",
                 "Query",
-                # Without items it is no answer: that there are none would mean to begin anew.
+                # Without the member Items it is no answer: an empty table would mean to start over.
                 lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
                 ConsistentRead=True,
                 KeyConditionExpression="application = :application",
@@ -163,7 +174,92 @@ def _refusal(attempt: Attempt, error: RefusedError) -> Refusal:
         attempt=attempt,
         stored=CheckpointVersion(
             number=int(item.get("version", {}).get("N", 0)),
-            writer=item.get("writer", {}).get("S", "somebody"),
+            writer=item.get("writer", {}).get("S", "an unknown writer"),
         ),
         written_at=item.get("written_at", {}).get("S"),
     )
+
+
+Item: TypeAlias = dict[str, dict[str, str]]
+
+
+def key_of(application: str, shard: ShardKey) -> Item:
+    """Return the key of a checkpoint; the name of a stream has no slash."""
+    return {
+        "application": {"S": application},
+        "shard": {"S": f"{shard.stream_arn}/{shard.shard_id}"},
+    }
+
+
+def item_of(
+    application: str, checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime
+) -> Item:
+    """Return the item of a checkpoint; what has no value is left out."""
+    fields = {
+        "version": version.number,
+        "writer": version.writer,
+        "written_at": instant_text(written_at),
+        **fields_of(checkpoint),
+    }
+    return key_of(application, checkpoint.shard) | {
+        name: {"N": str(value)} if isinstance(value, int) else {"S": value}
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def stored_of(item: Mapping[str, Mapping[str, Any]], *, where: object) -> StoredCheckpoint:
+    """Return the checkpoint of an item.
+
+    Raises:
+        CheckpointError: the item was written by hand, or is damaged.
+    """
+    try:
+        arn, _, shard_id = item["shard"]["S"].rpartition("/")
+        fields = {name: _value(value) for name, value in item.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{where} has an item that is no checkpoint ({error!r}): {item!r:.500}. Remove it, or "
+            "choose another table or application."
+        ) from error
+    shard = ShardKey(arn, shard_id)
+    return StoredCheckpoint(
+        checkpoint=checkpoint_from_fields(shard, fields, where=where),
+        version=version_from_fields(shard, fields, where=where),
+    )
+
+
+def _value(value: Mapping[str, Any]) -> object:
+    if "N" in value:
+        text: str = value["N"]
+        return int(text) if text.isdecimal() else text
+    return value.get("S", value)
+
+
+def condition_of(attempt: Attempt) -> dict[str, Any]:
+    """Return the parameters that let a write through only if it replaces what it may replace.
+
+    The same as :meth:`~kinesis_publishers.checkpoints.versions.Attempt.replaces`.
+    """
+    own = attempt.version
+    values: Item = {
+        ":own": {"S": own.writer},
+        ":first": {"N": str(attempt.first_unanswered)},
+        ":last": {"N": str(own.number)},
+    }
+    if attempt.expected is None:
+        expected = "attribute_not_exists(#shard)"
+    else:
+        expected = "(#version = :version AND #writer = :writer)"
+        values[":version"] = {"N": str(attempt.expected.number)}
+        values[":writer"] = {"S": attempt.expected.writer}
+    names = {"#version": "version", "#writer": "writer"}
+    if attempt.expected is None:
+        names["#shard"] = "shard"
+    return {
+        "ConditionExpression": (
+            f"{expected} OR (#writer = :own AND #version BETWEEN :first AND :last)"
+        ),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }

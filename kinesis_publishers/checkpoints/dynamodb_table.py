@@ -1,23 +1,121 @@
-"""The table of the DynamoDB store: its keys, and how it comes to be."""
+"""The table of the DynamoDB store: its keys, its creation, and the calls about it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kinesis_publishers.aws.errors import RefusedError, text_in
-from kinesis_publishers.checkpoints.dynamodb_client import NOT_FOUND, TableClient
-from kinesis_publishers.errors import AccessDeniedError, CheckpointError
+from attrs import define, field
+
+from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client
+from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
+from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
+from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_publishers.abc import CheckpointStoreContext
+    from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
     from kinesis_publishers.errors import KinesisPublishersError
 
-__all__ = ["PARTITION_KEY", "SORT_KEY", "missing_table", "provide_table"]
+__all__ = [
+    "CONDITION_FAILED",
+    "MAX_IN_FLIGHT",
+    "NOT_FOUND",
+    "TableClient",
+    "missing_table",
+    "provide_table",
+]
 
-PARTITION_KEY: Final = "application"
-SORT_KEY: Final = "shard"
-_KEYS: Final = {PARTITION_KEY: "HASH", SORT_KEY: "RANGE"}
+_T = TypeVar("_T")
 
-# Creating a table takes ten seconds or so.
+CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+NOT_FOUND: Final = "ResourceNotFoundException"
+# Half a second for the writes of a thousand shards, without a burst that is throttled.
+MAX_IN_FLIGHT: Final = 16
+
+# The caller handles these; everything else is mapped here.
+_ANSWERS: Final = frozenset({CONDITION_FAILED, NOT_FOUND, "ResourceInUseException"})
+
+
+@define(eq=False)
+class TableClient:
+    """Calls DynamoDB about one table.
+
+    Args:
+        aws: region, credentials and CA certificates.
+        config: the table and the endpoint.
+        context: how a failed call is repeated and reported.
+    """
+
+    aws: AwsConfig
+    config: DynamoDbCheckpointConfig
+    context: CheckpointStoreContext
+    _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    _client: Any = field(default=None, init=False)
+    _has_answered: bool = field(default=False, init=False)
+
+    def __str__(self) -> str:
+        return f"the DynamoDB table {self.config.table}"
+
+    async def open(self) -> None:
+        """Make the client; no call is made."""
+        address = ServiceAddress(
+            service="dynamodb",
+            endpoint_url=self.config.endpoint_url,
+            max_connections=MAX_IN_FLIGHT,
+        )
+        with mapped_errors("CreateClient", str(self), service="dynamodb"):
+            self._client = await self._stack.enter_async_context(open_aio_client(self.aws, address))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._client = None
+        await self._stack.aclose()
+
+    async def call(
+        self, method: str, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
+    ) -> _T:
+        """Make a call, with retries; return what ``read`` takes from the answer.
+
+        Args:
+            method: the name of the client's method.
+            operation: the API operation, as ``PutItem``.
+            read: extracts the result from the answer; fails if that is not AWS's.
+            request: its parameters, without the table's name.
+
+        Raises:
+            RefusedError: a condition does not hold, the table is not there, or it is being changed.
+            ServiceError: the service refuses for another reason.
+            RetriesExhaustedError: the policy allows no more attempts.
+        """
+
+        async def attempt() -> _T:
+            if self._client is None:
+                raise ClosedError(f"The store of checkpoints in {self} is not open.")
+            with mapped_errors(
+                operation, str(self), service="dynamodb", client=self._client, unless=_ANSWERS
+            ):
+                answer = await getattr(self._client, method)(TableName=self.config.table, **request)
+            with complete_answer(operation, str(self)):
+                return read(answer)
+
+        context = self.context
+        answer = await call_with_retries(
+            attempt,
+            policy=context.retry,
+            clock=context.clock,
+            events=context.events,
+            is_start=not self._has_answered,
+        )
+        self._has_answered = True
+        return answer
+
+
+_KEYS: Final = {"application": "HASH", "shard": "RANGE"}
+
+# Creating a table takes about ten seconds.
 _POLL_SECONDS: Final = 1.0
 _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 
@@ -64,10 +162,10 @@ def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
     keys = {text_in(key, "AttributeName"): text_in(key, "KeyType") for key in table["KeySchema"]}
     if keys != _KEYS:
         raise CheckpointError(
-            f"{client} is not one of checkpoints: its keys are {', '.join(sorted(keys))}, not "
-            f"{PARTITION_KEY} and {SORT_KEY}. Set kinesis.checkpoint.dynamodb.table to another."
+            f"{client} does not hold checkpoints: its keys are {', '.join(sorted(keys))}, not "
+            f"application and shard. Set kinesis.checkpoint.dynamodb.table to another."
         )
-    # An update does not keep anybody from reading and writing; while DELETING, wait and create.
+    # An update allows reads and writes; while DELETING, wait and create.
     return status in {"ACTIVE", "UPDATING"}
 
 
@@ -92,8 +190,8 @@ async def _create(client: TableClient) -> bool:
 def missing_table(client: TableClient) -> KinesisPublishersError:
     """Return the error that says that the table is not there."""
     return CheckpointError(
-        f"{client} does not exist in {client.aws.region}: create it with the keys {PARTITION_KEY} "
-        f"(partition key, text) and {SORT_KEY} (sort key, text), or let it be created with "
+        f"{client} does not exist in {client.aws.region}: create it with the keys application "
+        f"(partition key, text) and shard (sort key, text), or let it be created with "
         "kinesis.checkpoint.dynamodb.createtable = true. If it was removed while it was in use, "
         "its checkpoints are gone."
     )

@@ -1,4 +1,4 @@
-"""Checkpoints in the memory of this process, for tests and for work that may begin anew."""
+"""Checkpoints in the memory of this process, for tests and for work that may start over."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _OF_THIS_PROCESS = CheckpointMemory()
 
 
 class MemoryCheckpointStore(CheckpointStore):
-    """Keeps checkpoints until the process ends: a second fetcher of the process resumes from them.
+    """Keeps checkpoints until the process ends; a later fetcher of the process resumes from them.
 
     Args:
         context: the application and the clock.
-        memory: where the checkpoints are; the one that the process has, unless it is given.
+        memory: where the checkpoints are; the memory of the process unless given.
     """
 
     def __init__(

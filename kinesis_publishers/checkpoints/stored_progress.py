@@ -55,11 +55,11 @@ _FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
 
 # More than enough: another reader writes once per interval.
 _MOST_TRIES: Final = 10
-# How long after a takeover the next reader has to wait.
+# How long after a takeover the next reader must wait.
 _CONTESTED_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 2.0
 _LOOKS_UNTIL_SAID: Final = 30
-# A contested owner writes its marks three times meanwhile.
+# A contested owner writes its marks three times in that time.
 _DEAD_LOOKS: Final = 8
 
 
@@ -69,7 +69,6 @@ class StoredProgress:
 
     Args:
         store: an open store, which nothing else in this process writes to.
-        clock: what the store's time is measured with.
         events: where writes are reported.
     """
 
@@ -81,7 +80,7 @@ class StoredProgress:
     _begun: dict[str, datetime] = field(factory=dict, init=False)
     _removed: set[ShardKey] = field(factory=set, init=False)
     _owned: set[str] = field(factory=set, init=False)
-    # When streams were taken over from a reader that may have been running.
+    # When streams were taken over from a reader that may still have been running.
     _contested_at: float | None = field(default=None, init=False)
 
     def get(self, key: ShardKey) -> ShardProgress | None:
@@ -137,7 +136,7 @@ class StoredProgress:
         while owner is not None and unchanged < _DEAD_LOOKS:
             if looks % _LOOKS_UNTIL_SAID == 0:
                 _LOGGER.warning(
-                    "Another reader of the application, %s, has taken over %s a short while ago: "
+                    "Another reader of the application, %s, has taken over %s recently: "
                     "this one waits until that one has stopped.",
                     owner.version.writer,
                     arn,
@@ -200,7 +199,7 @@ class StoredProgress:
         # been read to its end.
         for generation in generations(new):
             await self._begin({shard.key: progress[shard.key] for shard in generation}, identities)
-        # Last of all: a first checkpoint that was cut off is written anew from the beginning.
+        # Last of all: an interrupted first checkpoint is written again from the beginning.
         streams = {ShardKey(arn, _STREAM): identity for arn, identity in identities.items()}
         begun = {key for key, identity in streams.items() if self._is_begun(key, identity)}
         await self._begin(dict.fromkeys(streams.keys() - begun, _FOUND_LATER), identities)
@@ -323,7 +322,7 @@ class StoredProgress:
         except KinesisPublishersError as error:
             if isinstance(error, StaleCheckpointError):
                 self._events(CheckpointsRefused(message=str(error)))
-            error.add_note(f"It was to {verb} checkpoints in {self._store}.")
+            error.add_note(f"The call was to {verb} checkpoints in {self._store}.")
             raise
         except Exception as error:  # a plugin may raise anything
             raise CheckpointError(

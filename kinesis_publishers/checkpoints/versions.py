@@ -1,4 +1,4 @@
-"""Numbers the writes of one store object and knows which of them may have happened. Pure."""
+"""Numbers the writes of one store, and knows which of them may have happened. Pure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Attempt:
         shard: whose checkpoint.
         expected: the version that the caller knows.
         version: the version that a write makes.
-        first_unanswered: the number of the earliest own write of which nobody knows whether it
-            happened; this one, if all earlier ones are known.
+        first_unanswered: the number of the earliest own write whose outcome is unknown; this one,
+            if all earlier outcomes are known.
     """
 
     shard: ShardKey
@@ -54,24 +54,24 @@ class Attempt:
 
 @define
 class WriteBook:
-    """The memory by which a store tells its own writes from those of others.
+    """Lets a store tell its own writes from those of others.
 
     A store asks for an :class:`Attempt` before it writes, replaces what is stored only if the
-    attempt :meth:`~Attempt.replaces` it, and confirms what its caller gets to know.
+    attempt :meth:`~Attempt.replaces` it, and confirms what its caller learns.
 
     Attributes:
-        writer: a name that no other store object has, and that tells people where it is.
+        writer: a unique name that shows host and process.
     """
 
     writer: str = field(
         factory=lambda: f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(6)}"
     )
-    # Numbers are never used twice, not even after a removal: another reader may know the old one.
+    # Numbers are never reused, even after a removal: another reader may know the old one.
     _last: dict[ShardKey, int] = field(factory=dict, init=False)
     _unanswered: dict[ShardKey, int] = field(factory=dict, init=False)
 
     def attempt(self, shard: ShardKey, expected: CheckpointVersion | None) -> Attempt:
-        """Note that a write is going to be tried; it may happen without an answer."""
+        """Note that a write will be tried; it may happen without an answer."""
         known = 0 if expected is None else expected.number
         number = max(known, self._last.get(shard, 0)) + 1
         self._last[shard] = number
@@ -97,8 +97,8 @@ class Refusal:
 
     Attributes:
         attempt: what was tried.
-        stored: what is there instead; ``None`` for nothing.
-        written_at: when that was written, if it is known.
+        stored: the version that is stored; ``None`` for nothing.
+        written_at: when that was written, if known.
     """
 
     attempt: Attempt
@@ -120,8 +120,8 @@ def raise_refused(refusals: Sequence[Refusal], *, application: str, where: objec
     raise StaleCheckpointError(
         f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
         f"{application!r}, in {where}: {_describe(first)}. Another reader has the same "
-        "kinesis.checkpoint.application: stop one of them, or give each a name of its own; then "
-        "start again from what is stored."
+        "kinesis.checkpoint.application: stop one of them, or give each its own name; then start "
+        "again from what is stored."
     )
 
 
@@ -129,6 +129,6 @@ def _describe(refusal: Refusal) -> str:
     expected = refusal.attempt.expected
     known = "this reader found none" if expected is None else f"this reader knows {expected}"
     if refusal.stored is None:
-        return f"another reader, or somebody by hand, has removed it ({known})"
+        return f"another reader, or an operator, has removed it ({known})"
     when = f" at {refusal.written_at}" if refusal.written_at else ""
     return f"another reader has written it{when} (version {refusal.stored}; {known})"

@@ -25,27 +25,26 @@ from kinesis_publishers.config import (
     Properties,
     SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.catalogue import find_option
-from kinesis_publishers.config.ineffective import ineffective_keys
+from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
 from kinesis_publishers.config.option import MASK, Option
-from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations
 from kinesis_publishers.config.reference import accepted_text, value_text
+from kinesis_publishers.config.rules import ineffective_keys
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_publishers.config.ineffective import IneffectiveKey
     from kinesis_publishers.config.parsers import Scalar
+    from kinesis_publishers.config.rules import IneffectiveKey
 
-__all__ = ["OptionRow", "ValueRow", "config", "option_rows", "value_rows"]
+__all__ = ["config"]
 
 
 @frozen(kw_only=True)
 class _Findings:
     errors: tuple[str, ...] = ()
     warnings: tuple[IneffectiveKey, ...] = ()
-    values: tuple[ValueRow, ...] = ()
+    values: tuple[_ValueRow, ...] = ()
 
 
 @click.group(cls=CleanGroup)
@@ -88,7 +87,7 @@ def list_command(text: str, as_json: bool) -> None:
       kinesis-publishers config list
       kinesis-publishers config list initpos
     """
-    rows = option_rows(text)
+    rows = _option_rows(text)
     if as_json:
         print_json_lines(map(asdict, rows))
     elif rows:
@@ -127,7 +126,7 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
     return _Findings(
         errors=tuple(errors),
         warnings=ineffective_keys(properties),
-        values=() if errors else tuple(value_rows(properties)),
+        values=() if errors else tuple(_value_rows(properties)),
     )
 
 
@@ -159,7 +158,7 @@ def _print(findings: _Findings) -> None:
     say("No errors." if not count else f"{count} error{'' if count == 1 else 's'}.")
 
 
-def _value_table(rows: Sequence[ValueRow]) -> Table:
+def _value_table(rows: Sequence[_ValueRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("Key", "Value", "Source"):
         table.add_column(heading, overflow="fold")
@@ -169,13 +168,13 @@ def _value_table(rows: Sequence[ValueRow]) -> Table:
     return table
 
 
-def _option_table(rows: Sequence[OptionRow]) -> Table:
+def _option_table(rows: Sequence[_OptionRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("Key", "Accepted", "Default", "Meaning"):
         table.add_column(heading, overflow="fold")
     for row in rows:
         default = "required" if row.required else _with_unit(row.default, row.unit)
-        doc = row.doc if row.implemented else f"{row.doc} Not read yet."
+        doc = row.doc if row.implemented else f"{row.doc} Not read."
         table.add_row(Text(row.key), Text(row.accepted), Text(default), Text(doc))
     return table
 
@@ -187,7 +186,7 @@ def _with_unit(value: str | None, unit: str | None) -> str:
 
 
 @frozen(kw_only=True)
-class OptionRow:
+class _OptionRow:
     """What can be configured with one key.
 
     Attributes:
@@ -214,7 +213,7 @@ class OptionRow:
 
 
 @frozen(kw_only=True)
-class ValueRow:
+class _ValueRow:
     """What one key is in a configuration.
 
     Attributes:
@@ -230,8 +229,8 @@ class ValueRow:
     source: str
 
 
-def option_rows(text: str = "") -> list[OptionRow]:
-    """Return the options whose key or description has ``text``, whatever its case."""
+def _option_rows(text: str = "") -> list[_OptionRow]:
+    """Return the options whose key or description has ``text``, in any case."""
     wanted = text.lower()
     return [
         _option_row(option)
@@ -240,7 +239,7 @@ def option_rows(text: str = "") -> list[OptionRow]:
     ]
 
 
-def value_rows(properties: Properties) -> list[ValueRow]:
+def _value_rows(properties: Properties) -> list[_ValueRow]:
     """Return what every option is, and what the given members of families are."""
     given = properties.to_dict()
     known = {option.full_key for option in ALL_OPTIONS}
@@ -251,8 +250,8 @@ def value_rows(properties: Properties) -> list[ValueRow]:
     ]
 
 
-def _option_row(option: Option[Any]) -> OptionRow:
-    return OptionRow(
+def _option_row(option: Option[Any]) -> _OptionRow:
+    return _OptionRow(
         key=option.full_key,
         section=option.section,
         accepted=accepted_text(option),
@@ -261,17 +260,17 @@ def _option_row(option: Option[Any]) -> OptionRow:
         doc=option.doc,
         required=option.required,
         secret=option.secret,
-        implemented=option.implemented,
+        implemented=not option.unread,
     )
 
 
-def _value_row(properties: Properties, option: Option[Any], written: Scalar | None) -> ValueRow:
+def _value_row(properties: Properties, option: Option[Any], written: Scalar | None) -> _ValueRow:
     is_given, parsed = properties.is_given(option), properties.get(option)
     # What is parsed to more than one value reads best as it was written.
     value = str(written) if is_given and isinstance(parsed, tuple) else value_text(parsed)
     if is_given and option.secret:
         value = MASK
-    return ValueRow(
+    return _ValueRow(
         key=option.full_key,
         value=value,
         unit=option.unit if value is not None else None,

@@ -67,8 +67,8 @@ def local(
 ) -> None:
     """Serve a local Kinesis with one stream, in memory, until Ctrl-C.
 
-    Prints the properties that read the stream; what it says beside them are comments, so that the
-    output is a .properties file for --config of the other commands.
+    Prints the properties that read the stream, and messages as comments, so that the output is a
+    .properties file for --config of the other commands.
 
     \b
     Example:

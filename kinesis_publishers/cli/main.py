@@ -102,7 +102,7 @@ def _unavailable(point: EntryPoint, error: ImportError) -> click.Command:
     return click.Command(
         point.name,
         callback=fail,
-        # Whatever the options are: the answer is that the command is not there.
+        # All options lead to the same answer.
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         add_help_option=False,
         short_help=f"(not available: {missing} is not installed)",

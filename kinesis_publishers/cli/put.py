@@ -26,6 +26,7 @@ from kinesis_publishers.cli.shared.interruptions import run_until_signal
 from kinesis_publishers.cli.shared.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.model import UserRecord
+from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.retry import RetryPolicy
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["LineSplitter", "put"]
 
 _ADVICE: Final = "Raise --retries if the service is expected to recover."
-_LONGEST_KEY: Final = 256
 
 
 @define
@@ -80,7 +80,7 @@ class LineSplitter:
 
 
 def _check_partition_key(text: str) -> str:
-    if not 1 <= len(text) <= _LONGEST_KEY:
+    if not 1 <= len(text) <= LONGEST_PARTITION_KEY:
         raise ValueError("too short or too long")
     text.encode()  # raises for what the command line had that is not UTF-8
     return text
@@ -99,7 +99,7 @@ class _Input:
         texts: the records themselves; without any, ``file`` is read.
         file: a file, ``-`` for standard input.
         is_whole: whether all of the file is one record.
-        partition_key: the key of all records; ``None`` gives each one of its own.
+        partition_key: the key of all records; ``None`` gives each its own.
         explicit_hash_key: the hash key of all records.
     """
 
@@ -238,8 +238,8 @@ async def _put(
 def _until_output_fails(report: OnWritten) -> OnWritten:
     """Return ``report`` such that it does nothing once the output takes nothing more.
 
-    The records are what counts: they are written all the same. Whoever stops reading the output
-    means to; anything else is said once.
+    The records are what counts: they are written all the same. A reader that
+    closes the output means to; any other failure is reported once.
     """
     is_open = True
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.record_publisher import RecordPublisher
+    from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import (
         RecordBatch,

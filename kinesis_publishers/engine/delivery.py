@@ -35,7 +35,7 @@ from kinesis_publishers.tasks import cancelled_from_outside_only
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kinesis_publishers.abc.record_publisher import RecordPublisher
+    from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.aggregation.deaggregation import Deaggregator
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.data_loss import DataLossGuard

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.abc.record_publisher import RecordPublisher
+from kinesis_publishers.abc import RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import PluginLoadError, PublisherCancelledError
 from kinesis_publishers.model import RunResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.engine.continuations import Leftover
 from kinesis_publishers.engine.delivery import (
     ConsumerContext,

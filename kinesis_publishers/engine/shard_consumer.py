@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import Factory, define, evolve, field
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.engine.delivery import (
     ConsumerContext,
     DeliveryRoom,

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from enum import Enum
+from itertools import islice
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import frozen
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.aws.clients import ServiceAddress, open_client
+from kinesis_publishers.aws.errors import RefusedError, mapped_errors
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AwsConfig, MetricsConfig
-from kinesis_publishers.metrics.cloudwatch_upload import CloudWatchUpload
+from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
-from kinesis_publishers.metrics.periodic import repeated
-from kinesis_publishers.metrics.put_metric_data import datum_of
-from kinesis_publishers.metrics.statistics import IntervalStatistics
+from kinesis_publishers.metrics.sinks import repeated
+from kinesis_publishers.metrics.statistics import IntervalStatistics, datum_of, requests_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +30,144 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.events import Event
 
-__all__ = ["CloudWatchMetrics", "CloudWatchSettings"]
+__all__ = ["CloudWatchMetrics", "CloudWatchSettings", "CloudWatchUpload", "MAX_UNSENT_DATA"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# Whoever stops reading does not wait any longer than this for the last metrics.
+#: How many data that could not be sent are kept for the next time; the KCL keeps as many.
+MAX_UNSENT_DATA: Final = 10_000
+
+_NOT_SENT: Final = (
+    "Metrics could not be sent to CloudWatch: %s; up to %d data are kept and sent with the next "
+    "ones. It needs the permission cloudwatch:PutMetricData and a way to the endpoint."
+)
+# Refused for its content: it would be refused again, and block everything after it.
+_INVALID: Final = frozenset(
+    {
+        "InvalidFormat",
+        "InvalidParameterCombination",
+        "InvalidParameterCombinationException",
+        "InvalidParameterValue",
+        "InvalidParameterValueException",
+        "MissingParameter",
+        "MissingRequiredParameterException",
+        "RequestEntityTooLarge",
+        "ValidationError",
+        "ValidationException",
+    }
+)
+
+
+class _Answer(Enum):
+    """The outcome of a call."""
+
+    TAKEN = "CloudWatch has them"
+    REFUSED = "it does not take them, now or later"
+    FAILED = "they will be sent again"
+
+
+class CloudWatchUpload:
+    """The calls of PutMetricData. They block, and are made by one thread.
+
+    :meth:`add` and :meth:`give_up` are for other threads.
+
+    Failures are logged, never raised: metrics must not stop the reading.
+
+    Args:
+        create_client: makes a client of boto3, when it is needed for the first time.
+        namespace: the namespace of the data.
+    """
+
+    def __init__(self, create_client: Callable[[], Any], namespace: str) -> None:
+        self._create_client = create_client
+        self._namespace = namespace
+        self._client: Any = None
+        self._added: deque[dict[str, Any]] = deque()
+        self._unsent: deque[dict[str, Any]] = deque()
+        self._is_failing = False
+        self._gives_up = Flag()
+
+    def add(self, data: list[dict[str, Any]]) -> None:
+        """Take data to send."""
+        self._added.extend(data)
+
+    def send(self) -> None:
+        """Send what was added behind what could not be sent before; keep what fails."""
+        self._drop_oldest()
+        while self._added:
+            self._unsent.append(self._added.popleft())
+        has_taken = False
+        for request in list(requests_of(self._unsent)):
+            answer = _Answer.FAILED if self._gives_up.is_set() else self._put(request)
+            if answer is _Answer.FAILED:
+                return
+            has_taken |= answer is _Answer.TAKEN
+            for _ in request:
+                self._unsent.popleft()
+        if self._is_failing and has_taken:
+            self._is_failing = False
+            _LOGGER.info("CloudWatch takes metrics again.")
+
+    def close(self) -> None:
+        """Close the client; say what was not sent."""
+        if unsent := len(self._unsent) + len(self._added):
+            _LOGGER.warning("%d metric data were not sent to CloudWatch.", unsent)
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def give_up(self) -> None:
+        """Make no further call; from any thread."""
+        self._gives_up.set()
+
+    def _drop_oldest(self) -> None:
+        excess = len(self._unsent) - MAX_UNSENT_DATA
+        if excess <= 0:
+            return
+        kept = islice(self._unsent, excess, None)
+        self._unsent = deque(kept)
+        _LOGGER.warning(
+            "%d metric data, the oldest, were dropped: CloudWatch has taken none for too long.",
+            excess,
+        )
+
+    def _put(self, request: list[dict[str, Any]]) -> _Answer:
+        """Make one call."""
+        try:
+            with mapped_errors(
+                "PutMetricData",
+                self._namespace,
+                service="cloudwatch",
+                client=self._client,
+                unless=_INVALID,
+            ):
+                if self._client is None:
+                    self._client = self._create_client()
+                self._client.put_metric_data(Namespace=self._namespace, MetricData=request)
+        except RefusedError as error:
+            _LOGGER.warning(
+                "CloudWatch refuses %d metric data for good; they are dropped: %s",
+                len(request),
+                error,
+            )
+            return _Answer.REFUSED
+        except Exception as error:
+            # The class that provides credentials may be the user's own, and raise anything.
+            trace = None if isinstance(error, ServiceError) else error
+            _LOGGER.log(self._level_of_failure(), _NOT_SENT, error, MAX_UNSENT_DATA, exc_info=trace)
+            return _Answer.FAILED
+        return _Answer.TAKEN
+
+    def _level_of_failure(self) -> int:
+        # A warning when it begins to fail, not each minute for as long as it does.
+        level = logging.DEBUG if self._is_failing else logging.WARNING
+        self._is_failing = True
+        return level
+
+
+_LOGGER = logging.getLogger(__name__)
+
+# How long the end of a reading waits for the last metrics.
 _CLOSE_TIMEOUT_SECONDS = 6.0
 
 
@@ -50,7 +187,7 @@ class CloudWatchSettings:
 
 
 class CloudWatchMetrics(EventReporter):
-    """Adds events up and sends the sums to CloudWatch, in a thread, now and then and at the end.
+    """Adds events up and sends the sums to CloudWatch, in a thread, periodically and at the end.
 
     Selected by ``metrics.sinks = cloudwatch``; or use it as ``async with CloudWatchMetrics(...) as
     metrics`` and hand ``metrics`` to ``events=``. What could not be sent is kept within a bound and
@@ -59,7 +196,6 @@ class CloudWatchMetrics(EventReporter):
     Args:
         create_client: makes boto3's client for CloudWatch; called once, in the thread.
         settings: namespace, interval and level.
-        clock: what the interval is measured with, this machine's unless it is given.
     """
 
     def __init__(
@@ -73,7 +209,7 @@ class CloudWatchMetrics(EventReporter):
         self._clock = clock or SystemClock()
         self._statistics = IntervalStatistics(KCL_METRICS, is_per_shard=settings.is_per_shard)
         self._upload = CloudWatchUpload(create_client, settings.namespace)
-        # One thread: what is sent at the end comes behind what is being sent.
+        # One thread: the last metrics follow those being sent.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")
         self._repeating = AsyncExitStack()
 
@@ -119,7 +255,7 @@ class CloudWatchMetrics(EventReporter):
             _LOGGER.warning("CloudWatch does not answer: the last metrics may be missing there.")
         finally:
             self._upload.give_up()
-            # Behind the call in flight, which has a timeout of its own and is not waited for.
+            # After the call in flight, which has its own timeout and is not waited for.
             self._executor.submit(self._upload.close)
             self._executor.shutdown(wait=False)
 

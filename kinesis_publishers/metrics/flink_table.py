@@ -6,8 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from kinesis_publishers.events import EventReceived, RecordsFetched, RecordsProcessed
-from kinesis_publishers.metrics.metric import Metric, MetricKind, ValueOf
-from kinesis_publishers.metrics.values import lag_of, records_of
+from kinesis_publishers.metrics.metric import Metric, MetricKind, ValueOf, lag_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

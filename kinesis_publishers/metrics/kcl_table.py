@@ -24,8 +24,17 @@ from kinesis_publishers.events import (
     SubscriptionStarted,
     Throttled,
 )
-from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable, ValueOf
-from kinesis_publishers.metrics.values import bytes_of, lag_of, one, records_of, zero
+from kinesis_publishers.metrics.metric import (
+    Metric,
+    MetricKind,
+    MetricTable,
+    ValueOf,
+    bytes_of,
+    lag_of,
+    one,
+    records_of,
+    zero,
+)
 
 __all__ = ["KCL_METRICS"]
 

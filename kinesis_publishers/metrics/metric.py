@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from attrs import field, frozen
 
-if TYPE_CHECKING:
-    from kinesis_publishers.events import Event
+from kinesis_publishers.events import RangeRead, ShardEnded, ShardStopped
 
-__all__ = ["Metric", "MetricKind", "MetricTable", "ValueOf", "stream_of"]
+if TYPE_CHECKING:
+    from kinesis_publishers.events import Event, EventReceived, RecordsFetched
+
+__all__ = [
+    "Metric",
+    "MetricKind",
+    "MetricTable",
+    "ValueOf",
+    "bytes_of",
+    "is_end_of_reading",
+    "lag_of",
+    "minus_one",
+    "one",
+    "records_of",
+    "seconds_of",
+    "stream_of",
+    "zero",
+]
 
 ValueOf: TypeAlias = Callable[[Any], float | None]
 """Says what an event measures; ``None`` for nothing this time."""
@@ -33,10 +49,10 @@ class Metric:
     Attributes:
         name: what it is called, without a prefix.
         kind: counter, gauge or histogram.
-        unit: its unit, in the code of whoever it is exported to (UCUM for OpenTelemetry).
+        unit: its unit, in the exporter's notation (UCUM for OpenTelemetry).
         description: what it says, in one line.
         sources: for each type of event what it measures.
-        attributes: fields of the events that keep values apart, beside stream and shard.
+        attributes: fields of the events that keep values apart, in addition to stream and shard.
         is_per_shard: whether values are kept apart by shard where that is wanted.
         combined: makes one value of a gauge of those of several shards.
         buckets: upper bounds of a histogram's buckets.
@@ -86,3 +102,43 @@ def stream_of(event: Event) -> str | None:
     arn = getattr(event, "stream_arn", None) or getattr(event, "consumer_arn", None)
     # The ARN of a consumer continues that of its stream.
     return None if arn is None else str(arn).partition(":stream/")[2].partition("/")[0] or None
+
+
+def one(_: Any) -> float:
+    """Count an event."""
+    return 1
+
+
+def minus_one(_: Any) -> float:
+    """Take back what another event has counted."""
+    return -1
+
+
+def zero(_: Any) -> float:
+    """Lower a mean: something was tried and has failed."""
+    return 0
+
+
+def lag_of(event: RecordsFetched | EventReceived) -> float | None:
+    """Return how far an answer was behind the tip, in milliseconds."""
+    return event.millis_behind_latest
+
+
+def records_of(event: Any) -> float:
+    """Return the number of records of an event."""
+    return float(event.records)
+
+
+def bytes_of(event: Any) -> float:
+    """Return the size of the payloads of an event."""
+    return float(event.payload_bytes)
+
+
+def seconds_of(event: Any) -> float:
+    """Return how long the subject of an event took."""
+    return float(event.seconds)
+
+
+def is_end_of_reading(event: Event) -> TypeGuard[ShardEnded | ShardStopped | RangeRead]:
+    """Return whether the shard of ``event`` is no longer being read."""
+    return isinstance(event, ShardEnded | ShardStopped | RangeRead)

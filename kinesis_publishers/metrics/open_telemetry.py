@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
 from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.config import MetricsConfig
-from kinesis_publishers.metrics.gauges import LabelSet, LastValues
-from kinesis_publishers.metrics.metric import Metric, MetricKind, stream_of
+from kinesis_publishers.metrics.metric import Metric, MetricKind, is_end_of_reading, stream_of
 from kinesis_publishers.metrics.table import METRICS
 
 if TYPE_CHECKING:
@@ -30,6 +29,41 @@ METER_NAME: Final = "kinesis_publishers"
 """The meter, and the first part of each instrument's name."""
 
 
+_LabelSet: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values of attributes."""
+
+
+class _LastValues:
+    """What each shard said last.
+
+    A shard that is not read any more has no lag: its last value would stay for ever, and keep an
+    alarm ringing. Written on the event loop and read by the thread of an exporter.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._values: dict[str, dict[ShardKey | None, tuple[_LabelSet, float]]] = {}
+
+    def set(self, metric: Metric, shard: ShardKey | None, labels: _LabelSet, value: float) -> None:
+        """Keep ``value`` as the last one of a shard."""
+        with self._lock:
+            self._values.setdefault(metric.name, {})[shard] = (labels, value)
+
+    def forget_ended(self, event: Event) -> bool:
+        """Drop what a shard said if ``event`` says that it is not read any more; return that."""
+        if not is_end_of_reading(event):
+            return False
+        with self._lock:
+            for of_metric in self._values.values():
+                of_metric.pop(event.shard, None)
+        return True
+
+    def values_of(self, metric: Metric) -> list[tuple[_LabelSet, float]]:
+        """Return the last value of each shard that is being read."""
+        with self._lock:
+            return list(self._values.get(metric.name, {}).values())
+
+
 class OpenTelemetryMetrics(EventReporter):
     """Records every event on the instruments of a meter.
 
@@ -39,17 +73,17 @@ class OpenTelemetryMetrics(EventReporter):
     Args:
         meter: makes the instruments; the one called ``kinesis_publishers`` of the global provider
             unless it is given.
-        is_per_shard: whether values have the attribute ``shard`` beside ``stream``. A stream with
-            thousands of shards makes thousands of series of each metric.
+        is_per_shard: whether values have the attribute ``shard`` as well as ``stream``. A stream
+            with thousands of shards makes thousands of series of each metric.
     """
 
     def __init__(self, meter: Meter | None = None, *, is_per_shard: bool = True) -> None:
-        # Held: one that was made before there is a provider is told of it later, while it lives.
+        # Kept: a meter made before there is a provider learns of it later, while it lives.
         self._meter = meter or get_meter(METER_NAME)
         self._instruments = _Instruments.of(self._meter)
         self._is_per_shard = is_per_shard
-        self._labels: dict[ShardKey, LabelSet] = {}
-        self._last_values = LastValues()
+        self._labels: dict[ShardKey, _LabelSet] = {}
+        self._last_values = _LastValues()
         self._instruments.boards.add(self._last_values)
 
     @classmethod
@@ -70,7 +104,7 @@ class OpenTelemetryMetrics(EventReporter):
         if shard is not None and self._last_values.forget_ended(event):
             self._labels.pop(shard, None)
 
-    def _labels_of(self, event: Event, shard: ShardKey | None) -> LabelSet:
+    def _labels_of(self, event: Event, shard: ShardKey | None) -> _LabelSet:
         if shard is None:
             stream = stream_of(event)
             return () if stream is None else (("stream", stream),)
@@ -83,7 +117,7 @@ class OpenTelemetryMetrics(EventReporter):
         return labels
 
 
-def _all_labels(metric: Metric, event: Event, labels: LabelSet) -> LabelSet:
+def _all_labels(metric: Metric, event: Event, labels: _LabelSet) -> _LabelSet:
     if not metric.is_per_shard:
         labels = tuple(label for label in labels if label[0] != "shard")
     if metric.attributes:
@@ -92,9 +126,9 @@ def _all_labels(metric: Metric, event: Event, labels: LabelSet) -> LabelSet:
 
 
 class _Instruments:
-    """The instruments of one meter, for everybody who records with it.
+    """The instruments of one meter, for all reporters that record with it.
 
-    Counters and gauges are asked for their values when somebody exports: to record each value in
+    Counters and gauges are asked for their values at each export: to record each value in
     the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
     each reporter to make its own, those of closed fetchers would be asked for ever.
 
@@ -105,10 +139,10 @@ class _Instruments:
     _by_meter: ClassVar[WeakKeyDictionary[Meter, _Instruments]] = WeakKeyDictionary()
 
     def __init__(self, meter: Meter) -> None:
-        self.boards: WeakSet[LastValues] = WeakSet()
+        self.boards: WeakSet[_LastValues] = WeakSet()
         self._lock = Lock()
-        # Kept for as long as the meter: a counter that starts anew would look like a restart.
-        self._totals: dict[str, dict[LabelSet, float]] = {}
+        # Kept for as long as the meter: a counter that starts at zero would look like a restart.
+        self._totals: dict[str, dict[_LabelSet, float]] = {}
         self._histograms: dict[str, Callable[[float, dict[str, AttributeValue]], None]] = {}
         for metric in METRICS.metrics:
             self._create(meter, metric)
@@ -119,7 +153,7 @@ class _Instruments:
             cls._by_meter[meter] = cls(meter)
         return cls._by_meter[meter]
 
-    def record(self, metric: Metric, value: float, labels: LabelSet) -> None:
+    def record(self, metric: Metric, value: float, labels: _LabelSet) -> None:
         """Add to a counter, or put into a histogram."""
         if metric.kind is MetricKind.HISTOGRAM:
             self._histograms[metric.name](value, dict(labels))
@@ -158,7 +192,7 @@ class _Instruments:
 
     def _gauge_observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            values: dict[LabelSet, list[float]] = {}
+            values: dict[_LabelSet, list[float]] = {}
             for board in tuple(self.boards):
                 for labels, value in board.values_of(metric):
                     values.setdefault(labels, []).append(value)

@@ -1,4 +1,4 @@
-"""A summary of the reading in the log, one line for each stream, now and then."""
+"""A summary of the reading in the log, one line per stream, periodically."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kinesis_publishers.events import (
     ShardStarted,
     SubscriptionStarted,
 )
-from kinesis_publishers.metrics.gauges import is_end_of_reading
-from kinesis_publishers.metrics.periodic import repeated
+from kinesis_publishers.metrics.metric import is_end_of_reading
+from kinesis_publishers.metrics.sinks import repeated
 
 if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
@@ -86,7 +86,6 @@ class SummaryLog(EventReporter):
 
     Args:
         interval_seconds: how often a line is written.
-        clock: what the interval is measured with.
     """
 
     def __init__(self, interval_seconds: float, clock: Clock) -> None:

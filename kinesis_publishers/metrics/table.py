@@ -34,8 +34,17 @@ from kinesis_publishers.events import (
     Throttled,
 )
 from kinesis_publishers.metrics.flink_table import FLINK_METRICS
-from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable, ValueOf
-from kinesis_publishers.metrics.values import bytes_of, minus_one, one, records_of, seconds_of
+from kinesis_publishers.metrics.metric import (
+    Metric,
+    MetricKind,
+    MetricTable,
+    ValueOf,
+    bytes_of,
+    minus_one,
+    one,
+    records_of,
+    seconds_of,
+)
 
 __all__ = ["METRICS"]
 

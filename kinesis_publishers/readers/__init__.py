@@ -1,6 +1,8 @@
 """What reads streams: whole shards, exact ranges, and the ends of ranges; built by the assembly."""
 
 from kinesis_publishers.assembly import publisher_factory_class, with_region
+from kinesis_publishers.clock import ServiceClock
+from kinesis_publishers.model import PositionType, is_refresh_due
 from kinesis_publishers.readers.batch import plan_batch
 from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing, is_after
 from kinesis_publishers.readers.eager_registration import register_consumers
@@ -18,9 +20,12 @@ __all__ = [
     "KinesisRangeFinder",
     "KinesisRangeReader",
     "Narrowing",
+    "PositionType",
     "ReadLimit",
+    "ServiceClock",
     "as_polling",
     "is_after",
+    "is_refresh_due",
     "plan_batch",
     "publisher_factory_class",
     "register_consumers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config.choices import RegistrationStrategy
+from kinesis_publishers.config import RegistrationStrategy
 from kinesis_publishers.registration.deregistration import deregister_consumer
 from kinesis_publishers.registration.lazy import (
     EagerRegistrar,
@@ -14,9 +14,8 @@ from kinesis_publishers.registration.lazy import (
 from kinesis_publishers.registration.shared_use import ConsumerLease
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlContext
-    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
-    from kinesis_publishers.config.registration import RegistrationConfig
+    from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
+    from kinesis_publishers.config import RegistrationConfig
 
 __all__ = ["ConsumerLease", "create_registrar", "deregister_consumer"]
 

@@ -15,8 +15,8 @@ from kinesis_publishers.registration.consumer_arns import (
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlContext
-    from kinesis_publishers.config.registration import RegistrationConfig
+    from kinesis_publishers.abc import ControlContext
+    from kinesis_publishers.config import RegistrationConfig
 
 __all__ = ["deregister_consumer"]
 

@@ -15,6 +15,7 @@ import tempfile
 import weakref
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 import orjson
 from attrs import frozen
@@ -22,6 +23,8 @@ from attrs import frozen
 __all__ = ["FileLock", "LeaseFiles", "lease_directory"]
 
 _NAME = "kinesis-publishers"
+# Of its public endpoints, those of a VPC and those of its other partitions.
+_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 class FileLock:
@@ -123,9 +126,16 @@ class LeaseFiles:
     consumer_name: str
 
     @classmethod
-    def of(cls, directory: Path, stream_arn: str, consumer_name: str) -> Self:
-        """Return the files of a consumer in ``directory``."""
-        digest = hashlib.sha256(f"{stream_arn}/{consumer_name}".encode()).hexdigest()
+    def of(
+        cls, directory: Path, stream_arn: str, consumer_name: str, endpoint_url: str | None = None
+    ) -> Self:
+        """Return the files of a consumer in ``directory``.
+
+        An ARN says which stream it is within AWS alone: behind each other endpoint, as that of a
+        local service, there may be a namesake.
+        """
+        place = "" if _is_aws(endpoint_url) else f"{endpoint_url}/"
+        digest = hashlib.sha256(f"{place}{stream_arn}/{consumer_name}".encode()).hexdigest()
         stem = f"{consumer_name}-{digest[:16]}"
         return cls(
             directory=directory,
@@ -157,6 +167,11 @@ class LeaseFiles:
         # The locked one last: whoever comes after it is gone begins with files of its own.
         for suffix in (".json", ".new", ".registration", ".users"):
             self.users.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _is_aws(endpoint_url: str | None) -> bool:
+    host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
+    return host is None or host.endswith(_AWS_DOMAINS)
 
 
 def lease_directory() -> Path:

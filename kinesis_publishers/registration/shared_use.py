@@ -60,10 +60,17 @@ class ConsumerLease:
         self._clock = clock
 
     @classmethod
-    async def acquire(cls, stream_arn: str, consumer_name: str, *, clock: Clock) -> Self:
-        """Join those who use a consumer; waits while somebody is removing it."""
+    async def acquire(
+        cls,
+        stream_arn: str,
+        consumer_name: str,
+        *,
+        clock: Clock,
+        endpoint_url: str | None = None,
+    ) -> Self:
+        """Join the users of a consumer; wait while another process is removing it."""
         try:
-            files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name)
+            files = LeaseFiles.of(lease_directory(), stream_arn, consumer_name, endpoint_url)
             with ExitStack() as on_failure:
                 # What is below a locked directory is never too old for systemd-tmpfiles, says
                 # tmpfiles.d(5).

@@ -11,7 +11,13 @@ from attrs import evolve, frozen
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from kinesis_publishers_spark.demo.flights import load_airlines, load_flights
+from kinesis_publishers_spark.demo.flights import (
+    compare_delays,
+    compare_records,
+    load_airlines,
+    load_flights,
+    summarize_flights,
+)
 from kinesis_publishers_spark.demo.loader import start_loader
 from kinesis_publishers_spark.demo.query import (
     ReadProgress,
@@ -23,11 +29,6 @@ from kinesis_publishers_spark.demo.query import (
 from kinesis_publishers_spark.demo.report import ReadFigures
 from kinesis_publishers_spark.demo.server import serve_stream
 from kinesis_publishers_spark.demo.session import open_session
-from kinesis_publishers_spark.demo.verification import (
-    compare_delays,
-    compare_records,
-    summarize_flights,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kinesis_publishers.clock import Clock
+    from kinesis_publishers import Clock
     from kinesis_publishers_spark.demo.flights import FlightRecord
     from kinesis_publishers_spark.demo.loader import Loader
     from kinesis_publishers_spark.demo.report import Report

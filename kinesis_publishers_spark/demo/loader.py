@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 from botocore.config import Config
 
-from kinesis_publishers.retry import RetryPolicy
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,7 +19,9 @@ __all__ = ["Loader", "start_loader"]
 
 # The most that PutRecords takes (API reference); the flights are far from its limit on bytes.
 _RECORDS_PER_CALL: Final = 500
-_REFUSED_PAUSE: Final = RetryPolicy(max_retries=0, base_seconds=0.1, max_seconds=2.0, exponent=2.0)
+# How long a call with refused records waits at first, and at most.
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LAST_PAUSE_SECONDS: Final = 2.0
 
 
 class Loader:
@@ -60,7 +60,7 @@ class Loader:
         self._stopping.set()
 
     def _put_all(self, entries: list[dict[str, Any]]) -> None:
-        attempt = 0
+        pause = _FIRST_PAUSE_SECONDS
         while entries and not self._stopping.is_set():
             answer = self._client.put_records(StreamName=self._stream, Records=entries)
             # PutRecords succeeds also when single entries are refused: those are put again.
@@ -72,8 +72,8 @@ class Loader:
             self._put += len(entries) - len(refused)
             entries = refused
             if entries:
-                self._stopping.wait(_REFUSED_PAUSE.delay_seconds(attempt))
-                attempt += 1
+                self._stopping.wait(pause)
+                pause = min(2 * pause, _LAST_PAUSE_SECONDS)
 
 
 @contextmanager

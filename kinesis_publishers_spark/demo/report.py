@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers_spark.demo.flights import CarrierDelays
-    from kinesis_publishers_spark.demo.verification import Comparison
+    from kinesis_publishers import Clock
+    from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
 
 __all__ = ["ReadFigures", "Report"]
 

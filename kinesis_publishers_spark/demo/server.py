@@ -58,7 +58,7 @@ def _receive_properties(connection: Connection) -> dict[str, str]:
 
 
 def _serve(connection: Connection, stream: str, shards: int) -> None:
-    from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
+    from kinesis_publishers.testing import Limits, LocalKinesis
 
     with LocalKinesis.in_thread(Limits.aws()) as server:
         server.create_stream(stream, shards)

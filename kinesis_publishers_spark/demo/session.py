@@ -1,14 +1,16 @@
-"""A Spark of its own for the demo: quiet, in one temporary directory, gone when it is done."""
+"""A Spark of its own for the demo, if there is a Java for it: quiet, and gone when it is done."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -18,10 +20,16 @@ from pyspark.sql import SparkSession
 from kinesis_publishers_spark.data_source import register
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import Iterator, Mapping, MutableMapping
     from pathlib import Path
 
-__all__ = ["end_processes", "isolate_environment", "open_session"]
+__all__ = [
+    "end_processes",
+    "find_java_problem",
+    "isolate_environment",
+    "open_session",
+    "parse_major_version",
+]
 
 _CORES: Final = 2
 _EXIT_SECONDS: Final = 15.0
@@ -99,7 +107,7 @@ def _end_jvm() -> None:
     process.stdin.close()
     try:
         process.wait(_EXIT_SECONDS)
-    except TimeoutExpired:
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
     # Spark asks its Python processes to end, but does not wait for them.
@@ -160,3 +168,52 @@ def _redirected_stderr(path: Path) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(ours, 2)
         os.close(ours)
+
+
+# What Spark 4 needs.
+_MINIMUM_JAVA: Final = 17
+
+_INSTALL = (
+    "Install one and run this again:\n"
+    "  Debian, Ubuntu:  apt-get install openjdk-17-jre-headless\n"
+    "  macOS:           brew install openjdk@17\n"
+    "Spark takes the one that JAVA_HOME points to, else the first on the PATH."
+)
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_TIMEOUT_SECONDS = 30.0
+
+
+def find_java_problem(environ: Mapping[str, str]) -> str | None:
+    """Return what to tell the user if Spark cannot start with this environment, else ``None``."""
+    java = _find_java(environ)
+    if java is None:
+        return f"Spark needs Java {_MINIMUM_JAVA} or later, and none was found.\n{_INSTALL}"
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        # macOS has a `java` that only says that there is none.
+        return f"Spark needs Java {_MINIMUM_JAVA}, but {java} does not run: {error}\n{_INSTALL}"
+    major = parse_major_version(answer.stderr + answer.stdout)
+    if major is None or major < _MINIMUM_JAVA:
+        found = "of an unknown version" if major is None else f"Java {major}"
+        return f"Spark needs Java {_MINIMUM_JAVA} or later; {java} is {found}.\n{_INSTALL}"
+    return None
+
+
+def _find_java(environ: Mapping[str, str]) -> str | None:
+    """Return the ``java`` that Spark's launcher would run."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        return os.path.join(home, "bin", "java")
+    return shutil.which("java", path=environ.get("PATH"))
+
+
+def parse_major_version(text: str) -> int | None:
+    """Return the major version in what ``java -version`` printed; ``1.8.0`` is 8."""
+    found = _VERSION.search(text)
+    if found is None:
+        return None
+    first, second = int(found[1]), found[2]
+    return int(second) if first == 1 and second is not None else first

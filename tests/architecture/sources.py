@@ -17,6 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 
 
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                yield node.module, alias.name
+
+
 @frozen(kw_only=True, eq=False)
 class Source:
     """One source file.
@@ -32,19 +41,19 @@ class Source:
     tree: ast.Module = field(
         init=False, repr=False, default=Factory(lambda self: ast.parse(self.text), takes_self=True)
     )
+    _imports: tuple[tuple[str, str], ...] = field(
+        init=False,
+        repr=False,
+        default=Factory(lambda self: tuple(_imports(self.tree)), takes_self=True),
+    )
 
     @property
     def is_package(self) -> bool:
         return self.path.name == "__init__.py"
 
-    def imports(self) -> Iterator[tuple[str, str]]:
-        """Yield each import, for type checking too, as a module and a name in it, if any."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from ((alias.name, "") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                for alias in node.names:
-                    yield node.module, alias.name
+    def imports(self) -> tuple[tuple[str, str], ...]:
+        """Return each import, for type checking too, as a module and a name in it, if any."""
+        return self._imports
 
 
 @cache

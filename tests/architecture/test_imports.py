@@ -13,6 +13,11 @@ import kinesis_publishers
 _NOTHING: frozenset[str] = frozenset()
 _FRAMEWORK = frozenset({"attr", "attrs", "backoff", "javaproperties", "orjson"})
 _COMMAND = frozenset({"attr", "attrs", "click", "orjson"})
+# What a Python worker does under the prefetch planner.
+_FIRST_TASK = """
+from kinesis_publishers_spark.partitions import PrefetchedPartition
+list(PrefetchedPartition.of([]).read())
+"""
 _LOADED = """
 import sys
 before = set(sys.modules)
@@ -71,3 +76,18 @@ def test_a_submodule_is_an_attribute_without_an_import_of_its_own() -> None:
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reads'"):
         kinesis_publishers.reads  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import kinesis_publishers_spark", frozenset({"pyspark"})),
+        (_FIRST_TASK, frozenset({"pyspark", "attr", "attrs"})),
+    ],
+    ids=["import", "task"],
+)
+def test_the_spark_source_loads_no_package_that_spark_has_not_loaded(
+    code: str, allowed: frozenset[str]
+) -> None:
+    spark = "import pyarrow, pyspark.worker; before |= set(sys.modules)\n"
+    assert _surplus(spark + code, allowed) == set()

@@ -16,7 +16,6 @@ from kinesis_publishers.testing.contracts import (
     StreamConsumerRegistrarContract,
     base,
 )
-from kinesis_publishers.testing.fakes import DescribeConsumerCall
 from tests.contract.list_publisher import ListFactory, ListSubject
 from tests.contract.test_contract_registrars import registering
 
@@ -190,9 +189,11 @@ class LeavesConsumers(_Wrapper):
 
 class RemovesEverything(_Wrapper):
     async def close(self) -> None:
-        for stream in self.context.control_plane.streams:  # type: ignore[attr-defined]
-            for arn in list(stream.consumers.arns):
-                await self.context.control_plane.deregister_stream_consumer(arn)
+        plane = self.context.control_plane
+        for stream in ("orders", "orders-2"):
+            arn = (await plane.describe_stream(stream)).identity.arn
+            for consumer in await plane.list_stream_consumers(arn):
+                await plane.deregister_stream_consumer(consumer.arn)
 
 
 class DoesNotRollBack(DoesNotWait):
@@ -220,7 +221,7 @@ class SwallowsCancellation(_Wrapper):
 class DescribesAlways(_Wrapper):
     async def close(self) -> None:
         await super().close()
-        await self.context.control_plane.list_stream_consumers("orders")
+        await self.context.control_plane.describe_stream("orders")
 
 
 class RenewsWhatIsGone(_Wrapper):
@@ -275,7 +276,7 @@ async def test_a_registrar_that_hides_refusals_is_caught() -> None:
     subject = RegistrarSubject(lambda context, _: HidesRefusals(context))
     with pytest.raises(AssertionError, match="AWS denied access"):
         await StreamConsumerRegistrarContract().test_a_refusal_comes_out_as_it_is(
-            subject, DescribeConsumerCall
+            subject, "DescribeStreamConsumer"
         )
 
 

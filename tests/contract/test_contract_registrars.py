@@ -9,13 +9,15 @@ import pytest
 from kinesis_publishers.config import Properties, RegistrationConfig
 from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.testing.contracts import RegistrarSubject, StreamConsumerRegistrarContract
-from kinesis_publishers.testing.fakes import CONSUMER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_publishers import PublisherContext
     from kinesis_publishers.abc import StreamConsumerRegistrar
+
+
+CONSUMER_NAME = "billing"
 
 
 def registering(strategy: str, context: PublisherContext) -> StreamConsumerRegistrar:

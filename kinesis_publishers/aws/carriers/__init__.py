@@ -1,12 +1,12 @@
 """Carries SubscribeToShard calls that aiobotocore has signed, over one HTTP client or another."""
 
 from kinesis_publishers.aws.carriers.carrier import (
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
 )
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
-from kinesis_publishers.aws.carriers.endpoint import Endpoint
 
 __all__ = [
     "Endpoint",

@@ -20,7 +20,7 @@ from kinesis_publishers.aws.carriers.carrier import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint
 
 __all__ = ["AiohttpCarrier"]
 
@@ -30,7 +30,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
-    """One session of its own: subscriptions hold connections that no other call misses.
+    """Has its own session: subscriptions hold connections that no other call needs.
 
     Args:
         endpoint: what to connect to.

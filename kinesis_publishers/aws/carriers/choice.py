@@ -6,12 +6,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.aws.carriers.carrier import http_2_not_offered
-from kinesis_publishers.config.choices import Http2Client, HttpVersion
+from kinesis_publishers.config import Http2Client, HttpVersion
 from kinesis_publishers.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
     from kinesis_publishers.config import SubscriptionHttpConfig
 
 __all__ = ["check_carrier", "create_carrier"]
@@ -45,7 +44,7 @@ def create_carrier(
         max_connections: the connection limit, where connections come from a pool.
     """
     timeout = http.read_timeout_seconds
-    # Imported where they are used: whoever polls waits for none of them.
+    # Imported where they are used: a reader that polls loads none of them.
     if _speaks_http_1(http, endpoint.url):
         from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 

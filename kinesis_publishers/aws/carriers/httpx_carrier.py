@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint
 
 __all__ = ["HttpxCarrier"]
 
@@ -33,7 +33,7 @@ class HttpxCarrier(SubscriptionCarrier):
     """One connection per subscription, as HTTP/1.1 needs it too.
 
     httpcore cannot share an HTTP/2 connection between subscriptions: it never opens a second one
-    when the server's limit of streams is reached but waits; a stream that nobody reads uses up the
+    when the server's limit of streams is reached but waits; a stream that is not read uses up the
     receive window of all; and it does not tell the server that a stream is not wanted any more.
 
     Args:

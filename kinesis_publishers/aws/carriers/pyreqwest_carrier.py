@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import logging
+import sys
+import threading
+import time
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
@@ -19,18 +26,116 @@ from kinesis_publishers.aws.carriers.carrier import (
     connection_failure,
     http_2_not_offered,
 )
-from kinesis_publishers.aws.carriers.exit_guard import EXIT_GUARD
+from kinesis_publishers.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from pyreqwest.client import Client
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import Response
 
-    from kinesis_publishers.aws.carriers.endpoint import Endpoint
+    from kinesis_publishers.aws.carriers.carrier import Endpoint
 
 __all__ = ["PyreqwestCarrier"]
+
+_LOGGER = logging.getLogger(__name__)
+_DAEMON_WARNING = (
+    "pyreqwest is used by an event loop in a daemon thread: if that is blocked for more than 5 s "
+    "when the interpreter ends, the process may be aborted. Stop reading before, or use httpx."
+)
+_ABANDON_SECONDS = 5.0
+# A thread that waits for the interpreter's lock is visible nowhere. Sleeping releases the lock, and
+# the thread then needs microseconds.
+_SETTLE_SECONDS = 0.2
+_PAUSE_SECONDS = 0.01
+
+
+class _Abandonable(Protocol):
+    async def abandon(self) -> None: ...
+
+
+class _ExitGuard:
+    """What has to be abandoned before the interpreter ends, and the calls that are under way."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Abandonable, asyncio.AbstractEventLoop] = {}
+        self._calls: dict[object, asyncio.AbstractEventLoop] = {}
+        self._is_exiting = False
+        self._is_registered = False
+        self._has_warned = False
+
+    def add(self, resource: _Abandonable) -> None:
+        """Abandon ``resource`` at exit, unless it is discarded before.
+
+        Raises:
+            ClosedError: the interpreter is about to end.
+        """
+        self._refuse_when_exiting()
+        if not self._is_registered:
+            self._is_registered = True
+            atexit.register(self._abandon_all)
+        if threading.current_thread().daemon and not self._has_warned:
+            self._has_warned = True
+            _LOGGER.warning(_DAEMON_WARNING)
+        self._open[resource] = asyncio.get_running_loop()
+
+    def discard(self, resource: _Abandonable) -> None:
+        """Forget ``resource``: it is closed."""
+        self._open.pop(resource, None)
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """Make a call of the foreign thread in the body: the exit waits for its end.
+
+        Raises:
+            ClosedError: the interpreter is about to end.
+        """
+        self._refuse_when_exiting()
+        token = object()
+        self._calls[token] = asyncio.get_running_loop()
+        try:
+            yield
+        finally:
+            del self._calls[token]
+
+    def _refuse_when_exiting(self) -> None:
+        if self._is_exiting:
+            raise ClosedError("SubscribeToShard: the interpreter is ending")
+
+    def _abandon_all(self) -> None:
+        self._is_exiting = True
+        deadline = time.monotonic() + _ABANDON_SECONDS  # no clock is injected this late
+        resources = list(self._open.items())
+        others = [one for one, loop in resources if not loop.is_running()]
+        in_threads = [
+            asyncio.run_coroutine_threadsafe(one.abandon(), loop)
+            for one, loop in resources
+            if loop.is_running()  # in a daemon thread
+        ]
+        with contextlib.suppress(OSError, RuntimeError, TimeoutError):
+            asyncio.run(_abandon(others))
+        concurrent.futures.wait(in_threads, max(0.0, deadline - time.monotonic()))
+        while self._is_busy() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+        time.sleep(_SETTLE_SECONDS)
+
+    def _is_busy(self) -> bool:
+        # A loop that was stopped never learns that a call has ended.
+        if any(loop.is_running() for loop in list(self._calls.values())):
+            return True
+        # Threads that Python did not start appear here while they run Python code.
+        known = {thread.ident for thread in threading.enumerate()}
+        return not sys._current_frames().keys() <= known
+
+
+async def _abandon(resources: Iterable[_Abandonable]) -> None:
+    async with asyncio.timeout(_ABANDON_SECONDS):
+        await asyncio.gather(*(one.abandon() for one in resources), return_exceptions=True)
+
+
+_EXIT_GUARD = _ExitGuard()
+
 
 _T = TypeVar("_T")
 _ERRORS = (PyreqwestError, OSError)
@@ -47,10 +152,11 @@ class PyreqwestCarrier(SubscriptionCarrier):
     """One client, and with it one connection, per subscription; they share one thread of Rust's.
 
     On a shared connection, hyper would let a call wait when the server's limit of streams is
-    reached, and the subscriptions that nobody reads would use up the receive window of the others.
+    reached, and subscriptions that are not read would use up the receive window of the others.
 
     Args:
-        endpoint: what to connect to, over TLS. Its certificates are trusted beside the system's.
+        endpoint: what to connect to, over TLS. Its certificates are trusted, and the
+            system's.
         read_timeout_seconds: how long a socket may be silent; 65 seconds at most.
         requires_http_2: refuse an endpoint that offers only HTTP/1.1.
     """
@@ -65,7 +171,7 @@ class PyreqwestCarrier(SubscriptionCarrier):
     async def open(self, call: SignedCall) -> SubscriptionResponse:
         # Reading and parsing certificates takes milliseconds.
         exchange = _Exchange(await asyncio.to_thread(self._create_client), call)
-        EXIT_GUARD.add(exchange)
+        _EXIT_GUARD.add(exchange)
         try:
             response = await exchange.start()
             if self._requires_http_2 and response.version != "HTTP/2.0":
@@ -137,10 +243,10 @@ class _Exchange:
         if client is None:
             return
         try:
-            with EXIT_GUARD.call():
+            with _EXIT_GUARD.call():
                 await _close(client, request if self._is_answered else None)
         finally:
-            EXIT_GUARD.discard(self)
+            _EXIT_GUARD.discard(self)
 
     async def abandon(self) -> None:
         # Closing the request waits for a read that is under way, in a loop that may never run.
@@ -185,7 +291,7 @@ async def _cancellable(call: Callable[[], Awaitable[_T]]) -> _T:
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
     try:
-        with EXIT_GUARD.call():
+        with _EXIT_GUARD.call():
             result = await call()
     finally:
         # It holds the client, and with it the connection; a traceback would hold it in turn.

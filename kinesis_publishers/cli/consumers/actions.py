@@ -1,4 +1,4 @@
-"""What is done with stream consumers; each may be done twice."""
+"""What the commands do with stream consumers; each action may be repeated."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def _register_or_find(control: ControlServices, stream_arn: str, name: str
     try:
         return await control.control_plane.register_stream_consumer(stream_arn, name)
     except ResourceInUseError:
-        # Somebody else was faster, or the answer to an earlier attempt was lost.
+        # Another process was faster, or the answer to an earlier attempt was lost.
         return await control.control_plane.describe_stream_consumer(stream_arn, name)
 
 

@@ -35,8 +35,8 @@ def _note_debug(context: click.Context, _: click.Parameter, is_debug: bool) -> N
 class CleanCommand(click.Command):
     """A command whose errors are one message, and whose Ctrl-C is silent.
 
-    Errors of the framework and of the system, that is: others are bugs. That nobody reads the
-    output any more, as after ``| head -1``, is left to click, which ends silently.
+    This holds for errors of the framework and of the system; others are bugs. When the reader of
+    the output has gone, as after ``| head -1``, click ends silently.
 
     The exit code is 1 after an error, 2 after wrong usage, and 128 plus the number of the signal
     after an interruption.

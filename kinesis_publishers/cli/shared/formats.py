@@ -115,7 +115,7 @@ def record_fields(record: Record, encoding: DataEncoding) -> dict[str, Any]:
 
     Args:
         record: what was read.
-        encoding: how the payload is to be shown. One that is not JSON is shown as text, and one
+        encoding: how to show the payload. One that is not JSON is shown as text, and one
             that is not UTF-8 as base64; ``data_encoding`` says which it is.
     """
     used, data = _encode(record.data, encoding)

@@ -19,7 +19,7 @@ _BLOCK_BYTES: Final = 65_536
 
 
 class OutputPipe:
-    """Writes bytes, and waits in the event loop while whoever reads them is slow.
+    """Writes bytes, and waits in the event loop for a slow reader.
 
     Args:
         stream: a file, a terminal or a pipe; anything that has no descriptor is written to as is.
@@ -31,7 +31,7 @@ class OutputPipe:
         self._lock = asyncio.Lock()
 
     def on_reader_gone(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once nobody reads the pipe any more, as after ``| head -1``.
+        """Call ``callback`` once the pipe has no reader any more, as after ``| head -1``.
 
         Otherwise that would show with the next write, which may be hours away.
         """
@@ -44,14 +44,14 @@ class OutputPipe:
             loop.remove_reader(fd)
             callback()
 
-        # The writing end is never readable: the event is that of an error.
+        # The writing end is never readable: the event means an error.
         loop.add_reader(fd, report)
 
     async def write(self, data: bytes) -> None:
         """Write all of ``data``, and nothing of another call in between.
 
         Raises:
-            BrokenPipeError: nobody reads any more.
+            BrokenPipeError: the reader has gone.
         """
         async with self._lock:
             if self._fd is None:

@@ -63,7 +63,7 @@ class LiveTable(RecordView):
         self._behind[status.shard.key] = status.millis_behind_latest
 
     async def run(self, fetcher: KinesisDataFetcher) -> None:
-        """Run ``fetcher`` and draw meanwhile; the last state stays on the terminal."""
+        """Run ``fetcher`` and draw while it runs; the last state stays on the terminal."""
         with Live(console=self._console, auto_refresh=False) as live:
             try:
                 async with TaskScope() as scope:

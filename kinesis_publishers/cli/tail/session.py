@@ -27,7 +27,7 @@ class RecordView(ABC):
 
     @abstractmethod
     async def show(self, batch: RecordBatch) -> None:
-        """Show the records of one shard; raises ``BrokenPipeError`` if nobody looks any more."""
+        """Show the records of one shard; raises ``BrokenPipeError`` if the reader has gone."""
 
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
         """Take how far a shard has been read, after each of its answers."""
@@ -90,7 +90,7 @@ class TailSession(DeliverySink):
             if len(batch):
                 await self._view.show(batch)
         except BrokenPipeError:
-            # Whoever read the output has what they wanted, as in "| head -1".
+            # The reader of the output has what it wanted, as in "| head -1".
             self._left = 0
         finally:
             delivery.release()

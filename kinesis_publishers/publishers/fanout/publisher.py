@@ -6,13 +6,13 @@ import math
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
-from kinesis_publishers.abc.record_publisher_factory import (
+from kinesis_publishers.abc import (
     PublisherContext,
+    RecordBatchConsumer,
+    RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config.fanout import FanOutConfig
-from kinesis_publishers.config.registration import RegistrationConfig
+from kinesis_publishers.config import FanOutConfig, RegistrationConfig
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.model import (
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from datetime import datetime
 
-    from kinesis_publishers.abc.data_plane import ShardSubscription
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
-    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
+    from kinesis_publishers.abc import PublisherContext, ShardSubscription, StreamConsumerRegistrar
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import SequenceNumber, Shard
 

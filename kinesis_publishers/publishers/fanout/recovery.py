@@ -28,10 +28,8 @@ from kinesis_publishers.publishers.trimmed import (
 from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc.control_plane import ControlPlane
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
-    from kinesis_publishers.abc.stream_consumer_registrar import StreamConsumerRegistrar
-    from kinesis_publishers.config.fanout import FanOutConfig
+    from kinesis_publishers.abc import ControlPlane, PublisherContext, StreamConsumerRegistrar
+    from kinesis_publishers.config import FanOutConfig
     from kinesis_publishers.model import Shard, StartingPosition
 
 __all__ = ["SubscriptionRecovery", "find_missing_resource", "is_repeated_endlessly"]

@@ -6,12 +6,13 @@ import logging
 import math
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer, RecordPublisher
-from kinesis_publishers.abc.record_publisher_factory import (
+from kinesis_publishers.abc import (
     PublisherContext,
+    RecordBatchConsumer,
+    RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config.polling import PollingConfig
+from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
@@ -46,7 +47,7 @@ from kinesis_publishers.retry import RetryBudget
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from kinesis_publishers.abc.record_publisher_factory import PublisherContext
+    from kinesis_publishers.abc import PublisherContext
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import Shard, StartingPosition
     from kinesis_publishers.retry import RetryPolicy

@@ -61,7 +61,9 @@ async def _guard(request: GuardRequest) -> None:
         name = control.registration.consumer_name
         assert name is not None, "NONE needs no guard"
         leases = [
-            await ConsumerLease.acquire(arn, name, clock=control.clock)
+            await ConsumerLease.acquire(
+                arn, name, clock=control.clock, endpoint_url=control.registration.endpoint_url
+            )
             for arn in request.stream_arns
         ]
         _say_ready()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from kinesis_publishers.abc.record_publisher import RecordBatchConsumer
+from kinesis_publishers.abc import RecordBatchConsumer
 from kinesis_publishers.errors import ShardNotFoundError, StreamNotFoundError
 from kinesis_publishers.model import (
     RecordBatch,

@@ -20,9 +20,11 @@ from kinesis_publishers.testing.contracts.base import (
 )
 from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
 from kinesis_publishers.testing.contracts.checking_consumer import CheckingConsumer, run_to_end
-from kinesis_publishers.testing.fakes.context import publisher_context
-from kinesis_publishers.testing.fakes.control_plane import FakeControlPlane
-from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
+from kinesis_publishers.testing.fakes.planes import (
+    FakeControlPlane,
+    FakeDataPlane,
+    publisher_context,
+)
 from kinesis_publishers.testing.fakes.reading import assert_shard_is_read
 from kinesis_publishers.testing.fakes.samples import sample_records
 

@@ -14,11 +14,7 @@ from kinesis_publishers.testing.contracts.base import (
     outcome_of,
     refuse_missing_fixture,
 )
-from kinesis_publishers.testing.fakes.consumers import (
-    DeregisterConsumerCall,
-    DescribeConsumerCall,
-    RegisterConsumerCall,
-)
+from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.contracts.registrar_subject import RegistrarSubject
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamConsumerRegistrarContract"]
 
 # More than any registrar will wait for.
-_NEVER = 10**9
+_NEVER_SECONDS = 10**9
 
 
 class StreamConsumerRegistrarContract:
@@ -79,7 +75,7 @@ class StreamConsumerRegistrarContract:
     ) -> None:
         _require_registering(subject)
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        subject.stream(stream_arn).consumers.creating_descriptions = 3
+        subject.let_creating_take(3)
         arn = await subject.finish(registrar.consumer_arn(stream_arn))
         assert subject.status_of(arn) == "ACTIVE", (
             f"consumer_arn() returned {arn} while it was {subject.status_of(arn)}: a subscription "
@@ -95,9 +91,9 @@ class StreamConsumerRegistrarContract:
         for stream_arn in subject.stream_arns:
             await subject.finish(registrar.consumer_arn(stream_arn))
         await subject.finish(registrar.close())
-        assert subject.control_plane.calls == [], (
-            f"calls were made: {subject.control_plane.calls}; who may not register may not be "
-            "allowed to describe either"
+        assert subject.server.calls() == [], (
+            f"calls were made: {subject.server.calls()}; an application that may not register may "
+            "not be allowed to describe either"
         )
 
     async def test_a_consumer_that_is_still_there_is_kept(self, subject: RegistrarSubject) -> None:
@@ -149,7 +145,9 @@ class StreamConsumerRegistrarContract:
             await subject.finish(registrar.consumer_arn(stream_arn))
         await subject.finish(registrar.close())
         left = [arn for one in subject.stream_arns for arn in subject.consumers(one)]
-        assert left == [], f"close() left {left}: whoever registered a consumer removes it"
+        assert left == [], (
+            f"close() left {left}: the application that registered a consumer removes it"
+        )
 
     async def test_what_others_have_registered_stays(self, subject: RegistrarSubject) -> None:
         theirs = [subject.add_consumer(stream_arn) for stream_arn in subject.stream_arns]
@@ -166,8 +164,7 @@ class StreamConsumerRegistrarContract:
     async def test_closing_never_fails(self, subject: RegistrarSubject) -> None:
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         await subject.finish(registrar.consumer_arn(stream_arn))
-        refusal = AccessDeniedError("no", operation="DeregisterStreamConsumer", code="AccessDenied")
-        subject.control_plane.consumer_errors[DeregisterConsumerCall] = [refusal] * 100
+        subject.server.add_fault(_refusal("DeregisterStreamConsumer"))
         with no_task_is_left():
             error = await outcome_of(subject.finish(registrar.close()))
         assert error is None, (
@@ -179,14 +176,17 @@ class StreamConsumerRegistrarContract:
         for times in ("once, unused", "twice"):
             error = await outcome_of(subject.finish(registrar.close()))
             assert error is None, f"close() raised {error!r} when it was called {times}"
-        assert subject.control_plane.calls == [], "close() made calls though nothing was registered"
+        assert subject.server.calls() == [], "close() made calls though nothing was registered"
 
     async def test_if_one_stream_cannot_be_prepared_none_is(
         self, subject: RegistrarSubject
     ) -> None:
         _require_registering(subject)
         registrar, (first, second) = subject.registrar(), subject.stream_arns
-        subject.stream(second).consumers.limit = 0
+        full = Fault(
+            "RegisterStreamConsumer", "throttle", stream=second.rpartition("/")[2], times=None
+        )
+        subject.server.add_fault(full)
         error = await outcome_of(subject.finish(registrar.prepare(subject.stream_arns)))
         if error is None:
             pytest.skip("prepare() registers nothing")
@@ -196,16 +196,13 @@ class StreamConsumerRegistrarContract:
         )
         await subject.finish(registrar.close())
 
-    @pytest.mark.parametrize("call", [DescribeConsumerCall, RegisterConsumerCall])
+    @pytest.mark.parametrize("operation", ["DescribeStreamConsumer", "RegisterStreamConsumer"])
     async def test_a_refusal_comes_out_as_it_is(
-        self,
-        subject: RegistrarSubject,
-        call: type[DescribeConsumerCall | RegisterConsumerCall],
+        self, subject: RegistrarSubject, operation: str
     ) -> None:
         _require_registering(subject)
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        refusal = AccessDeniedError("not allowed", operation="any", code="AccessDeniedException")
-        subject.control_plane.consumer_errors[call] = [refusal] * 100
+        subject.server.add_fault(_refusal(operation))
         error = await outcome_of(subject.finish(registrar.consumer_arn(stream_arn)))
         assert isinstance(error, AccessDeniedError), (
             f"AWS denied access, and consumer_arn() led to {error!r}: waiting does not mend it, "
@@ -216,7 +213,7 @@ class StreamConsumerRegistrarContract:
     async def test_it_can_be_cancelled_while_it_waits(self, subject: RegistrarSubject) -> None:
         _require_registering(subject)
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
-        subject.stream(stream_arn).consumers.creating_descriptions = _NEVER
+        subject.let_creating_take(_NEVER_SECONDS)
         with no_task_is_left():
             await assert_can_be_cancelled(
                 registrar.consumer_arn(stream_arn),
@@ -226,6 +223,10 @@ class StreamConsumerRegistrarContract:
             )
             error = await outcome_of(subject.finish(registrar.close()))
         assert error is None, f"close() after a cancellation raised {error!r}"
+
+
+def _refusal(operation: str) -> Fault:
+    return Fault(operation, "error", code="AccessDeniedException", times=None)
 
 
 def _require_registering(subject: RegistrarSubject) -> None:

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from kinesis_publishers.config import Properties
 from kinesis_publishers.testing.contracts.base import assert_sleeps_on_its_clock
-from kinesis_publishers.testing.fakes.context import publisher_context
+from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.reading import finish
 
 if TYPE_CHECKING:

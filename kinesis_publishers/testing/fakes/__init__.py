@@ -1,36 +1,10 @@
-"""Named fakes: services and publishers that behave in one known way, and remember what was asked.
+"""Named fakes: planes and publishers that follow a script, and recorders of what they are asked.
 
-They stand in for a :class:`~kinesis_publishers.abc.DataPlane`, a
-:class:`~kinesis_publishers.abc.ControlPlane`, a publisher or what records are handed to, without a
-network and, with a :class:`~kinesis_publishers.testing.manual_clock.ManualClock`, without waiting.
+A script knows no rules of the service. What has rules (stream consumers and their phases, limits,
+reshards, faults) is :class:`~kinesis_publishers.testing.local_kinesis.LocalKinesis`, whose
+``data_plane()`` and ``control_plane()`` need no network either.
 """
 
-from kinesis_publishers.testing.fakes.consumers import (
-    ConsumerCall,
-    DeregisterConsumerCall,
-    DescribeConsumerCall,
-    FakeConsumers,
-    ListConsumersCall,
-    RegisterConsumerCall,
-)
-from kinesis_publishers.testing.fakes.context import publisher_context
-from kinesis_publishers.testing.fakes.control_plane import (
-    DescribeCall,
-    FakeControlPlane,
-    FakeStream,
-    ListCall,
-)
-from kinesis_publishers.testing.fakes.data_plane import (
-    FakeDataPlane,
-    IteratorCall,
-    RecordsCall,
-    SubscribeCall,
-)
-from kinesis_publishers.testing.fakes.failing_shards import (
-    ExpiringIterators,
-    FailingCalls,
-    ThrottledCalls,
-)
 from kinesis_publishers.testing.fakes.fan_out import (
     alternating_success_and_error,
     bounded_shard,
@@ -41,31 +15,34 @@ from kinesis_publishers.testing.fakes.fan_out import (
     pushes_without_demand,
     rnf_when_subscribing,
 )
+from kinesis_publishers.testing.fakes.planes import (
+    DescribeCall,
+    FakeControlPlane,
+    FakeDataPlane,
+    FakeStream,
+    FakeSubscription,
+    IteratorCall,
+    ListCall,
+    RecordsCall,
+    SubscribeCall,
+    publisher_context,
+)
 from kinesis_publishers.testing.fakes.polling import (
     FeedItem,
     aggregated,
     empty_shard,
     expired_iterator_after,
     live_feed,
-    no_shards,
     records_in_calls,
     throttled,
 )
-from kinesis_publishers.testing.fakes.publishers import (
+from kinesis_publishers.testing.fakes.reading import ShardReader, assert_shard_is_read, finish
+from kinesis_publishers.testing.fakes.recording import (
+    RecordingConsumer,
+    RecordingSink,
     ScriptedPublisher,
     ScriptedPublisherFactory,
     ScriptedRun,
-)
-from kinesis_publishers.testing.fakes.reading import ShardReader, assert_shard_is_read, finish
-from kinesis_publishers.testing.fakes.recording import RecordingConsumer, RecordingSink
-from kinesis_publishers.testing.fakes.registration import (
-    CONSUMER_NAME,
-    active_consumer,
-    consumer_not_found,
-    creating_until,
-    deleting_until,
-    limit_exceeded,
-    stream_not_found,
 )
 from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
@@ -77,11 +54,17 @@ from kinesis_publishers.testing.fakes.samples import (
     shard_name,
     taken_apart,
 )
-from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
-from kinesis_publishers.testing.fakes.subscriptions import FakeSubscription, event_of
+from kinesis_publishers.testing.fakes.shards import (
+    Answer,
+    ExpiringIterators,
+    FailingCalls,
+    ShardBehaviour,
+    StoredShard,
+    ThrottledCalls,
+    event_of,
+)
 
 __all__ = [
-    "no_shards",
     "empty_shard",
     "records_in_calls",
     "expired_iterator_after",
@@ -99,13 +82,6 @@ __all__ = [
     "empty_event_then_record",
     "event_of",
     "SUCCESSOR",
-    "stream_not_found",
-    "consumer_not_found",
-    "active_consumer",
-    "creating_until",
-    "deleting_until",
-    "limit_exceeded",
-    "CONSUMER_NAME",
     "publisher_context",
     "assert_shard_is_read",
     "ShardReader",
@@ -124,12 +100,6 @@ __all__ = [
     "FakeStream",
     "DescribeCall",
     "ListCall",
-    "FakeConsumers",
-    "ConsumerCall",
-    "DescribeConsumerCall",
-    "ListConsumersCall",
-    "RegisterConsumerCall",
-    "DeregisterConsumerCall",
     "ShardBehaviour",
     "StoredShard",
     "Answer",

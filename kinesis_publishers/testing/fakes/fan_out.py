@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import LimitExceededError, StreamNotFoundError
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
+from kinesis_publishers.testing.fakes.planes import FakeDataPlane
 from kinesis_publishers.testing.fakes.samples import SUCCESSOR, sample_records
-from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
-from kinesis_publishers.testing.fakes.subscriptions import event_of
+from kinesis_publishers.testing.fakes.shards import (
+    Answer,
+    ShardBehaviour,
+    StoredShard,
+    event_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

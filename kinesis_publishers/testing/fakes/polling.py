@@ -1,15 +1,19 @@
-"""The named behaviours of polling: each returns a data plane (or a stream) that shows one."""
+"""The named behaviours of polling: each returns a data plane that shows one."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
-from kinesis_publishers.testing.fakes.control_plane import FakeControlPlane, FakeStream
-from kinesis_publishers.testing.fakes.data_plane import FakeDataPlane
-from kinesis_publishers.testing.fakes.failing_shards import ExpiringIterators, ThrottledCalls
+from kinesis_publishers.testing.fakes.planes import FakeDataPlane
 from kinesis_publishers.testing.fakes.samples import SUCCESSOR, sample_aggregates, sample_records
-from kinesis_publishers.testing.fakes.shard_behaviour import Answer, ShardBehaviour, StoredShard
+from kinesis_publishers.testing.fakes.shards import (
+    Answer,
+    ExpiringIterators,
+    ShardBehaviour,
+    StoredShard,
+    ThrottledCalls,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,18 +27,12 @@ __all__ = [
     "empty_shard",
     "expired_iterator_after",
     "live_feed",
-    "no_shards",
     "records_in_calls",
     "throttled",
 ]
 
 #: What :func:`live_feed` takes: records, an error to raise, or ``None`` for the end of the shard.
 FeedItem: TypeAlias = "Sequence[Record] | Exception | None"
-
-
-def no_shards() -> FakeControlPlane:
-    """A stream ``orders`` without any shard."""
-    return FakeControlPlane(FakeStream())
 
 
 def empty_shard(answers: int) -> FakeDataPlane:

@@ -6,10 +6,13 @@ import uuid
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Literal
 
+import orjson
 from attrs import field, frozen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from kinesis_publishers.testing.local_kinesis.errors import ApiError
 
 __all__ = ["Answer", "ConnectionBroken", "StreamingAnswer"]
 
@@ -51,6 +54,12 @@ class Answer(_Headed):
     body: bytes
     error_code: str = ""
     delivery: Literal["whole", "truncate", "reset"] = "whole"
+
+    @classmethod
+    def refusing(cls, error: ApiError) -> Answer:
+        """Return the answer that says ``error``."""
+        body = orjson.dumps({"__type": error.code, "message": error.message})
+        return cls(error.status, body, error_code=error.code)
 
 
 @frozen

@@ -7,23 +7,17 @@ the SDK for Java speaks HTTP/2 without asking.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from weakref import WeakSet
-
-from attrs import frozen
 
 from kinesis_publishers.testing.local_kinesis.http1_server import Http1Server
 from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
+    from kinesis_publishers.testing.local_kinesis.tls import HttpVersion, TlsOptions
 
-__all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
-
-HttpVersion = Literal["2", "1.1"]
+__all__ = ["HttpFront"]
 
 _HTTP_1, _HTTP_2 = "http/1.1", "h2"
 _HTTP_2_BEGINNING = b"PRI "
@@ -32,19 +26,6 @@ _ALPN_NAMES: dict[HttpVersion, str] = {"1.1": _HTTP_1, "2": _HTTP_2}
 _SETTLE_TURNS = 5
 # What a client does not read is kept at most so far; asyncio's own mark over TLS is 512 KiB.
 _WRITE_BUFFER_BYTES = 64 * 1024
-
-
-@frozen
-class TlsOptions:
-    """What an https front offers.
-
-    Attributes:
-        certificate: what it shows.
-        http_versions: the protocols it offers, the best one first.
-    """
-
-    certificate: ServerCertificate
-    http_versions: Sequence[HttpVersion] = ("2", "1.1")
 
 
 class HttpFront:

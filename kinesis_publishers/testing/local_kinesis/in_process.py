@@ -46,9 +46,9 @@ __all__ = ["InProcessControlPlane", "InProcessDataPlane"]
 _T = TypeVar("_T")
 
 
-@frozen
 class _Plane:
-    _service: KinesisService
+    def __init__(self, service: KinesisService) -> None:
+        self._service = service
 
     async def _call(
         self, operation: str, where: str, **members: object

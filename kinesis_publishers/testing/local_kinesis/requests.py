@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import frozen
 
-from kinesis_publishers.testing.local_kinesis.cbor import CBOR, json_of_cbor
 from kinesis_publishers.testing.local_kinesis.errors import (
     ApiError,
     invalid_argument,
@@ -34,15 +33,14 @@ class Request:
     fields: Mapping[str, object]
 
     @classmethod
-    def parse(cls, body: bytes, content_type: str = "") -> Request:
-        """Read a request body, which is JSON unless the content type says CBOR.
+    def parse(cls, body: bytes) -> Request:
+        """Read a request body.
 
         Raises:
             ApiError: SerializationException unless it is an object.
         """
         try:
-            text = json_of_cbor(body) if body and content_type == CBOR else body
-            fields = orjson.loads(text or b"{}")
+            fields = orjson.loads(body or b"{}")
         except ValueError as error:
             raise serialization(f"The request cannot be read: {error}") from error
         if not isinstance(fields, dict):

@@ -7,25 +7,18 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.testing.local_kinesis.admin import Admin
 from kinesis_publishers.testing.local_kinesis.calls import Call, busiest_second
-from kinesis_publishers.testing.local_kinesis.certificates import ServerCertificate
 from kinesis_publishers.testing.local_kinesis.contents import (
     StoredRecord,
     read_records,
     write_records,
-)
-from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-from kinesis_publishers.testing.local_kinesis.http_front import (
-    HttpFront,
-    HttpVersion,
-    TlsOptions,
 )
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
 from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
+from kinesis_publishers.testing.local_kinesis.tls import ServerCertificate, TlsOptions
 from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
 
 if TYPE_CHECKING:
@@ -33,6 +26,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
+    from kinesis_publishers.testing.local_kinesis.tls import HttpVersion
 
 __all__ = ["LocalKinesis", "run_server"]
 
@@ -309,6 +303,13 @@ class LocalKinesis:
             present = self._service.state.account.find(stream).consumers.present(now_ms)
             return {consumer.name: consumer.status(now_ms) for consumer in present}
 
+    def consumer_arns(self, stream: str) -> dict[str, str]:
+        """Return the ARN of every consumer of a stream by its name."""
+        with self._service.lock:
+            now_ms = self._service.state.now_ms()
+            present = self._service.state.account.find(stream).consumers.present(now_ms)
+            return {consumer.name: consumer.arn for consumer in present}
+
     def open_subscriptions(
         self,
         stream: str | None = None,
@@ -323,6 +324,11 @@ class LocalKinesis:
             return len(found)
 
     async def _open(self) -> None:
+        # Only a server that listens needs what the extra "local" installs.
+        from kinesis_publishers.testing.local_kinesis.admin import Admin
+        from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
+        from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
+
         async with AsyncExitStack() as opened:
             if self._tls is not None:
                 written = self._tls.certificate.ca_bundle(self._ca_file)

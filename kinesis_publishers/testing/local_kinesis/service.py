@@ -54,16 +54,14 @@ class KinesisService:
         """The time that the service lives in."""
         return self.state.account.clock
 
-    async def handle(
-        self, target: str, body: bytes, content_type: str = ""
-    ) -> Answer | StreamingAnswer:
-        """Answer one call, in JSON; ``target`` is the X-Amz-Target header."""
+    async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
+        """Answer one call; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
         at_seconds = self.state.monotonic()
         try:
-            request = Request.parse(body, content_type)
+            request = Request.parse(body)
         except ApiError as error:
-            return _error_answer(error)
+            return Answer.refusing(error)
         with self.lock:
             scope = self._scope_of(operation, request)
             faults = self.state.faults.take_before(scope)
@@ -99,7 +97,7 @@ class KinesisService:
                 raise error
             body = self._run(operation, request)
         except ApiError as refused:
-            return _error_answer(refused)
+            return Answer.refusing(refused)
         if isinstance(body, Subscription):
             return body
         is_truncated = fault is not None and fault.kind == "truncate"
@@ -139,8 +137,3 @@ def _code_of(answer: Answer | Subscription) -> str:
     if isinstance(answer, Subscription):
         return ""
     return answer.error_code if answer.delivery == "whole" else answer.delivery
-
-
-def _error_answer(error: ApiError) -> Answer:
-    body = orjson.dumps({"__type": error.code, "message": error.message})
-    return Answer(error.status, body, error_code=error.code)

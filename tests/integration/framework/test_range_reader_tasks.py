@@ -12,10 +12,10 @@ import pytest
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, ReplayMismatchError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
-from kinesis_publishers_spark import partitions, worker_cache
+from kinesis_publishers_spark import workers
 from kinesis_publishers_spark.partitions import RangePartition
 from kinesis_publishers_spark.schema import arrow_schema
-from kinesis_publishers_spark.worker_cache import ReaderCache
+from kinesis_publishers_spark.workers import ReaderCache
 from tests.integration.framework.range_reading import (
     STREAM,
     StoredStream,
@@ -37,7 +37,7 @@ KIB, MIB = 1024, 1024 * 1024
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReaderCache]:
     """The readers of one worker process, which ends with the test."""
     cache = ReaderCache()
-    monkeypatch.setattr(partitions, "lend_reader", cache.lend)
+    monkeypatch.setattr(workers, "lend_reader", cache.lend)
     yield cache
     cache.close()
 
@@ -222,7 +222,3 @@ def test_two_copies_of_a_task_under_fan_out_both_complete(server: LocalKinesis) 
         copy.join(90)
     assert results == [stream.rows(), stream.rows()]
     assert len(server.calls("SubscribeToShard")) <= 4
-
-
-def test_the_readers_of_the_process_are_lent_by_default() -> None:
-    assert partitions.lend_reader == worker_cache.lend_reader

@@ -21,7 +21,6 @@ from kinesis_publishers.errors import (
     ServiceError,
     StreamNotFoundError,
 )
-from kinesis_publishers.testing.fakes import FakeControlPlane, FakeStream
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 
 if TYPE_CHECKING:
@@ -183,8 +182,10 @@ async def _outcomes(plane: ControlPlane) -> list[object]:
     ]
 
 
-async def test_the_fake_answers_as_the_server_does(
+async def test_the_plane_in_the_process_answers_as_the_server_does(
     local_kinesis: LocalKinesis, plane: Boto3ControlPlane
 ) -> None:
     local_kinesis.create_stream("orders", 1)
-    assert await _outcomes(plane) == await _outcomes(FakeControlPlane(FakeStream(arn=ARN)))
+    in_process = LocalKinesis(Limits.aws())
+    in_process.create_stream("orders", 1)
+    assert await _outcomes(plane) == await _outcomes(in_process.control_plane())

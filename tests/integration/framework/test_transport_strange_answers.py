@@ -15,8 +15,7 @@ from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
-from kinesis_publishers.checkpoints.dynamodb_client import TableClient
-from kinesis_publishers.checkpoints.dynamodb_table import provide_table
+from kinesis_publishers.checkpoints.dynamodb_table import TableClient, provide_table
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import MalformedResponseError, RetriesExhaustedError

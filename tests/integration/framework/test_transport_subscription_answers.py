@@ -68,11 +68,11 @@ async def read_all(
         (202, b"ok", MalformedResponseError, True),
         (307, b"", MalformedResponseError, True),
         (400, IN_USE, ResourceInUseError, True),
-        (400, gzip.compress(IN_USE), MalformedResponseError, True),
+        (400, gzip.compress(IN_USE, mtime=0), MalformedResponseError, True),
         (403, DENIED, AccessDeniedError, False),
         (503, "<html>Désolé".encode("latin-1"), InternalServiceError, True),
         (200, b"<html>Log in first", MalformedResponseError, True),
-        (200, gzip.compress(INITIAL + event(1)), MalformedResponseError, True),
+        (200, gzip.compress(INITIAL + event(1), mtime=0), MalformedResponseError, True),
         (200, b"ok", ConnectionFailedError, True),
     ],
 )

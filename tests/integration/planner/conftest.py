@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
-from kinesis_publishers_spark import worker_cache
+from kinesis_publishers_spark import workers
 from tests.integration.planner.planner_harness import STREAM, Query, planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
 
 @pytest.fixture(params=[False, True], ids=["end with records", "late end"])
@@ -30,11 +30,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[LocalKinesis]:
 
 
 @pytest.fixture
-def query_of() -> Iterator[Callable[[Callable[[], Planner]], Query]]:
+def query_of() -> Iterator[Callable[[Callable[[], MicroBatches]], Query]]:
     """Return a function that starts a query with the planners that it is given."""
     queries: list[Query] = []
 
-    def start(make: Callable[[], Planner]) -> Query:
+    def start(make: Callable[[], MicroBatches]) -> Query:
         queries.append(Query(make))
         return queries[-1]
 
@@ -52,7 +52,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start_query(
-    server: LocalKinesis, query_of: Callable[[Callable[[], Planner]], Query], kind: str
+    server: LocalKinesis, query_of: Callable[[Callable[[], MicroBatches]], Query], kind: str
 ) -> Callable[..., Query]:
     """Return a function that starts a query; it takes what :func:`planner` takes."""
 
@@ -67,7 +67,7 @@ def start_query(
 def _workers_end() -> Iterator[None]:
     """End what a Python worker of Spark keeps for its next task: the test's process is one."""
     yield
-    worker_cache._READERS.close()
+    workers._READERS.close()
 
 
 @pytest.fixture(autouse=True)
@@ -80,5 +80,5 @@ def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let AvailableNow wait for full micro-batches, however slow the machine is."""
-    name = "kinesis_publishers_spark.planning.fetch_session._GATHER_SECONDS"
+    name = "kinesis_publishers_spark.prefetch._GATHER_SECONDS"
     monkeypatch.setattr(name, 25.0)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
+from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import TaskReader
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
-from kinesis_publishers_spark.planning.ranges import RangesPlanner
+from kinesis_publishers_spark.stream_reader import make_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
+    from kinesis_publishers import Clock
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.planner import Planner
 
 STREAM = "orders"
 FIRST_SHARD = "shardId-000000000000"
@@ -66,10 +66,12 @@ def options(server: LocalKinesis, position: str = "TRIM_HORIZON", **more: str) -
     }
 
 
-def planner_of(kind: str, properties: dict[str, str], *, parallelism: int = 2) -> Planner:
+def planner_of(
+    kind: str, properties: dict[str, str], *, parallelism: int = 2, clock: Clock | None = None
+) -> MicroBatches:
     """Return a planner by the name that ``kinesis.spark.planner`` has for it."""
-    one = RangesPlanner if kind == "ranges" else PrefetchPlanner
-    return one(Properties.parse(properties), parallelism=parallelism)
+    own = {"kinesis.spark.planner": kind, "kinesis.spark.parallelism": str(parallelism)}
+    return MicroBatches(Properties.parse(properties | own), make_session, clock=clock)
 
 
 def planner(
@@ -79,7 +81,7 @@ def planner(
     kind: str = "prefetch",
     parallelism: int = 2,
     **more: str,
-) -> Planner:
+) -> MicroBatches:
     """Return a planner of ``orders``, or of the streams that ``more`` names."""
     return planner_of(kind, options(server, position, **more), parallelism=parallelism)
 
@@ -118,9 +120,9 @@ class Query:
     commits one when the next has been planned.
     """
 
-    make: Callable[[], Planner]
+    make: Callable[[], MicroBatches]
     batches: list[Batch] = field(factory=list)
-    planner: Planner = field(init=False)
+    planner: MicroBatches = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.planner = self.make()
@@ -180,7 +182,7 @@ class Query:
     def stop(self) -> None:
         self.planner.close()
 
-    def restart(self, make: Callable[[], Planner] | None = None) -> None:
+    def restart(self, make: Callable[[], MicroBatches] | None = None) -> None:
         """Go on in a new process, with another planner if one is given: only the log is left."""
         self.stop()
         self.make = make or self.make

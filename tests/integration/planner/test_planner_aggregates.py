@@ -12,7 +12,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 from kinesis_publishers.model import hash_key_of
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import STREAM, Query, planner, read
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_the_rows_are_what_is_inside_and_the_limit_splits_no_aggregate(
     in_threads: bool,
 ) -> None:
     if in_threads:
-        monkeypatch.setattr("kinesis_publishers_spark.planning.fetch_session._MOST_ROWS_IN_LOOP", 0)
+        monkeypatch.setattr("kinesis_publishers_spark.prefetch._MOST_ROWS_IN_LOOP", 0)
         monkeypatch.setattr("kinesis_publishers.aggregation.deaggregation._MOST_BYTES_AT_ONCE", 0)
     put(server, "before")
     query = start_query()

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers import Properties
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
-from kinesis_publishers_spark.planning import fetch_session
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
-from kinesis_publishers_spark.planning.ranges import RangesPlanner
+from kinesis_publishers_spark import prefetch
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     STREAM,
@@ -26,16 +23,17 @@ from tests.integration.planner.planner_harness import (
     eventually,
     options,
     planner,
+    planner_of,
     put,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
 StartQuery = Callable[..., Query]
-QueryOf = Callable[[Callable[[], "Planner"]], Query]
+QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 
 def test_it_reads_what_is_there_and_ends(server: LocalKinesis, start_query: StartQuery) -> None:
@@ -122,7 +120,7 @@ def test_it_does_not_run_after_a_producer_that_never_stops(
 def test_a_page_that_has_to_wait_for_room_is_not_waited_for(
     server: LocalKinesis, start_query: StartQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_session, "_GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(prefetch, "_GATHER_SECONDS", 3600.0)
     expected = put(server, ["x"] * 600)
     # One page fills more than half of the pool, and a second one does not fit.
     query = start_query(pending_maxrecords="100", shard_getrecords_maxrecordcount="60")
@@ -199,16 +197,13 @@ def test_the_clock_of_the_service_does_not_decide_where_it_ends(
     assert query.rows == expected
 
 
-@pytest.mark.parametrize("make", [PrefetchPlanner, RangesPlanner])
-def test_it_ends_although_a_slow_reader_never_reaches_the_tip(
-    query_of: QueryOf, make: type[Planner]
-) -> None:
+def test_it_ends_although_a_slow_reader_never_reaches_the_tip(query_of: QueryOf, kind: str) -> None:
     clock = ShiftedClock()
     with LocalKinesis.in_thread(Limits.off(), clock=clock) as server:
         server.create_stream(STREAM, 1)
         before = put(server, ["before"] * 15)
         settings = options(server, shard_getrecords_maxrecordcount="10")
-        query = query_of(lambda: make(Properties.parse(settings), parallelism=2, clock=clock))
+        query = query_of(lambda: planner_of(kind, settings, clock=clock))
         query.planner.prepare_for_available_now()
         clock.seconds = 10.0
         put(server, ["more"] * 3000)

@@ -11,9 +11,8 @@ import pytest
 
 from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     NO_LIMIT,
@@ -27,7 +26,7 @@ from tests.integration.planner.planner_harness import (
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
 StartQuery = Callable[..., Query]
 
@@ -38,7 +37,7 @@ def kind() -> str:
     return "prefetch"
 
 
-def wait_for_buffered(one: Planner, count: int) -> None:
+def wait_for_buffered(one: MicroBatches, count: int) -> None:
     def has_buffered() -> bool:
         lag = one.lag()
         return lag is not None and lag.buffered_records >= count
@@ -80,6 +79,7 @@ def test_nothing_new_gives_the_same_offset_and_no_partition(
     for _ in range(5):
         wait_for_polls(server, 4)
         assert query.planner.latest_offset(start, NO_LIMIT) is start
+    query.restart()
     assert query.planner.partitions(start, start) == []
 
 
@@ -98,14 +98,13 @@ def test_commit_drops_what_the_batch_held(server: LocalKinesis, start_query: Sta
     start = query.planner.initial_offset()
     wait_for_buffered(query.planner, 1)
     end = query.planner.latest_offset(start, NO_LIMIT)
-    assert isinstance(query.planner, PrefetchPlanner)
-    assert query.planner._batch is not None
-    held = weakref.ref(query.planner._batch.chunks[0])
+    assert query.planner.planned is not None
+    held = weakref.ref(query.planner.planned)
     query.planner.commit(start)
     assert held() is not None
     query.planner.commit(end)
     # The thread that fetches may still hold what it has just done.
-    eventually(lambda: gc.collect() >= 0 and held() is None, "the chunk to go")
+    eventually(lambda: gc.collect() >= 0 and held() is None, "the batch to go")
 
 
 def test_a_committed_batch_can_still_be_read_by_range(

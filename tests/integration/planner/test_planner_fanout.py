@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
-    StartQuery = Callable[[Callable[[], Planner]], Query]
+    StartQuery = Callable[[Callable[[], MicroBatches]], Query]
 
 FAN_OUT = {
     "stream_recordpublisher": "EFO",

@@ -6,16 +6,21 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kinesis_publishers import Properties
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from kinesis_publishers_spark.planning.prefetch import PrefetchPlanner
-from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, read
+from kinesis_publishers_spark.chunks import BatchLimit
+from tests.integration.planner.planner_harness import (
+    STREAM,
+    Query,
+    eventually,
+    planner,
+    planner_of,
+    read,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
-QueryOf = Callable[[Callable[[], "Planner"]], Query]
+QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 TEN = BatchLimit(records=10)
 _LINE = "line"
@@ -29,7 +34,7 @@ def payloads(query: Query) -> list[str]:
     return [data.decode() for _, _, data in query.rows]
 
 
-def line_planner(server: LocalKinesis) -> PrefetchPlanner:
+def line_planner(server: LocalKinesis) -> MicroBatches:
     """Return a planner of a stream that begins with one shard."""
     properties = {
         **server.properties(_LINE),
@@ -37,7 +42,7 @@ def line_planner(server: LocalKinesis) -> PrefetchPlanner:
         "kinesis.shard.getrecords.intervalmillis": "20",
         "kinesis.shard.discovery.intervalmillis": "100",
     }
-    return PrefetchPlanner(Properties.parse(properties), parallelism=2)
+    return planner_of("prefetch", properties)
 
 
 def wait_for_buffered(query: Query, count: int) -> None:
@@ -114,14 +119,14 @@ class Growing:
         self.streams = STREAM
         self.query = query_of(self._planner)
 
-    def _planner(self) -> Planner:
+    def _planner(self) -> MicroBatches:
         if self.streams == STREAM:
             return planner(self.server, "LATEST")
         properties = {
             **self.server.properties(self.streams),
             "kinesis.shard.getrecords.intervalmillis": "20",
         }
-        return PrefetchPlanner(Properties.parse(properties), parallelism=2)
+        return planner_of("prefetch", properties)
 
     def add(self) -> None:
         self.streams = f"{STREAM},more"

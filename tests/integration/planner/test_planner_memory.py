@@ -12,12 +12,12 @@ import pytest
 
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.fetch_session import Lag
+    from kinesis_publishers_spark.micro_batches import Lag
 
 StartQuery = Callable[..., Query]
 

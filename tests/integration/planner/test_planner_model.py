@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.examples import examples
 from tests.integration.planner.planner_harness import STREAM, Batch, Query, planner
 from tests.integration.planner.stream_ledger import StreamLedger
@@ -18,7 +18,7 @@ from tests.integration.planner.stream_ledger import StreamLedger
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
     from tests.integration.planner.stream_ledger import Place
 
 KINDS = st.sampled_from(["prefetch", "ranges"])
@@ -54,7 +54,7 @@ class PlannedQuery(RuleBasedStateMachine):
         self.query = Query(self.make)
         self.query.run_batch()
 
-    def make(self) -> Planner:
+    def make(self) -> MicroBatches:
         return planner(self.server, self.position, kind=self.kind)
 
     @rule(count=st.integers(1, 40))

@@ -17,9 +17,9 @@ from kinesis_publishers.errors import (
     ReplayMismatchError,
     StreamRecreatedError,
 )
+from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
-from kinesis_publishers_spark.planning.chunks import BatchLimit
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     STREAM,

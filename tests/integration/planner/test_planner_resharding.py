@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import Batch, Query, eventually, planner
 from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers_spark.micro_batches import MicroBatches
     from kinesis_publishers_spark.offsets import Offset
-    from kinesis_publishers_spark.planning.planner import Planner
     from tests.integration.planner.stream_ledger import Place
 
-QueryOf = Callable[[Callable[[], "Planner"]], Query]
+QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 _LINE = "line"
 _MIDDLE = str(2**127)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import STREAM, Query, put, through_the_log
 
 if TYPE_CHECKING:

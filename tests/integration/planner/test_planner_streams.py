@@ -14,9 +14,9 @@ from tests.integration.planner.planner_harness import Query, eventually, planner
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
-QueryOf = Callable[[Callable[[], "Planner"]], Query]
+QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 
 @define
@@ -42,7 +42,7 @@ class Streams:
         self.server.put_many(stream, pairs)
         return {data for _, data in pairs}
 
-    def planner(self) -> Planner:
+    def planner(self) -> MicroBatches:
         more = {"streams": self.streams, "failondataloss": str(not self.tolerant).lower()}
         return planner(self.server, self.position, kind=self.kind, **more)
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import STREAM, Batch, Query, eventually, planner, put
 from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.planning.planner import Planner
+    from kinesis_publishers_spark.micro_batches import MicroBatches
     from tests.integration.planner.stream_ledger import Place
 
-QueryOf = Callable[[Callable[[], "Planner"]], Query]
+QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 
 BOTH_WAYS = pytest.mark.parametrize(
     ("before", "after"),

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
+from kinesis_publishers_spark.stream_reader import LEVEL_VARIABLE
 from tests.integration.spark.drivers import Driver
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
 

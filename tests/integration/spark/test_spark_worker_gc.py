@@ -7,8 +7,11 @@ import weakref
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers_spark.partitions import PrefetchedPartition
-from kinesis_publishers_spark.worker_cache import WorkerReader, freeze_in_task
+from kinesis_publishers_spark.partitions import (
+    PrefetchedPartition,
+    RangePartition,
+    freeze_in_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +48,8 @@ def test_a_new_reader_freezes_what_it_has_loaded(
 ) -> None:
     local_kinesis.create_stream("orders", 1)
     properties = Properties.parse(local_kinesis.properties("orders"))
-    before, after = frozen_after(spark, [freeze_in_task, lambda: WorkerReader(properties).close()])
+    partition = RangePartition(properties, ())
+    before, after = frozen_after(spark, [freeze_in_task, lambda: list(partition.read())])
     assert after > before + 1000
 
 

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from kinesis_publishers import Event, ShardKey
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
-from kinesis_publishers.checkpoints.dynamodb_client import MAX_IN_FLIGHT
+from kinesis_publishers.checkpoints.dynamodb_table import MAX_IN_FLIGHT
 from kinesis_publishers.config import (
     AwsConfig,
     CredentialsConfig,

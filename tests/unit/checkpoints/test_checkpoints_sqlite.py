@@ -99,7 +99,7 @@ async def test_a_database_of_another_program_is_refused_and_left_as_it_is(path: 
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"no database at all" * 100)
-    assert "damaged, or no database" in await refusal_of(path)
+    assert "damaged, or is not a database" in await refusal_of(path)
 
 
 async def test_a_damaged_file_is_refused(path: Path) -> None:

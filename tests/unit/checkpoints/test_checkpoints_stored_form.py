@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.checkpoints.dynamodb_items import item_of, stored_of
+from kinesis_publishers.checkpoints.dynamodb import item_of, stored_of
 from kinesis_publishers.checkpoints.stored_form import FIELDS, checkpoint_from_fields, fields_of
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (

@@ -73,10 +73,15 @@ def _list_shards(properties: dict[str, str]) -> list[object]:
     return list(shards)
 
 
-def test_the_printed_properties_read_the_stream_it_created(server: subprocess.Popen[str]) -> None:
+def test_the_printed_properties_read_the_stream_it_created_until_an_interrupt(
+    server: subprocess.Popen[str],
+) -> None:
     properties = _read_properties(server)
     assert properties["kinesis.streams"] == "orders"
     assert len(_list_shards(properties)) == 3
+    server.send_signal(signal.SIGINT)
+    _, errors = server.communicate(timeout=60)
+    assert (server.returncode, errors) == (0, "")
 
 
 def test_with_tls_the_printed_properties_name_the_ca_file_it_left(tmp_path: Path) -> None:
@@ -89,16 +94,6 @@ def test_with_tls_the_printed_properties_name_the_ca_file_it_left(tmp_path: Path
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert ca_file.read_text().startswith("-----BEGIN CERTIFICATE-----")
-
-
-def test_with_tls_a_temporary_ca_file_lasts_as_long_as_the_server() -> None:
-    with _running("--tls") as process:
-        properties = _read_properties(process)
-        ca_file = Path(properties["aws.cabundle"])
-        assert len(_list_shards(properties)) == 4
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors, ca_file.exists()) == (0, "", False)
 
 
 def test_a_ca_file_without_tls_is_refused(tmp_path: Path) -> None:
@@ -114,17 +109,11 @@ def test_a_ca_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> No
     assert f"Cannot write {path}: No such file or directory" in result.output
 
 
-def test_an_interrupt_ends_it_without_an_error(server: subprocess.Popen[str]) -> None:
-    _read_properties(server)
-    server.send_signal(signal.SIGINT)
-    _, errors = server.communicate(timeout=60)
-    assert (server.returncode, errors) == (0, "")
-
-
-def test_a_request_to_terminate_leaves_no_temporary_ca_file() -> None:
+def test_with_tls_a_temporary_ca_file_lasts_until_a_request_to_terminate() -> None:
     with _running("--tls") as process:
-        ca_file = Path(_read_properties(process)["aws.cabundle"])
-        assert ca_file.exists()
+        properties = _read_properties(process)
+        ca_file = Path(properties["aws.cabundle"])
+        assert len(_list_shards(properties)) == 4
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors, ca_file.exists()) == (0, "", False)

@@ -235,7 +235,7 @@ def test_a_consumer_of_its_own_is_asked_for(run: RunCommand, more: tuple[str, ..
     configure(run, *_EFO, *more)
     result = run("tail", "-P", _EFO[0])
     assert result.exit_code == 2
-    assert "needs a stream consumer of its own" in result.stderr
+    assert "needs its own stream consumer" in result.stderr
     assert run.server.calls() == []
 
 

@@ -22,7 +22,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated, ShardsDiscovered
-from kinesis_publishers.testing.fakes import FakeStream, no_shards, shard_name
+from kinesis_publishers.testing.fakes import FakeControlPlane, FakeStream, shard_name
 from tests.unit.core.fetcher_support import World, progress_of, records_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ async def test_a_stream_without_shards_is_waited_for():
 
 async def test_a_stream_without_shards_is_listed_and_nothing_more():
     world = World()
-    world.control_plane = no_shards()
+    world.control_plane = FakeControlPlane(FakeStream())
     async with world.running():
         await world.clock.advance(35)
     assert len(world.control_plane.list_calls) == 4

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kinesis_publishers_spark.demo.command import demo
-from kinesis_publishers_spark.demo.java import find_java_problem, parse_major_version
+from kinesis_publishers_spark.demo.session import find_java_problem, parse_major_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,9 @@ import pytest
 from attrs import evolve
 from rich.console import Console
 
-from kinesis_publishers_spark.demo.flights import CarrierDelays
+from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
 from kinesis_publishers_spark.demo.query import ReadProgress
 from kinesis_publishers_spark.demo.report import ReadFigures, Report
-from kinesis_publishers_spark.demo.verification import Comparison
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock

@@ -8,8 +8,9 @@ from attrs import asdict, evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers_spark.demo.flights import CarrierDelays, FlightRecord
-from kinesis_publishers_spark.demo.verification import (
+from kinesis_publishers_spark.demo.flights import (
+    CarrierDelays,
+    FlightRecord,
     compare_delays,
     compare_records,
     summarize_flights,

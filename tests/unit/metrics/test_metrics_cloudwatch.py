@@ -18,15 +18,19 @@ from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import Properties, SystemClock
-from kinesis_publishers.metrics.cloudwatch import CloudWatchMetrics, CloudWatchSettings
-from kinesis_publishers.metrics.cloudwatch_upload import MAX_UNSENT_DATA, CloudWatchUpload
+from kinesis_publishers.metrics.cloudwatch import (
+    MAX_UNSENT_DATA,
+    CloudWatchMetrics,
+    CloudWatchSettings,
+    CloudWatchUpload,
+)
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.metrics.metric_support import ONE, PROCESSED, ZERO, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UPLOAD = "kinesis_publishers.metrics.cloudwatch_upload"
+_UPLOAD = "kinesis_publishers.metrics.cloudwatch"
 _DATUM = {"MetricName": "m", "Dimensions": []}
 
 

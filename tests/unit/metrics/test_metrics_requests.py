@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers.metrics import KCL_METRICS
-from kinesis_publishers.metrics.put_metric_data import (
+from kinesis_publishers.metrics.statistics import (
     MAX_DATA,
     MAX_REQUEST_BYTES,
+    IntervalStatistics,
+    Series,
+    Statistics,
     datum_of,
     requests_of,
 )
-from kinesis_publishers.metrics.statistics import IntervalStatistics, Series, Statistics
 from tests.examples import examples
 from tests.unit.metrics.metric_support import ONE, POOL, PROCESSED, ZERO, fetched
 

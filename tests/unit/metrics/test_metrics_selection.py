@@ -12,7 +12,7 @@ from kinesis_publishers import Clock, Event, EventReporter, KinesisDataFetcher, 
 from kinesis_publishers.assembly import _REPORTERS
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import ConfigError, PluginLoadError
-from kinesis_publishers.metrics.selection import open_event_sink
+from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.metrics.metric_support import FETCHED, PROCESSED
 
@@ -172,7 +172,7 @@ async def async_function(event: Event) -> None:
 @pytest.mark.parametrize(
     ("further", "message"),
     [
-        (async_function, "events is async.*and nobody would await it"),
+        (async_function, "events is async.*and would never be awaited"),
         (AsyncObject(), "events is async"),
         (partial(async_function), "events is async"),
         ([], r"events must be a function of one event, not \[\]"),

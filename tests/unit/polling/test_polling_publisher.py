@@ -19,7 +19,9 @@ from kinesis_publishers.errors import IteratorExpiredError
 from kinesis_publishers.events import IteratorReplaced, RecordsFetched
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
 from kinesis_publishers.testing.fakes import (
+    FakeControlPlane,
     FakeDataPlane,
+    FakeStream,
     RecordingConsumer,
     StoredShard,
     assert_shard_is_read,
@@ -27,7 +29,6 @@ from kinesis_publishers.testing.fakes import (
     expired_iterator_after,
     finish,
     live_feed,
-    no_shards,
     records_in_calls,
     sample_records,
     sample_shard,
@@ -77,7 +78,7 @@ async def test_what_the_service_refuses_for_now_is_read_all_the_same(
 def test_latest_must_be_pinned_before_it_is_read_from():
     context = PublisherContext(
         data_plane=empty_shard(1),
-        control_plane=no_shards(),
+        control_plane=FakeControlPlane(FakeStream()),
         clock=ManualClock(),
         events=lambda _: None,
     )

@@ -14,113 +14,113 @@ from kinesis_publishers.errors import (
     LimitExceededError,
     MissingOptionError,
 )
-from kinesis_publishers.testing.fakes import (
+from kinesis_publishers.testing.fakes import STREAM_ARN
+from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
+from tests.unit.registration.registration_support import (
     CONSUMER_NAME,
-    STREAM_ARN,
-    DescribeConsumerCall,
-    FakeConsumers,
-    FakeControlPlane,
-    FakeStream,
-    RegisterConsumerCall,
-    active_consumer,
-    consumer_not_found,
+    Application,
+    billed,
+    denied,
+    orders,
 )
-from tests.unit.registration.registration_support import Application
 
 SECOND = f"{STREAM_ARN}-2"
 BOTH = (STREAM_ARN, SECOND)
 EAGER = {"strategy": RegistrationStrategy.EAGER}
 
 
-def two_streams() -> FakeControlPlane:
-    return FakeControlPlane(FakeStream(), FakeStream(arn=SECOND))
+def two_streams(*, is_second_full: bool = False) -> LocalKinesis:
+    server = orders(streams=("orders", "orders-2"))
+    if is_second_full:
+        full = Fault("RegisterStreamConsumer", "throttle", stream="orders-2", times=None)
+        server.add_fault(full)
+    return server
 
 
-def consumers_of(plane: FakeControlPlane) -> list[list[str]]:
-    return [one.consumers.arns for one in plane.streams]
+def consumers_of(server: LocalKinesis) -> list[list[str]]:
+    return [list(server.consumer_arns(stream).values()) for stream in ("orders", "orders-2")]
 
 
 async def test_all_streams_are_registered_at_once_and_answered_from_memory() -> None:
-    plane = two_streams()
-    application = Application.of(plane, **EAGER)
+    server = two_streams()
+    application = Application.of(server, **EAGER)
     await application.finish(application.registrar.prepare(BOTH))
-    made = len(plane.calls)
-    assert [[await application.registrar.consumer_arn(arn)] for arn in BOTH] == consumers_of(plane)
-    assert len(plane.calls) == made
+    made = len(server.calls())
+    assert [[await application.registrar.consumer_arn(arn)] for arn in BOTH] == consumers_of(server)
+    assert len(server.calls()) == made
     await application.close()
-    assert consumers_of(plane) == [[], []]
+    assert consumers_of(server) == [[], []]
 
 
 async def test_it_does_not_wait_for_others_who_might_start_at_the_same_time() -> None:
-    application = Application.of(consumer_not_found(), **EAGER)
+    application = Application.of(orders(), **EAGER)
     await application.finish(application.registrar.prepare([STREAM_ARN]))
-    # One poll for ACTIVE is all.
-    assert len(application.clock.sleeps) == 1
+    assert application.clock.sleeps == []
 
 
 @pytest.mark.parametrize("policy", list(DeregistrationPolicy))
 async def test_if_one_stream_fails_what_was_registered_for_the_others_is_removed(
     policy: DeregistrationPolicy,
 ) -> None:
-    plane = FakeControlPlane(FakeStream(), FakeStream(arn=SECOND, consumers=FakeConsumers(limit=0)))
-    application = Application.of(plane, **EAGER, deregister=policy)
+    server = two_streams(is_second_full=True)
+    application = Application.of(server, **EAGER, deregister=policy)
     with pytest.raises(LimitExceededError):
         await application.finish(application.registrar.prepare(BOTH))
-    assert consumers_of(plane) == [[], []]
+    assert consumers_of(server) == [[], []]
     assert "deregister" in application.calls
     await application.close()
     assert application.calls.count("deregister") == 1
 
 
 async def test_what_was_there_before_is_not_rolled_back() -> None:
-    plane = FakeControlPlane(FakeStream(), FakeStream(arn=SECOND, consumers=FakeConsumers(limit=0)))
-    theirs = plane.streams[0].consumers.add(STREAM_ARN, CONSUMER_NAME)
-    application = Application.of(plane, **EAGER)
+    server = two_streams(is_second_full=True)
+    application = Application.of(server, **EAGER)
+    theirs = application.add()
     with pytest.raises(LimitExceededError):
         await application.finish(application.registrar.prepare(BOTH))
     await application.close()
-    assert consumers_of(plane) == [[theirs], []]
+    assert consumers_of(server) == [[theirs], []]
 
 
 async def test_what_another_process_uses_by_now_is_not_rolled_back() -> None:
-    plane = FakeControlPlane(FakeStream(), FakeStream(arn=SECOND, consumers=FakeConsumers(limit=0)))
-    application, other = Application.of(plane, **EAGER), Application.of(plane)
+    server = two_streams(is_second_full=True)
+    application, other = Application.of(server, **EAGER), Application.of(server)
     failing = asyncio.ensure_future(application.registrar.prepare(BOTH))
-    while not plane.streams[0].consumers.arns:
+    while not application.arns:
         await application.clock.advance(0.01)
     shared = await other.arn()
     with pytest.raises(LimitExceededError):
         await application.finish(failing)
-    assert consumers_of(plane) == [[shared], []]
+    assert consumers_of(server) == [[shared], []]
     await other.close()
-    assert consumers_of(plane) == [[], []]
+    assert consumers_of(server) == [[], []]
 
 
 async def test_after_a_failure_it_can_be_tried_again() -> None:
-    plane = two_streams()
-    plane.consumer_errors[RegisterConsumerCall] = [None, AccessDeniedError("no")]
-    application = Application.of(plane, **EAGER)
+    server = two_streams()
+    server.add_fault(denied("RegisterStreamConsumer", stream="orders-2"))
+    application = Application.of(server, **EAGER)
     with pytest.raises(AccessDeniedError):
         await application.finish(application.registrar.prepare(BOTH))
     await application.finish(application.registrar.prepare(BOTH))
-    assert all(len(arns) == 1 for arns in consumers_of(plane))
+    assert all(len(arns) == 1 for arns in consumers_of(server))
 
 
 async def test_an_arn_that_travelled_is_used_without_a_call() -> None:
-    plane = active_consumer()
-    (arn,) = plane.streams[0].consumers.arns
-    application = Application.of(plane, **EAGER, consumer_arns={"orders": arn})
+    server = billed()
+    (arn,) = server.consumer_arns("orders").values()
+    application = Application.of(server, **EAGER, consumer_arns={"orders": arn})
     await application.registrar.prepare([STREAM_ARN])
     assert await application.registrar.consumer_arn(STREAM_ARN) == arn
     await application.registrar.close()
-    assert plane.calls == []
+    assert server.calls() == []
 
 
 async def test_whoever_uses_an_arn_that_travelled_keeps_the_others_from_removing_it() -> None:
-    first = Application.of(consumer_not_found(), **EAGER)
+    first = Application.of(orders(), **EAGER)
     await first.finish(first.registrar.prepare([STREAM_ARN]))
     (arn,) = first.arns
-    second = Application.of(first.plane, **EAGER, consumer_arns={"orders": arn})
+    second = Application.of(first.server, **EAGER, consumer_arns={"orders": arn})
     await second.registrar.prepare([STREAM_ARN])
     await first.close()
     assert second.arns == [arn]
@@ -129,9 +129,9 @@ async def test_whoever_uses_an_arn_that_travelled_keeps_the_others_from_removing
 
 
 async def test_a_consumer_that_travelled_and_is_gone_is_registered_again_and_removed() -> None:
-    plane = consumer_not_found()
+    server = orders()
     gone = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
-    application = Application.of(plane, **EAGER, consumer_arns={"orders": gone})
+    application = Application.of(server, **EAGER, consumer_arns={"orders": gone})
     assert await application.renew(gone) != gone
     await application.close()
     assert application.arns == []
@@ -142,15 +142,15 @@ class TestRenewing:
     """What a subscription does when its consumer was not found."""
 
     async def test_a_consumer_that_is_there_keeps_its_arn(self, strategy) -> None:
-        application = Application.of(active_consumer(), strategy=strategy)
+        application = Application.of(billed(), strategy=strategy)
         arn = await application.arn()
         assert await application.registrar.renew(STREAM_ARN, arn) == arn
         assert application.calls == ["describe", "describe"]
 
     async def test_a_consumer_that_is_gone_is_registered_again(self, strategy) -> None:
-        application = Application.of(consumer_not_found(), strategy=strategy)
+        application = Application.of(orders(), strategy=strategy)
         arn = await application.arn()
-        application.plane.streams[0].consumers.remove(CONSUMER_NAME)
+        application.lose()
         renewed = await application.renew(arn)
         assert renewed != arn
         assert await application.registrar.consumer_arn(STREAM_ARN) == renewed
@@ -158,18 +158,17 @@ class TestRenewing:
         assert application.arns == []
 
     async def test_one_that_somebody_else_has_registered_again_is_used(self, strategy) -> None:
-        application = Application.of(active_consumer(), strategy=strategy)
+        application = Application.of(billed(), strategy=strategy)
         arn = await application.arn()
-        consumers = application.plane.streams[0].consumers
-        consumers.remove(CONSUMER_NAME)
-        theirs = consumers.add(STREAM_ARN, CONSUMER_NAME)
+        application.lose()
+        theirs = application.add()
         assert await application.renew(arn) == theirs
         assert "register" not in application.calls
 
     async def test_all_shards_share_one_renewal(self, strategy) -> None:
-        application = Application.of(consumer_not_found(), strategy=strategy)
+        application = Application.of(orders(), strategy=strategy)
         arn = await application.arn()
-        application.plane.streams[0].consumers.remove(CONSUMER_NAME)
+        application.lose()
         renewals = (application.registrar.renew(STREAM_ARN, arn) for _ in range(16))
         renewed = set(await application.finish(asyncio.gather(*renewals)))
         assert renewed == set(application.arns)
@@ -180,15 +179,14 @@ class TestRenewing:
         assert len(application.calls) == made
 
     async def test_it_works_before_the_consumer_was_ever_asked_for(self, strategy) -> None:
-        application = Application.of(active_consumer(), strategy=strategy)
+        application = Application.of(billed(), strategy=strategy)
         unknown = f"{STREAM_ARN}/consumer/{CONSUMER_NAME}:1"
         assert [await application.renew(unknown)] == application.arns
 
     async def test_a_failure_is_raised(self, strategy) -> None:
-        application = Application.of(active_consumer(), strategy=strategy)
+        application = Application.of(billed(), strategy=strategy)
         arn = await application.arn()
-        denied = AccessDeniedError("Allow kinesis:DescribeStreamConsumer in the IAM policy.")
-        application.plane.consumer_errors[DescribeConsumerCall] = [denied]
+        application.server.add_fault(denied("DescribeStreamConsumer"))
         with pytest.raises(AccessDeniedError):
             await application.renew(arn)
 
@@ -200,7 +198,7 @@ class TestNone:
 
     def application(self) -> Application:
         return Application.of(
-            active_consumer(),
+            billed(),
             strategy=RegistrationStrategy.NONE,
             consumer_name=None,
             consumer_arns={"orders": self.ARN},
@@ -215,7 +213,7 @@ class TestNone:
         assert self.ARN in str(raised.value)
         assert "stream.efo.consumerarn.orders" in str(raised.value)
         await application.registrar.close()
-        assert application.plane.calls == []
+        assert application.server.calls() == []
 
     @pytest.mark.parametrize(
         "other", [STREAM_ARN.replace(":stream", "9:stream"), STREAM_ARN.replace("eu-", "us-")]

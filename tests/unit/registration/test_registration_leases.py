@@ -16,8 +16,9 @@ from kinesis_publishers.registration.lease_files import (
     FileLock,
     lease_directory,
 )
-from kinesis_publishers.testing.fakes import CONSUMER_NAME, STREAM_ARN, finish
+from kinesis_publishers.testing.fakes import STREAM_ARN, finish
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.registration.registration_support import CONSUMER_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,28 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.config import DeregistrationPolicy
-from kinesis_publishers.errors import (
-    AccessDeniedError,
-    ConnectionFailedError,
-    InternalServiceError,
-    LimitExceededError,
-    ResourceInUseError,
-    ServiceError,
-    ThroughputExceededError,
-)
+from kinesis_publishers.config import DeregistrationPolicy, Properties, RegistrationConfig
 from kinesis_publishers.events import ConsumerDeregistered, ConsumerRegistered
-from kinesis_publishers.testing.fakes import (
-    CONSUMER_NAME,
-    STREAM_ARN,
-    DeregisterConsumerCall,
-    FakeControlPlane,
-    FakeStream,
-    RegisterConsumerCall,
-    active_consumer,
-    consumer_not_found,
+from kinesis_publishers.testing.fakes import STREAM_ARN
+from kinesis_publishers.testing.local_kinesis import Fault
+from tests.unit.registration.registration_support import (
+    CONFIG,
+    Application,
+    billed,
+    denied,
+    orders,
 )
-from tests.unit.registration.registration_support import CONFIG, Application
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,18 +27,18 @@ if TYPE_CHECKING:
 
 
 async def test_a_consumer_that_was_registered_is_removed_once() -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     arn = await application.arn()
     await application.close()
     await application.close()
     assert application.arns == []
     assert application.calls.count("deregister") == 1
     assert application.events[-1] == ConsumerDeregistered(consumer_arn=arn)
-    assert len(application.events) == 3
+    assert len(application.events) == 2
 
 
 async def test_a_consumer_of_somebody_else_is_left_alone() -> None:
-    application = Application.of(active_consumer())
+    application = Application.of(billed())
     arn = await application.arn()
     await application.close()
     assert application.arns == [arn]
@@ -57,11 +46,11 @@ async def test_a_consumer_of_somebody_else_is_left_alone() -> None:
 
 
 async def test_with_never_nothing_is_removed() -> None:
-    application = Application.of(consumer_not_found(), deregister=DeregistrationPolicy.NEVER)
+    application = Application.of(orders(), deregister=DeregistrationPolicy.NEVER)
     arn = await application.arn()
     await application.close()
     # Nor by another process that would remove what was recorded.
-    other = Application.of(application.plane)
+    other = Application.of(application.server)
     await other.arn()
     await other.close()
     assert application.arns == [arn]
@@ -70,8 +59,8 @@ async def test_with_never_nothing_is_removed() -> None:
 
 @pytest.mark.parametrize("policy", list(DeregistrationPolicy))
 async def test_those_who_share_the_consumer_keep_it_alive(policy: DeregistrationPolicy) -> None:
-    plane = consumer_not_found()
-    creator, other = Application.of(plane), Application.of(plane, deregister=policy)
+    server = orders()
+    creator, other = Application.of(server), Application.of(server, deregister=policy)
     arn = await creator.arn()
     assert await other.arn() == arn
     await creator.close()
@@ -81,118 +70,111 @@ async def test_those_who_share_the_consumer_keep_it_alive(policy: Deregistration
 
 
 async def test_only_the_registration_that_was_recorded_is_removed() -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     mine = await application.arn()
-    consumers = application.plane.streams[0].consumers
-    consumers.remove(CONSUMER_NAME)
-    theirs = consumers.add(STREAM_ARN, CONSUMER_NAME)
+    application.lose()
+    theirs = application.add()
     await application.close()
     assert application.arns == [theirs]
-    (call,) = application.plane.consumer_calls(DeregisterConsumerCall)
-    assert call == DeregisterConsumerCall(consumer_arn=mine)
+    assert application.calls.count("deregister") == 1
+    assert theirs != mine
 
 
 async def test_one_that_is_gone_already_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     await application.arn()
-    application.plane.streams[0].consumers.remove(CONSUMER_NAME)
+    application.lose()
     await application.close()
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 async def test_nothing_is_left_of_streams_that_were_never_read() -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     await application.close()
     assert application.calls == []
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("fault", "reason"),
     [
-        AccessDeniedError("Allow kinesis:DeregisterStreamConsumer in the IAM policy."),
-        InternalServiceError("5xx"),
-        ConnectionFailedError("no network"),
+        ({"kind": "error", "code": "AccessDeniedException"}, "Allow kinesis:DeregisterStream"),
+        ({"kind": "internal_failure"}, "InternalFailure"),
+        ({"kind": "reset"}, "the connection broke"),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=["denied", "5xx", "no network"],
 )
 async def test_a_failure_is_logged_with_the_command_and_not_raised(
-    error: Exception, caplog: pytest.LogCaptureFixture
+    fault: dict, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     arn = await application.arn()
-    application.plane.consumer_errors[DeregisterConsumerCall] = [error] * 100
+    application.server.add_fault(Fault("DeregisterStreamConsumer", times=None, **fault))
     await application.close()
     command = f"aws kinesis deregister-stream-consumer --region eu-west-1 --consumer-arn {arn}"
     assert command in caplog.text
-    assert str(error) in caplog.text
+    assert reason in caplog.text
     # The next one who leaves tries again.
-    application.plane.consumer_errors.clear()
-    other = Application.of(application.plane)
+    application.server.clear_faults()
+    other = Application.of(application.server)
     await other.arn()
     await other.close()
     assert application.arns == []
 
 
 async def test_a_removal_that_keeps_failing_is_given_up() -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     await application.arn()
-    application.plane.consumer_errors[DeregisterConsumerCall] = [InternalServiceError("5xx")] * 100
+    failing = Fault("DeregisterStreamConsumer", "internal_failure", times=None)
+    application.server.add_fault(failing)
     await application.close()
     assert application.calls.count("deregister") == 1 + CONFIG.deregister_retry.max_retries
 
 
 async def test_a_throttled_removal_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     await application.arn()
-    application.plane.consumer_errors[DeregisterConsumerCall] = [
-        LimitExceededError("5 calls/s"),
-        ThroughputExceededError("later"),
-    ]
+    for code in ("LimitExceededException", "ThrottlingException"):
+        application.server.add_fault(Fault("DeregisterStreamConsumer", "error", code=code))
     await application.close()
     assert application.arns == []
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 async def test_deleting_is_as_good_as_gone() -> None:
-    plane = consumer_not_found()
-    plane.streams[0].consumers.deleting_descriptions = 1000
-    application = Application.of(plane)
+    application = Application.of(orders(consumer_deleting_seconds=1000))
     await application.arn()
     before = len(application.calls)
     await application.close()
     assert application.calls[before:] == ["deregister", "describe"]
 
 
-class _CovetedControlPlane(FakeControlPlane):
-    """Somebody else registers the consumer as soon as it is removed."""
-
-    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
-        consumers = self.streams[0].consumers
-        consumers.remove(CONSUMER_NAME)
-        consumers.add(STREAM_ARN, CONSUMER_NAME)
-
-
-async def test_one_that_somebody_registers_at_once_is_not_waited_for() -> None:
-    application = Application.of(_CovetedControlPlane(FakeStream()))
+async def test_one_that_another_process_registers_at_once_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application = Application.of(orders())
     arn = await application.arn()
+
+    async def replace(consumer_arn: str) -> None:
+        application.lose()
+        application.add()
+
+    monkeypatch.setattr(application.plane, "deregister_stream_consumer", replace)
     await application.registrar.close()  # not finish(): nothing may wait for the clock
     assert application.arns != [arn]
     assert application.events[-1] == ConsumerDeregistered(consumer_arn=arn)
-    assert len(application.events) == 3
-
-
-class _DeafControlPlane(FakeControlPlane):
-    """Accepts to remove a consumer, and shows it as ACTIVE for ever."""
-
-    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
-        pass
+    assert len(application.events) == 2
 
 
 async def test_one_that_does_not_go_is_logged_after_the_timeout(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    application = Application.of(_DeafControlPlane(FakeStream()))
+    application = Application.of(orders())
     arn = await application.arn()
+
+    async def do_nothing(consumer_arn: str) -> None:
+        """Accept the call, and leave the consumer ACTIVE."""
+
+    monkeypatch.setattr(application.plane, "deregister_stream_consumer", do_nothing)
     began_at = application.clock.monotonic()
     await application.close()
     assert 60 <= application.clock.monotonic() - began_at < 62
@@ -202,40 +184,42 @@ async def test_one_that_does_not_go_is_logged_after_the_timeout(
 
 async def test_several_streams_are_left_together_although_one_fails() -> None:
     second = f"{STREAM_ARN}-2"
-    plane = FakeControlPlane(FakeStream(), FakeStream(arn=second))
-    application = Application.of(plane)
+    server = orders(streams=("orders", "orders-2"))
+    application = Application.of(server)
     await application.arn()
     await application.arn(second)
-    plane.consumer_errors[DeregisterConsumerCall] = [AccessDeniedError("no")]
+    server.add_fault(denied("DeregisterStreamConsumer"))
     await application.close()
-    assert sorted(len(one.consumers.arns) for one in plane.streams) == [0, 1]
+    assert sorted(map(len, map(server.consumers, ("orders", "orders-2")))) == [0, 1]
 
 
-class _SlowControlPlane(FakeControlPlane):
-    """Answers a registration, and what is asked about a removal, only when it is told to."""
+async def begin_registering(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Future[str], asyncio.Event]:
+    """Ask for the consumer; return once it is registered, but not answered before the event."""
+    register, may_answer = application.plane.register_stream_consumer, asyncio.Event()
 
-    def __init__(self, stream: FakeStream) -> None:
-        super().__init__(stream)
-        self.has_registered = asyncio.Event()
-        self.may_answer = asyncio.Event()
-
-    async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
-        consumer = await super().register_stream_consumer(stream_arn, consumer_name)
-        self.has_registered.set()
-        await self.may_answer.wait()
+    async def register_slowly(stream_arn: str, consumer_name: str) -> StreamConsumer:
+        consumer = await register(stream_arn, consumer_name)
+        await may_answer.wait()
         return consumer
 
-
-async def test_a_registration_that_is_cancelled_while_it_is_made_is_removed_too() -> None:
-    plane = _SlowControlPlane(FakeStream())
-    application = Application.of(plane)
+    monkeypatch.setattr(application.plane, "register_stream_consumer", register_slowly)
     asking = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
-    while not plane.has_registered.is_set():
+    while not application.arns:
         await application.clock.advance(0.1)
+    return asking, may_answer
+
+
+async def test_a_registration_that_is_cancelled_while_it_is_made_is_removed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application = Application.of(orders())
+    asking, may_answer = await begin_registering(application, monkeypatch)
     asking.cancel()
     await application.clock.settle()
     assert not asking.done()
-    plane.may_answer.set()
+    may_answer.set()
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert [type(one) for one in application.events] == [ConsumerRegistered]
@@ -246,25 +230,28 @@ async def test_a_registration_that_is_cancelled_while_it_is_made_is_removed_too(
 @pytest.mark.parametrize(
     ("failure", "policy", "is_said"),
     [
-        (ConnectionFailedError("reset"), DeregistrationPolicy.CREATED, True),
-        (InternalServiceError("500"), DeregistrationPolicy.CREATED, True),
-        (ConnectionFailedError("reset"), DeregistrationPolicy.NEVER, False),
-        (ResourceInUseError("exists"), DeregistrationPolicy.CREATED, False),
+        ({"kind": "reset"}, DeregistrationPolicy.CREATED, True),
+        ({"kind": "internal_failure"}, DeregistrationPolicy.CREATED, True),
+        ({"kind": "reset"}, DeregistrationPolicy.NEVER, False),
+        (
+            {"kind": "error", "code": "ResourceInUseException"},
+            DeregistrationPolicy.CREATED,
+            False,
+        ),
     ],
 )
 async def test_one_that_may_be_ours_is_left_alone_and_named(
     caplog: pytest.LogCaptureFixture,
-    failure: ServiceError,
+    failure: dict,
     policy: DeregistrationPolicy,
     is_said: bool,
 ) -> None:
-    plane = consumer_not_found()
-    application = Application.of(plane, deregister=policy)
-    plane.consumer_errors[RegisterConsumerCall] = [failure]
+    application = Application.of(orders(), deregister=policy)
+    application.server.add_fault(Fault("RegisterStreamConsumer", **failure))
     waiting = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
     await application.clock.wait_for_sleepers()
     await application.clock.advance(application.clock.sleeps[-1])
-    unknown = plane.streams[0].consumers.add(STREAM_ARN, CONSUMER_NAME)
+    unknown = application.add()
     assert await application.finish(waiting) == unknown
     assert (f"--consumer-arn {unknown}" in caplog.text) is is_said
     await application.close()
@@ -274,21 +261,19 @@ async def test_one_that_may_be_ours_is_left_alone_and_named(
 async def test_one_that_is_registered_at_the_second_try_is_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    plane = consumer_not_found()
-    application = Application.of(plane)
-    plane.consumer_errors[RegisterConsumerCall] = [ConnectionFailedError("reset")]
+    application = Application.of(orders())
+    application.server.add_fault(Fault("RegisterStreamConsumer", "reset"))
     await application.arn()
     assert caplog.text == ""
     await application.close()
     assert application.arns == []
 
 
-async def test_cancelling_waits_for_the_answer_to_a_registration_but_not_for_ever() -> None:
-    plane = _SlowControlPlane(FakeStream())
-    application = Application.of(plane)
-    asking = asyncio.ensure_future(application.registrar.consumer_arn(STREAM_ARN))
-    while not plane.has_registered.is_set():
-        await application.clock.advance(0.1)
+async def test_cancelling_waits_for_the_answer_to_a_registration_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application = Application.of(orders())
+    asking, _ = await begin_registering(application, monkeypatch)
     asking.cancel()
     await application.clock.advance(6)
     assert asking.cancelled()
@@ -298,10 +283,45 @@ async def test_without_leases_consumers_are_used_and_never_removed(
     runtime_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (runtime_directory / "kinesis-publishers").write_text("in the way")
-    application = Application.of(consumer_not_found())
+    application = Application.of(orders())
     arn = await application.arn()
     assert f"--consumer-arn {arn}" in caplog.text
-    application.plane.streams[0].consumers.remove(CONSUMER_NAME)
+    application.lose()
     renewed = await application.renew(arn)
     await application.close()
     assert application.arns == [renewed]
+
+
+async def test_namesakes_behind_two_endpoints_are_removed_each_by_its_last_user() -> None:
+    first, second = (
+        Application.of(orders(), endpoint_url=f"http://127.0.0.1:{port}") for port in (1, 2)
+    )
+    assert await first.arn() == await second.arn()
+    await first.close()
+    assert first.arns == []
+    await second.close()
+    assert second.arns == []
+
+
+@pytest.mark.parametrize(
+    "endpoint_url",
+    [
+        "https://kinesis.eu-west-1.amazonaws.com",
+        "https://vpce-1.kinesis.eu-west-1.vpce.amazonaws.com",
+    ],
+)
+async def test_those_who_reach_aws_by_two_ways_share_the_consumer(endpoint_url: str) -> None:
+    server = orders()
+    first, second = Application.of(server), Application.of(server, endpoint_url=endpoint_url)
+    arn = await first.arn()
+    assert await second.arn() == arn
+    await first.close()
+    assert first.arns == [arn]
+    await second.close()
+    assert first.arns == []
+
+
+def test_the_endpoint_is_that_of_the_properties() -> None:
+    given = {"kinesis.streams": "orders", "aws.endpoint": "http://127.0.0.1:4567"}
+    config = RegistrationConfig.from_properties(Properties.parse(given, complete=False))
+    assert config.endpoint_url == "http://127.0.0.1:4567"

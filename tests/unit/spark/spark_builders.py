@@ -17,8 +17,8 @@ from kinesis_publishers import (
     StartingPosition,
     StreamIdentity,
 )
+from kinesis_publishers_spark.chunks import Chunk
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
-from kinesis_publishers_spark.planning.chunks import Chunk
 from kinesis_publishers_spark.schema import ARROW_SCHEMA
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def shard(number: int) -> ShardKey:
     return ShardKey(ARN, f"shardId-{number:012d}")
 
 
-def arrival(number: int) -> datetime:
+def arrival(number: float) -> datetime:
     """Return when record ``number`` arrived: one a second, from noon on."""
     return NOON + timedelta(seconds=number)
 

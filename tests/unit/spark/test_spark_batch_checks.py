@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import ConfigErrors
-from kinesis_publishers_spark.batch_checks import checked_bounds, refuse_ending_position
+from kinesis_publishers_spark.batch_reader import checked_bounds, refuse_ending_position
 
 _LOADED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)

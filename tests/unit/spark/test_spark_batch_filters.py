@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.readers.batch_bounds import Narrowing
-from kinesis_publishers_spark.batch_filters import PushedFilters
+from kinesis_publishers_spark.batch_reader import PushedFilters
 
 datasource = pytest.importorskip("pyspark.sql.datasource")
 if not hasattr(datasource, "EqualTo"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import Shard, StartingPosition
 from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
-from kinesis_publishers_spark.batch_filters import PushedFilters
+from kinesis_publishers_spark.batch_reader import PushedFilters
 from tests.examples import examples
 
 datasource = pytest.importorskip("pyspark.sql.datasource")

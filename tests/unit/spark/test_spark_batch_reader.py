@@ -12,8 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
-from kinesis_publishers_spark.batch_checks import checked_bounds
-from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
 from tests.unit.spark.spark_builders import starts_no_thread
 
 if TYPE_CHECKING:

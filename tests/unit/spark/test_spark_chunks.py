@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber
-from kinesis_publishers_spark.planning.chunks import BatchLimit, Chunk, take
+from kinesis_publishers_spark.chunks import BatchLimit, Chunk, take
 from tests.examples import examples
 from tests.unit.spark.spark_builders import after, arrival, chunk, numbers_in, shard
 

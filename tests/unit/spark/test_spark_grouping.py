@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers_spark.planning.chunks import balanced
+from kinesis_publishers_spark.chunks import balanced
 
 _MIB = 1024 * 1024
 

@@ -23,7 +23,7 @@ from kinesis_publishers import (
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.examples import examples
-from tests.unit.spark.spark_builders import ARN, NOON, after, offset, shard
+from tests.unit.spark.spark_builders import ARN, IDENTITY, NOON, after, arrival, offset, shard
 
 FAST = settings(max_examples=examples(80))
 
@@ -195,6 +195,47 @@ def test_any_edit_by_hand_is_read_or_refused_but_never_crashes(
 def test_any_json_is_read_or_refused_but_never_crashes(text: object) -> None:
     with pytest.raises(CheckpointError):
         Offset.from_json(text)
+
+
+# As version 0.1.0 wrote it: offset logs of running queries are full of it.
+STORED = """{"version": 1, "streams": {"arn:aws:kinesis:us-east-1:123456789012:stream/orders": \
+{"created": 1766491200000000, "shards": {\
+"shardId-000000000000": {"after": "49590338271490256608559692538361571095921575989136588898", \
+"first": "49590338271490256608559692538361571095921575989136588890", \
+"asOf": 1767268801000000, "ended": true}, \
+"shardId-000000000001": {"after": "12", "sub": 3, "asOf": 1767268802500000}, \
+"shardId-000000000002": {"at": "12"}, \
+"shardId-000000000003": {"from": "TRIM_HORIZON"}, \
+"shardId-000000000004": {"from": 1767268803000000}}}}}"""
+
+
+def test_the_text_of_the_first_version_is_read_and_written_to_the_byte() -> None:
+    one = Offset.from_json(json.loads(STORED))
+    assert json.dumps(one.to_json()) == STORED
+    assert one.streams == {ARN: IDENTITY}
+    long = "495903382714902566085596925383615710959215759891365888"
+    assert one.shards == {
+        shard(0): ShardOffset(
+            progress=ShardProgress(
+                position=StartingPosition.after(SequenceNumber(long + "98")),
+                as_of=arrival(1),
+                is_ended=True,
+            ),
+            first=SequenceNumber(long + "90"),
+        ),
+        shard(1): ShardOffset(
+            progress=ShardProgress(
+                position=StartingPosition.after(SequenceNumber("12", 3)), as_of=arrival(2.5)
+            )
+        ),
+        shard(2): ShardOffset(
+            progress=ShardProgress(position=StartingPosition.at(SequenceNumber("12")))
+        ),
+        shard(3): ShardOffset(progress=ShardProgress(position=StartingPosition.trim_horizon())),
+        shard(4): ShardOffset(
+            progress=ShardProgress(position=StartingPosition.at_timestamp(arrival(3)))
+        ),
+    }
 
 
 def test_a_mark_of_the_first_record_is_not_part_of_the_place() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kinesis_publishers_spark.chunks import Chunk, pack
 from kinesis_publishers_spark.partitions import PrefetchedPartition
-from kinesis_publishers_spark.planning.chunks import Chunk, pack
 from tests.examples import examples
 from tests.unit.spark.spark_builders import MIB, chunk, numbers_in, shard
 

@@ -22,10 +22,10 @@ from pyspark.sql.streaming.datasource import (
 from kinesis_publishers import Properties
 from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.errors import CheckpointError, ConfigError
-from kinesis_publishers_spark.planning.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 from tests.unit.spark.spark_builders import after, offset, shard, starts_no_thread
-from tests.unit.spark.tip_planner import TipPlanners, place
+from tests.unit.spark.tip_sessions import TipSessions, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,17 +111,17 @@ def test_the_default_limit_is_the_configured_one(options: dict[str, str], limit:
 def test_both_configured_limits_hold_although_spark_carries_one(
     options: dict[str, str], asked: Any, expected: BatchLimit
 ) -> None:
-    planners = TipPlanners(9)
-    planners.reader(**options).latestOffset(PLACE_3, asked)
-    assert planners.calls == [f"prefetch.latest_offset(3, {expected})"]
+    sessions = TipSessions(9)
+    sessions.reader(**options).latestOffset(PLACE_3, asked)
+    assert sessions.calls == [f"prefetch.plan(3, {expected})"]
 
 
 @pytest.mark.parametrize("asked", [ReadMinRows(5), ReadMaxFiles(5), ReadLimit()])
 def test_a_limit_without_a_meaning_here_is_an_error(asked: ReadLimit) -> None:
-    planners = TipPlanners(9)
+    sessions = TipSessions(9)
     with pytest.raises(ConfigError, match=f"{type(asked).__name__}.*maxRecordsPerTrigger"):
-        planners.reader().latestOffset(PLACE_3, asked)
-    assert planners.calls == []
+        sessions.reader().latestOffset(PLACE_3, asked)
+    assert sessions.calls == []
 
 
 def test_a_checkpoint_of_another_source_is_refused_by_every_call() -> None:

@@ -11,10 +11,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kinesis_publishers.errors import CheckpointError, InvalidOptionError
 from kinesis_publishers_spark import stream_reader
-from kinesis_publishers_spark.batch_log import LEVEL_VARIABLE
+from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.planning.chunks import BatchLimit
-from tests.unit.spark.tip_planner import TipPlanners, place
+from kinesis_publishers_spark.stream_reader import LEVEL_VARIABLE
+from tests.unit.spark.tip_sessions import TipSessions, place
 
 NO_LIMIT = BatchLimit()
 
@@ -28,92 +28,89 @@ def ends_at(end: dict[str, Any], number: int) -> bool:
 def test_the_configured_planner_plans_for_a_spark_that_says_where_it_stands(
     configured: str,
 ) -> None:
-    planners = TipPlanners(9)
-    reader = planners.reader(**{"kinesis.spark.planner": configured})
+    sessions = TipSessions(9)
+    reader = sessions.reader(**{"kinesis.spark.planner": configured})
     end = reader.latestOffset(place(3), reader.getDefaultReadLimit())
     reader.partitions(place(3), end)
     reader.commit(end)
     # Not a limit of as many records as a long can count: those would be counted.
-    assert planners.calls == [
-        f"{configured}.latest_offset(3, {NO_LIMIT})",
+    assert sessions.calls == [
+        f"{configured}.plan(3, {NO_LIMIT})",
         f"{configured}.partitions(3, 9)",
-        f"{configured}.commit(9)",
     ]
 
 
 @pytest.mark.parametrize("configured", ["prefetch", "ranges"])
 def test_once_has_everything_in_one_micro_batch_whatever_is_configured(configured: str) -> None:
-    planners = TipPlanners(9)
-    reader = planners.reader(**{"kinesis.spark.planner": configured}, maxRecordsPerTrigger="2")
+    sessions = TipSessions(9)
+    reader = sessions.reader(**{"kinesis.spark.planner": configured}, maxRecordsPerTrigger="2")
     end = reader.latestOffset(place(3), ReadAllAvailable())
     reader.partitions(place(3), end)
-    assert planners.calls == [
-        f"ranges-everything.latest_offset(3, {NO_LIMIT})",
-        "ranges-everything.partitions(3, 9)",
+    assert sessions.calls == [
+        "ranges.plan(3, None)",
+        "ranges.partitions(3, 9)",
     ]
 
 
 def test_a_new_query_begins_at_one_place_although_once_changes_the_planner() -> None:
-    planners = TipPlanners(3)
-    reader = planners.reader()
+    sessions = TipSessions(3)
+    reader = sessions.reader()
     start = reader.initialOffset()
-    planners.tip = 9
+    sessions.tip = 9
     end = reader.latestOffset(start, ReadAllAvailable())
     assert reader.initialOffset() == start
     reader.partitions(start, end)
-    assert planners.calls == [
-        "prefetch.initial_offset()",
+    assert sessions.calls == [
+        "prefetch.begun",
         "prefetch.close()",
-        f"ranges-everything.latest_offset(3, {NO_LIMIT})",
-        "ranges-everything.partitions(3, 9)",
+        "ranges.plan(3, None)",
+        "ranges.partitions(3, 9)",
     ]
 
 
 def test_available_now_is_prepared_and_planned_by_the_configured_planner() -> None:
-    planners = TipPlanners(9)
-    reader = planners.reader(maxRecordsPerTrigger="4")
+    sessions = TipSessions(9)
+    reader = sessions.reader(maxRecordsPerTrigger="4")
     reader.prepareForTriggerAvailableNow()
     reader.latestOffset(place(3), reader.getDefaultReadLimit())
-    assert planners.calls == [
-        "prefetch.prepare_for_available_now()",
-        f"prefetch.latest_offset(3, {BatchLimit(records=4)})",
-    ]
+    assert sessions.calls == [f"prefetch.plan(3, {BatchLimit(records=4)})"]
+    assert sessions.caught_up_to is not None
 
 
 @pytest.mark.parametrize(
-    ("options", "first_planner", "limit", "end"),
+    ("options", "limit", "end"),
     [
-        ({}, "ranges-everything", NO_LIMIT, 9),
-        ({"maxRecordsPerTrigger": "4"}, "ranges", BatchLimit(records=4), 7),
+        ({}, None, 9),
+        ({"maxRecordsPerTrigger": "4"}, BatchLimit(records=4), 7),
     ],
 )
 def test_the_first_micro_batch_of_spark_4_0_has_all_that_the_limit_allows(
-    options: dict[str, str], first_planner: str, limit: BatchLimit, end: int
+    options: dict[str, str], limit: BatchLimit | None, end: int
 ) -> None:
     """Trigger.Once and AvailableNow of Spark 4.0 and 4.1 ask one single time."""
-    planners = TipPlanners(9)
-    reader = planners.reader(**options)
+    sessions = TipSessions(9)
+    reader = sessions.reader(**options)
     reader.partitions(place(3), place(3))  # how Spark 4.0 says where a restarted query stands
-    planners.calls.clear()
+    sessions.calls.clear()
     first = reader.latestOffset()
     assert ends_at(first, end)
     reader.partitions(place(3), first)
-    planners.tip = 12
+    sessions.tip = 12
     reader.latestOffset()
-    assert planners.calls == [
+    assert sessions.calls == [
         "prefetch.close()",
-        f"{first_planner}.latest_offset(3, {limit})",
-        f"{first_planner}.partitions(3, {end})",
-        f"{first_planner}.close()",
-        f"prefetch.latest_offset({end}, {limit})",
+        f"ranges.plan(3, {limit})",
+        f"ranges.partitions(3, {end})",
+        "ranges.close()",
+        f"prefetch.plan({end}, {limit or NO_LIMIT})",
     ]
 
 
 def test_a_new_query_of_spark_4_0_begins_where_its_first_end_was_found_from() -> None:
-    planners = TipPlanners(3)
-    reader = planners.reader()
+    sessions = TipSessions(3)
+    reader = sessions.reader()
     first = reader.latestOffset()
-    planners.tip = 9
+    sessions.tip = 9
     assert reader.initialOffset() == first == place(3)
     assert len(reader.partitions(place(3), first)) == 1
     second = reader.latestOffset()
@@ -122,34 +119,34 @@ def test_a_new_query_of_spark_4_0_begins_where_its_first_end_was_found_from() ->
 
 
 def test_while_there_is_nothing_new_spark_4_0_gets_the_same_text() -> None:
-    reader = TipPlanners(3).reader()
+    reader = TipSessions(3).reader()
     reader.partitions(place(3), place(3))
     assert {str(reader.latestOffset()) for _ in range(3)} == {str(place(3))}
 
 
 def test_a_micro_batch_that_no_action_reads_does_not_stop_spark_4_0() -> None:
-    planners = TipPlanners(3)
-    reader = planners.reader()
+    sessions = TipSessions(3)
+    reader = sessions.reader()
     reader.latestOffset()
-    planners.tip = 5
+    sessions.tip = 5
     unread = reader.latestOffset()
-    planners.tip = 9
+    sessions.tip = 9
     end = reader.latestOffset()
     assert len(reader.partitions(unread, end)) == 1
 
 
 def test_an_end_that_was_found_before_the_start_was_known_is_refused() -> None:
     """The AvailableNow wrapper of Spark 4.0 and 4.1 asks before it says where the query stands."""
-    planners = TipPlanners(9)
-    reader = planners.reader()
+    sessions = TipSessions(9)
+    reader = sessions.reader()
     reader.latestOffset()
     with pytest.raises(CheckpointError, match=r"skip the records.*Wrapper\.enabled.*Spark 4\.2"):
         reader.partitions(place(3), place(3))
 
 
 def test_an_end_that_was_found_from_another_start_is_refused() -> None:
-    planners = TipPlanners(9)
-    reader = planners.reader()
+    sessions = TipSessions(9)
+    reader = sessions.reader()
     end = reader.latestOffset(place(5), reader.getDefaultReadLimit())
     with pytest.raises(CheckpointError, match="skip the records"):
         reader.partitions(place(3), end)
@@ -157,17 +154,17 @@ def test_an_end_that_was_found_from_another_start_is_refused() -> None:
 
 def test_the_wrapper_of_spark_4_0_is_served_where_nothing_can_be_lost() -> None:
     """A new query: the first of two ends is used, from the place it was found from."""
-    planners = TipPlanners(3)
-    reader = planners.reader()
+    sessions = TipSessions(3)
+    reader = sessions.reader()
     reader.latestOffset()
-    planners.tip = 9
+    sessions.tip = 9
     reader.latestOffset()
-    planners.tip = 12
+    sessions.tip = 12
     assert len(reader.partitions(reader.initialOffset(), place(3))) == 1
 
 
 def test_the_progress_names_streams_planner_and_lag() -> None:
-    reader = TipPlanners(9).reader()
+    reader = TipSessions(9).reader()
     assert reader.reportLatestOffset() is None
     reader.latestOffset(place(3), ReadAllAvailable())
     assert reader.reportLatestOffset() == {
@@ -187,17 +184,17 @@ def test_the_lag_is_not_asked_for_at_every_look(
 ) -> None:
     """Once a second is enough, and once more when there is a micro-batch."""
     monkeypatch.setattr(stream_reader, "_REPORT_SECONDS", seconds)
-    planners = TipPlanners(9)
-    reader = planners.reader()
+    sessions = TipSessions(9)
+    reader = sessions.reader()
     asked_for_the_report = 0
     start = place(3)
     # A micro-batch, nothing new, another one.
     for tip in (9, 9, 12):
-        planners.tip = tip
+        sessions.tip = tip
         start = reader.latestOffset(start, reader.getDefaultReadLimit())
-        before = planners.lags
+        before = sessions.lags
         assert reader.reportLatestOffset()
-        asked_for_the_report += planners.lags - before
+        asked_for_the_report += sessions.lags - before
     assert asked_for_the_report == asked
 
 
@@ -205,7 +202,7 @@ def test_planning_lets_the_interpreter_switch_between_threads_sooner() -> None:
     before = sys.getswitchinterval()
     try:
         sys.setswitchinterval(0.005)
-        TipPlanners(9).reader().initialOffset()
+        TipSessions(9).reader().initialOffset()
         assert sys.getswitchinterval() == pytest.approx(0.0005)
     finally:
         sys.setswitchinterval(before)
@@ -214,7 +211,7 @@ def test_planning_lets_the_interpreter_switch_between_threads_sooner() -> None:
 def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    reader = TipPlanners(9).reader()
+    reader = TipSessions(9).reader()
     with caplog.at_level(logging.INFO, logger="kinesis_publishers_spark.batches"):
         end = reader.latestOffset(place(3), reader.getDefaultReadLimit())
         reader.latestOffset(end, reader.getDefaultReadLimit())
@@ -234,4 +231,4 @@ def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(
 def test_a_level_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LEVEL_VARIABLE, "LOUD")
     with pytest.raises(InvalidOptionError, match=r"KINESIS_PUBLISHERS_LOG is 'LOUD': use DEBUG"):
-        TipPlanners(9).reader().latestOffset(place(3))
+        TipSessions(9).reader().latestOffset(place(3))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber
 from kinesis_publishers.aws import decode_get_records
-from kinesis_publishers.aws.event_decoding import (
+from kinesis_publishers.aws.event_stream import Frame
+from kinesis_publishers.aws.subscription import (
     carries_records,
     decode_event,
     raise_if_refused,
 )
-from kinesis_publishers.aws.event_stream import Frame
 from kinesis_publishers.errors import (
     AccessDeniedError,
     EncryptionKeyError,

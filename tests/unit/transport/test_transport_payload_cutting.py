@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.aws import decode_get_records
-from kinesis_publishers.aws.payload_cutting import (
+from kinesis_publishers.aws.decoding import (
     has_large_payloads,
     parse_without_payloads,
 )

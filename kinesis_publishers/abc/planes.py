@@ -1,0 +1,153 @@
+"""The calls of Kinesis: the control plane describes and registers, the data plane reads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from datetime import datetime
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.events import EventSink
+    from kinesis_publishers.model import (
+        RecordPage,
+        Shard,
+        StartingPosition,
+        StreamConsumer,
+        StreamSummary,
+        SubscriptionEvent,
+    )
+
+__all__ = ["ControlContext", "ControlPlane", "DataPlane", "ShardSubscription"]
+
+
+class ControlPlane(ABC):
+    """Describes streams, registers consumers. Makes each call once: the caller retries.
+
+    Every method raises :class:`~kinesis_publishers.errors.ServiceError` (or a subclass) when AWS
+    refuses or cannot be reached.
+    """
+
+    @abstractmethod
+    async def describe_stream(self, stream: str) -> StreamSummary:
+        """Return what ``stream`` (a name or an ARN) is now."""
+
+    @abstractmethod
+    async def list_shards(
+        self, stream_arn: str, *, since: datetime | None = None
+    ) -> tuple[Shard, ...]:
+        """Return the shards of a stream, all pages of the listing or none.
+
+        Args:
+            stream_arn: the stream.
+            since: leave out shards that were closed before this instant (aware); ``None``, or an
+                instant beyond the retention, returns every shard that still holds records.
+        """
+
+    @abstractmethod
+    async def describe_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        """Return what the consumer of this name is now.
+
+        Raises:
+            ConsumerNotFoundError: the stream has no such consumer, or does not exist.
+        """
+
+    @abstractmethod
+    async def list_stream_consumers(self, stream_arn: str) -> tuple[StreamConsumer, ...]:
+        """Return the consumers of a stream, all pages of the listing or none."""
+
+    @abstractmethod
+    async def register_stream_consumer(self, stream_arn: str, consumer_name: str) -> StreamConsumer:
+        """Register a consumer, which is CREATING for a while.
+
+        Raises:
+            ResourceInUseError: a consumer of this name exists.
+            LimitExceededError: the stream has the maximum number of consumers, too many are being
+                created, or the rate of registrations is used up.
+        """
+
+    @abstractmethod
+    async def deregister_stream_consumer(self, consumer_arn: str) -> None:
+        """Remove the consumer with exactly this ARN, which is DELETING for a while.
+
+        Raises:
+            ConsumerNotFoundError: it does not exist.
+        """
+
+
+@frozen(kw_only=True)
+class ControlContext:
+    """What code needs to make calls of the control plane and to repeat them.
+
+    Attributes:
+        control_plane: describes streams and registers consumers; it makes each call once.
+        clock: the source of time.
+        events: takes diagnostic events.
+    """
+
+    control_plane: ControlPlane
+    clock: Clock
+    events: EventSink
+
+
+class ShardSubscription(ABC):
+    """An accepted SubscribeToShard, from which events are taken one by one.
+
+    Events that are not taken stay with the service, except for a small buffer: a reader that stops
+    taking them holds the subscription back and needs no memory. Both methods raise what ends the
+    subscription, but only after the events that arrived before it have been taken:
+
+    - ``ConnectionFailedError``: the connection broke or ended inside an event, or no whole event,
+      not even a heartbeat, came within 35 seconds of waiting for the network;
+    - ``MalformedResponseError``: an event is damaged (its checksum is wrong, it cannot be decoded);
+    - any other ``ServiceError``: the service ended the subscription with this exception.
+    """
+
+    @abstractmethod
+    async def wait_for_event(self) -> int | None:
+        """Wait until an event begins to arrive, and leave it there.
+
+        Returns:
+            The maximum size of the payloads of the event, in bytes, so that room can be made before
+            it is received; ``None`` when the service has ended the subscription.
+        """
+
+    @abstractmethod
+    async def receive(self) -> SubscriptionEvent:
+        """Return the event that :meth:`wait_for_event` has announced, once it is complete."""
+
+
+class DataPlane(ABC):
+    """Reads shards. Makes each call once: the caller retries.
+
+    Every method raises :class:`~kinesis_publishers.errors.ServiceError` (or a subclass) when AWS
+    refuses or cannot be reached.
+    """
+
+    @abstractmethod
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        """Return an iterator that stands at ``position``; it is valid for five minutes."""
+
+    @abstractmethod
+    async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
+        """Return up to ``limit`` records (1 to 10,000) and 10 MB from ``shard_iterator`` on."""
+
+    @abstractmethod
+    def subscribe_to_shard(
+        self, shard: Shard, consumer_arn: str, position: StartingPosition
+    ) -> AbstractAsyncContextManager[ShardSubscription]:
+        """Subscribe to ``shard`` from ``position`` on (enhanced fan-out).
+
+        Entering the context makes the call and returns once the service has accepted it; leaving
+        closes the subscription and drops what was not taken. Another task may leave it while
+        nothing is read. The service ends a subscription after at most five minutes.
+
+        Args:
+            shard: what to read.
+            consumer_arn: the registered consumer, which has its own 2 MB/s.
+            position: where to begin; never LATEST.
+        """

@@ -1,0 +1,174 @@
+"""The heart of FLIP-128: what reads a shard and takes its records, and what makes publishers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from attrs import frozen
+
+from kinesis_publishers.abc.planes import ControlContext
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from kinesis_publishers.abc.planes import DataPlane
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import (
+        RecordBatch,
+        RunResult,
+        SequenceNumber,
+        Shard,
+        StartingPosition,
+    )
+
+    PollRest = Callable[[StartingPosition, Shard], Awaitable["RecordPublisher | None"]]
+
+__all__ = [
+    "PublisherContext",
+    "RecordBatchConsumer",
+    "RecordPublisher",
+    "RecordPublisherFactory",
+    "StreamConsumerRegistrar",
+]
+
+
+class RecordBatchConsumer(ABC):
+    """Takes the records of a publisher, and tells it when to ask for more."""
+
+    @abstractmethod
+    async def wait_for_space(self, records: int, payload_bytes: int) -> None:
+        """Wait until there is room for about this much, before the service is asked for it.
+
+        This is the backpressure: it blocks as long as the application is behind. The room is
+        reserved until the next delivery, whose true size replaces the estimate, or until the end of
+        the run. A publisher that cannot estimate may omit the call; then the delivery itself waits.
+        """
+
+    @abstractmethod
+    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
+        """Take ``batch``, which may be empty, and return when it has been processed.
+
+        Returns:
+            The last *processed* record, after which the publisher continues; ``None`` while nothing
+            has been processed.
+        """
+
+
+class RecordPublisher(ABC):
+    """Reads one shard and publishes its records (FLIP-128, *Record Publisher*).
+
+    A publisher is made for one shard and one starting position, and is run by one task at a time.
+    """
+
+    @abstractmethod
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        """Read once and deliver: at most one GetRecords, or one subscription.
+
+        A run that cannot read for now, because the service refuses or fails, ends INCOMPLETE
+        without a delivery; it does not reserve room while it waits.
+
+        Records are delivered in their order, and the next delivery follows only after the consumer
+        has returned. The position moves only to what the consumer reports as processed. Cancelling
+        the task stops the publisher; it raises ``CancelledError`` and leaves nothing open.
+
+        Raises:
+            ServiceError: a failure that retries do not resolve.
+            PositionTrimmedError: the service shows that records after the position are gone.
+        """
+
+
+@frozen(kw_only=True)
+class PublisherContext(ControlContext):
+    """What a factory may use; the fetcher owns all of it.
+
+    Attributes:
+        data_plane: reads shards; one client for all of them.
+        poll_rest: returns a publisher that polls a shard that ListShards has shown as closed,
+            ``None`` for any other shard; for a publisher that does not find the end of a shard.
+    """
+
+    data_plane: DataPlane
+    poll_rest: PollRest | None = None
+
+
+class RecordPublisherFactory(ABC):
+    """Creates a :class:`RecordPublisher` per shard (FLIP-128, *Record Publisher Factory*).
+
+    ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``.
+
+    Attributes:
+        reads_ranges: whether its publishers agree with GetRecords about where a range ends, so that
+            Spark can plan with GetRecords what they read.
+        subscribes: whether its publishers hold the one subscription that a consumer has to a shard.
+        needs_registration: whether its publishers read with the stream consumers that the options
+            of registration describe.
+    """
+
+    reads_ranges: ClassVar[bool] = False
+    subscribes: ClassVar[bool] = False
+    needs_registration: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        """Return a factory configured by ``properties``.
+
+        Raises:
+            ConfigError: the properties cannot work; no call to AWS is made to find out.
+        """
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:  # noqa: B027 - most need nothing
+        """Prepare for reading these streams, before any of their shards is read.
+
+        A fetcher that reads whole shards calls it once, when the streams have been found.
+        """
+
+    @abstractmethod
+    async def create(self, starting_position: StartingPosition, shard: Shard) -> RecordPublisher:
+        """Return a publisher that begins at ``starting_position`` (never LATEST) in ``shard``."""
+
+    async def close(self) -> None:  # noqa: B027 - most factories open nothing
+        """Release what the factory opened; called once, after its publishers have stopped."""
+
+
+class StreamConsumerRegistrar(ABC):
+    """Provides the consumer for subscriptions to shards (``stream.efo.registration``).
+
+    One registrar serves all shards of a fetcher, at once.
+    """
+
+    @abstractmethod
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        """Make sure, before any shard is read, that each stream has its consumer.
+
+        If that fails for a stream, the consumers that this call has registered are removed again.
+
+        Raises:
+            AccessDeniedError: the credentials do not allow it; the message names the action.
+            LimitExceededError: a stream has the maximum number of consumers.
+            RetriesExhaustedError: the service failed too often, or took too long.
+        """
+
+    @abstractmethod
+    async def consumer_arn(self, stream_arn: str) -> str:
+        """Return the ARN of the ACTIVE consumer of a stream; waits for it if need be."""
+
+    @abstractmethod
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        """Return the consumer's ARN after a subscription with ``consumer_arn`` was not found.
+
+        Returns:
+            The same ARN if that consumer exists: then something else was not found. Another one if
+            it has been registered again, by this or another process.
+
+        Raises:
+            ConsumerNotFoundError: it is gone, and this strategy does not register it.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Leave the consumers: the last one to leave removes what this application created.
+
+        Never raises for a consumer that could not be removed; it logs how to do that by hand.
+        """

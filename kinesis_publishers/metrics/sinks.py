@@ -1,0 +1,137 @@
+"""Opens the sinks that a configuration names as one; the log as a sink; periodic work."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Self
+
+from kinesis_publishers.abc import EventReporter
+from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.config.plugins import load_class
+from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.events import fan_out_events, guard_events, log_event
+from kinesis_publishers.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.events import Event, EventSink
+
+__all__ = ["EventLog", "load_event_reporter", "open_event_sink", "repeated"]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_event_sink(
+    properties: Properties,
+    known: Mapping[str, str],
+    clock: Clock,
+    *,
+    further: EventSink | None = None,
+) -> AsyncIterator[EventSink]:
+    """Open the sinks of ``metrics.sinks``, yield one that feeds them all, and close them.
+
+    What a sink raises when it is called or closed is logged, and keeps events neither from the
+    others nor the reading from going on. What it raises when it is made or opened is the caller's:
+    nothing has been read then.
+
+    Args:
+        properties: the configuration, with a region.
+        known: the sinks that have a name, each as ``module:Class``.
+        further: a sink that the properties do not name.
+
+    Raises:
+        TypeError: ``further`` cannot be called, or is async; nothing is opened then.
+        PluginLoadError: a class cannot be loaded or does not fit.
+        ConfigError: a sink cannot work with these properties.
+    """
+    if further is not None:
+        _check_callable(further)
+    async with AsyncExitStack() as stack:
+        sinks: list[EventSink] = []
+        for name in MetricsConfig.from_properties(properties).sinks:
+            reporter = load_event_reporter(name, known).from_properties(properties, clock)
+            await reporter.__aenter__()
+            stack.push_async_callback(_close, reporter)
+            sinks.append(reporter)
+        if further is not None:
+            sinks.append(further)
+        yield fan_out_events(*(guard_events(sink) for sink in sinks))
+
+
+def _check_callable(events: object) -> None:
+    if not callable(events):
+        raise TypeError(f"events must be a function of one event, not {events!r}")
+    if iscoroutinefunction(events) or iscoroutinefunction(type(events).__call__):
+        raise TypeError(
+            f"events is async ({events!r}), and would never be awaited: pass a plain function, "
+            "which may put events into a queue for a task of your own"
+        )
+
+
+def load_event_reporter(name: str, known: Mapping[str, str]) -> type[EventReporter]:
+    """Return the class of a sink: one that has a name, or ``module:Class``.
+
+    Raises:
+        PluginLoadError: it cannot be loaded or does not fit.
+    """
+    try:
+        return load_class(known.get(name, name), EventReporter)  # type: ignore[type-abstract]
+    except PluginLoadError as error:
+        if name not in known:
+            raise
+        raise PluginLoadError(
+            f"kinesis.metrics.sinks = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
+        ) from error
+
+
+async def _close(reporter: EventReporter) -> None:
+    try:
+        await reporter.__aexit__(None, None, None)
+    except Exception as error:  # The outcome of the reading counts.
+        _LOGGER.warning(
+            "The event sink %s could not be closed; what it had not reported is missing.",
+            type(reporter).__name__,
+            exc_info=error,
+        )
+
+
+class EventLog(EventReporter):
+    """Selected by ``metrics.sinks = log``, the default: :func:`log_event` for every event."""
+
+    @classmethod
+    def from_properties(cls, properties: Properties, clock: Clock) -> Self:
+        return cls()
+
+    def __call__(self, event: Event) -> None:
+        log_event(event)
+
+
+@asynccontextmanager
+async def repeated(
+    action: Callable[[], Awaitable[None]], *, interval_seconds: float, clock: Clock, name: str
+) -> AsyncIterator[None]:
+    """Await ``action`` each time the interval has passed; leaving the context cancels it.
+
+    Args:
+        action: must not raise: an error would cancel the body of the context.
+        interval_seconds: from the end of one time to the beginning of the next.
+        name: the name of the task.
+    """
+
+    async def repeat() -> None:
+        while True:
+            await clock.sleep(interval_seconds)
+            await action()
+
+    async with TaskScope() as scope:
+        scope.spawn(repeat(), name=name)
+        try:
+            yield
+        finally:
+            scope.cancel()

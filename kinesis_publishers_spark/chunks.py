@@ -1,0 +1,347 @@
+"""Fetched records that wait for their micro-batch: pure rules for taking, splitting and packing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, evolve, field, frozen
+
+from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.readers import ReadLimit, is_refresh_due
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+__all__ = ["BatchLimit", "Chunk", "balanced", "needs_refresh", "next_offset", "pack", "take"]
+
+# Spark passes partitions of 32 MB and fails on 90 MB; below the lower size another Python task
+# costs more than it gains.
+_MAX_PARTITION_BYTES = 24 * 1024 * 1024
+_MIN_PARTITION_BYTES = 2 * 1024 * 1024
+# The pieces in which a shard is cut that does not fit into one partition.
+_PIECE_BYTES = 2 * 1024 * 1024
+# Below it a batch costs more by being one than by its rows.
+_MIN_BATCH_BYTES = 128 * 1024
+
+
+@frozen(kw_only=True, eq=False)
+class Chunk:
+    """Records of one shard, as Spark rows, in their order.
+
+    Attributes:
+        shard: where they come from.
+        rows: at least one row of the source's schema.
+        progress: how far the shard is read with these rows included.
+        payload_bytes: the payloads' lengths together.
+        ancestors: the shards that this one descends from, over all generations.
+    """
+
+    shard: ShardKey
+    rows: pa.RecordBatch
+    progress: ShardProgress
+    payload_bytes: int
+    ancestors: frozenset[ShardKey] = frozenset()
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def first(self) -> SequenceNumber:
+        return SequenceNumber(self.rows.column("sequenceNumber")[0].as_py())
+
+    def split(self, count: int) -> tuple[Chunk, Chunk]:
+        """Return the first ``count`` rows and the rest; both must have some."""
+        head = self.rows.slice(0, count)
+        head_bytes = _payload_bytes(head)
+        last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
+        arrival = pc.max(head.column("approximateArrivalTimestamp")).as_py()
+        return (
+            evolve(
+                self,
+                rows=head,
+                progress=ShardProgress(position=StartingPosition.after(last), as_of=arrival),
+                payload_bytes=head_bytes,
+            ),
+            evolve(
+                self,
+                rows=self.rows.slice(count),
+                payload_bytes=self.payload_bytes - head_bytes,
+            ),
+        )
+
+
+@frozen(kw_only=True)
+class BatchLimit(ReadLimit):
+    """The most that one micro-batch may have; ``None`` is no limit."""
+
+    def tightened(self, other: BatchLimit) -> BatchLimit:
+        """Return the limit that keeps both."""
+        return BatchLimit(
+            records=_least(self.records, other.records),
+            payload_bytes=_least(self.payload_bytes, other.payload_bytes),
+        )
+
+
+def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list[Chunk]]:
+    """Return what the next micro-batch has, and what stays, in the order of arrival.
+
+    The limits hold to the record, an aggregate counting for the records inside and never being
+    split, except that a first one which alone exceeds them goes through: otherwise nothing ever
+    would. A shard waits until the records of its ancestors are
+    in earlier micro-batches, because the tasks of one micro-batch run at the same time.
+    """
+    taken: list[Chunk] = []
+    shards: set[ShardKey] = set()
+    records = payload_bytes = 0
+    for index, chunk in enumerate(waiting):
+        if not shards.isdisjoint(chunk.ancestors):
+            return taken, list(waiting[index:])
+        shards.add(chunk.shard)
+        fitting = _fitting_rows(chunk, limit, records, payload_bytes)
+        if fitting == 0 and not taken:
+            fitting = _rows_of_first_record(chunk.rows)
+        if fitting == len(chunk):
+            taken.append(chunk)
+            records += len(chunk)
+            payload_bytes += chunk.payload_bytes
+            continue
+        rest = list(waiting[index + 1 :])
+        if fitting == 0:
+            return taken, [chunk, *rest]
+        head, tail = chunk.split(fitting)
+        return [*taken, head], [tail, *rest]
+    return taken, []
+
+
+def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: int) -> int:
+    rows = len(chunk)
+    if limit.records is not None:
+        rows = min(rows, limit.records - records)
+    if (
+        limit.payload_bytes is not None
+        and payload_bytes + chunk.payload_bytes > limit.payload_bytes
+    ):
+        room = limit.payload_bytes - payload_bytes
+        sizes = pc.cumulative_sum(_payload_lengths(chunk.rows))
+        rows = min(rows, pc.sum(pc.less_equal(sizes, room)).as_py() or 0)
+    return _whole_records(chunk.rows, max(0, rows))
+
+
+def _whole_records(rows: pa.RecordBatch, count: int) -> int:
+    """Return at most ``count``: as many rows as do not end inside an aggregate.
+
+    A micro-batch that ended there could not be named by an offset that is read with ranges.
+    """
+    numbers = rows.column("sequenceNumber")
+    if count >= len(numbers):
+        return count
+    return count - _count(numbers.slice(0, count), numbers[count])
+
+
+def _rows_of_first_record(rows: pa.RecordBatch) -> int:
+    """Return how many rows come of the first Kinesis record: several if it is an aggregate."""
+    numbers = rows.column("sequenceNumber")
+    return _count(numbers, numbers[0])
+
+
+def _count(values: pa.Array, value: pa.Scalar) -> int:
+    return pc.sum(pc.equal(values, value)).as_py() or 0
+
+
+def next_offset(
+    start: Offset, taken: Iterable[Chunk], waiting: Iterable[Chunk], *, known: Offset, begun: Offset
+) -> Offset:
+    """Return where a micro-batch ends that begins at ``start`` and has the records ``taken``.
+
+    Args:
+        start: the end of the micro-batch before.
+        taken: the records of this one.
+        waiting: records that were fetched and are left for a later one.
+        known: how far the fetcher has read, fetched records included.
+        begun: where the fetcher began.
+    """
+    firsts: dict[ShardKey, SequenceNumber] = {}
+    reached: dict[ShardKey, ShardProgress] = {}
+    for chunk in taken:
+        firsts.setdefault(chunk.shard, chunk.first)
+        reached[chunk.shard] = chunk.progress
+    behind = {chunk.shard for chunk in waiting}
+    shards: dict[ShardKey, ShardOffset] = {}
+    for key in known.shards.keys() | reached.keys() | behind:
+        if key in behind:
+            progress = reached.get(key) or _untouched(key, start, begun, known)
+        elif key in known.shards:
+            progress = known.shards[key].progress
+        else:
+            # The shard has left the retention, and the listing, while its last records waited.
+            progress = reached[key].ended()
+        shards[key] = ShardOffset(progress=progress, first=firsts.get(key))
+    return Offset(streams=known.streams, shards=shards)
+
+
+def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> ShardProgress:
+    """Return where a shard stands whose records all wait for a later micro-batch."""
+    arn = key.stream_arn
+    for earlier in (start, begun):
+        if key in earlier.shards and earlier.streams.get(arn) == known.streams.get(arn):
+            return earlier.shards[key].progress
+    # Found since. It must not be left out: with a child of its own in the offset, a restart would
+    # take it for a shard that was read to its end.
+    return ShardProgress(position=StartingPosition.trim_horizon())
+
+
+def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
+    """Say whether ``start`` should be written anew although there are no records.
+
+    That is so for a stream that is read for the first time, whose pinned beginning must outlast a
+    restart; when a shard has ended, which its children and a restart rely on; and every few hours
+    for idle shards: the instant up to which they are known to be read must not grow so old that a
+    restart takes it for lost data.
+    """
+    if known.streams != start.streams:
+        return True
+    for key, one in known.shards.items():
+        before = start.shards.get(key)
+        if before is None or before.progress.is_ended:
+            continue
+        if one.progress.is_ended:
+            return True
+        if is_refresh_due(before.progress.as_of, one.progress.as_of, now):
+            return True
+    return False
+
+
+def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]]:
+    """Spread rows evenly over partitions: one per core, unless they become too small or too large.
+
+    The rows of a shard stay in their order and together in one partition, because the tasks of a
+    micro-batch run at the same time. Only a shard with more rows than a partition can carry gets
+    several partitions, of its own, in their order.
+    """
+    shards: dict[ShardKey, list[pa.RecordBatch]] = {}
+    for chunk in chunks:
+        shards.setdefault(chunk.shard, []).append(chunk.rows)
+    own: list[_Rows] = []
+    shared: list[_Rows] = []
+    for _, batches in sorted(shards.items(), key=lambda item: str(item[0])):
+        rows = _Rows.of(batches)
+        parts = [rows] if rows.size <= _MAX_PARTITION_BYTES else _cut(batches)
+        (shared if len(parts) == 1 else own).extend(parts)
+    return [_merged(rows) for rows in own + _balance(shared, parallelism)]
+
+
+@define
+class _Rows:
+    """Rows that go into one partition, with their size, which is asked for once: it costs."""
+
+    batches: list[pa.RecordBatch] = field(factory=list)
+    size: int = 0
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> _Rows:
+        rows = cls()
+        for batch in batches:
+            rows.add([batch], batch.nbytes)
+        return rows
+
+    def add(self, batches: Iterable[pa.RecordBatch], size: int) -> None:
+        self.batches += batches
+        self.size += size
+
+
+def _cut(batches: Iterable[pa.RecordBatch]) -> list[_Rows]:
+    """Cut the rows of a shard into parts that a partition can carry."""
+    parts = [_Rows()]
+    for batch in batches:
+        for piece in _pieces(batch):
+            size = piece.nbytes
+            if parts[-1].size + size > _MAX_PARTITION_BYTES and parts[-1].batches:
+                parts.append(_Rows())
+            parts[-1].add([piece], size)
+    return parts
+
+
+def _balance(groups: list[_Rows], parallelism: int) -> list[_Rows]:
+    """Put whole groups together so that the partitions are about equal: the largest first."""
+    total = sum(group.size for group in groups)
+    wanted = min(parallelism, -(-total // _MIN_PARTITION_BYTES), len(groups))
+    count = max(wanted, -(-total // _MAX_PARTITION_BYTES))
+    partitions = [_Rows() for _ in range(count)]
+    # Sorting keeps the order of equal ones, so that the same rows give the same partitions.
+    for group in sorted(groups, key=lambda group: -group.size):
+        target = min(partitions, key=lambda rows: rows.size)
+        if target.size and target.size + group.size > _MAX_PARTITION_BYTES:
+            target = _Rows()
+            partitions.append(target)
+        target.add(group.batches, group.size)
+    return [rows for rows in partitions if rows.batches]
+
+
+def _merged(rows: _Rows) -> list[pa.RecordBatch]:
+    """Return the rows in fewer batches if these are small: each costs three processes something."""
+    if rows.size >= _MIN_BATCH_BYTES * len(rows.batches):
+        return rows.batches
+    merged: list[pa.RecordBatch] = pa.Table.from_batches(rows.batches).combine_chunks().to_batches()
+    return merged
+
+
+def _pieces(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Cut rows so that each piece has at most a certain size, or is a single row."""
+    if rows.nbytes <= _PIECE_BYTES:
+        return [rows]
+    other_bytes = (rows.nbytes - _payload_bytes(rows)) // rows.num_rows
+    pieces, start, size = [], 0, 0
+    for index, length in enumerate(_payload_lengths(rows).to_pylist()):
+        size += length + other_bytes
+        if size > _PIECE_BYTES and index > start:
+            pieces.append(rows.slice(start, index - start))
+            start, size = index, length + other_bytes
+    return [*pieces, rows.slice(start)]
+
+
+def _payload_lengths(rows: pa.RecordBatch) -> pa.Array:
+    return pc.cast(pc.binary_length(rows.column("data")), pa.int64())
+
+
+def _payload_bytes(rows: pa.RecordBatch) -> int:
+    return int(pc.sum(_payload_lengths(rows)).as_py() or 0)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    limits = [limit for limit in (one, other) if limit is not None]
+    return min(limits) if limits else None
+
+
+_T = TypeVar("_T")
+
+# Below this, another Python task costs more than it gains.
+_MIN_TASK_BYTES = 2 * 1024 * 1024
+
+
+def balanced(
+    items: Sequence[_T], sizes: Sequence[int] | None, parallelism: int
+) -> list[tuple[_T, ...]]:
+    """Spread items over at most ``parallelism`` groups of about equal size, the largest first.
+
+    Args:
+        items: what is spread; each stays whole, in one group, in the order given.
+        sizes: how many bytes each is expected to have; ``None`` if that is not known.
+        parallelism: the most groups.
+    """
+    if not items:
+        return []
+    weights = [1] * len(items) if sizes is None else [max(1, size) for size in sizes]
+    count = min(parallelism, len(items))
+    if sizes is not None:
+        count = min(count, max(1, -(-sum(weights) // _MIN_TASK_BYTES)))
+    groups: list[list[int]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for index in sorted(range(len(items)), key=lambda index: (-weights[index], index)):
+        target = filled.index(min(filled))
+        groups[target].append(index)
+        filled[target] += weights[index]
+    return [tuple(items[index] for index in sorted(group)) for group in groups if group]

@@ -1,0 +1,387 @@
+"""Where the micro-batches of a query end, under every trigger and in every version of Spark.
+
+``docs/spark-triggers.md`` has the order in which each version of Spark calls a source.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from attrs import frozen
+
+from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
+from kinesis_publishers.errors import CheckpointError, ConfigError
+from kinesis_publishers.readers import ConsumerGuard, ServiceClock
+from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.offsets import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from pyspark.sql.datasource import InputPartition
+
+    from kinesis_publishers import Clock, Properties
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark before 4.2 has neither admission control nor AvailableNow for Python
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for what this version of Spark does not have."""
+
+
+__all__ = [
+    "Lag",
+    "MicroBatch",
+    "MicroBatches",
+    "Query",
+    "Session",
+    "SessionFactory",
+    "SupportsTriggerAvailableNow",
+    "batch_limit",
+    "configured_limit",
+    "default_read_limit",
+]
+
+# Not ReadAllAvailable when nothing is configured: that is what Spark asks for under Trigger.Once,
+# whatever the default is, and so the only sign by which Once can be told from the other triggers.
+# It is what a long of the JVM can hold.
+_UNLIMITED_ROWS: Final = 2**63 - 1
+
+
+@frozen(kw_only=True, eq=False)
+class Query:
+    """What all sessions of a query share.
+
+    Attributes:
+        properties: the configuration.
+        parallelism: the most partitions that a micro-batch is spread over.
+        clock: measures what the service's clock is ahead.
+        guard: removes stream consumers when this process is gone; ``None`` if there are none. One
+            for all sessions: between two of them the consumers are still wanted.
+    """
+
+    properties: Properties
+    parallelism: int
+    clock: ServiceClock
+    guard: ConsumerGuard | None
+
+
+@frozen(kw_only=True)
+class Lag:
+    """How far the source is behind.
+
+    Attributes:
+        millis_behind_latest: per shard (``stream/shard``), ``None`` until an answer says.
+        buffered_records: fetched and not yet in a micro-batch.
+        buffered_bytes: the same, in payload bytes.
+    """
+
+    millis_behind_latest: Mapping[str, int | None]
+    buffered_records: int = 0
+    buffered_bytes: int = 0
+
+
+@frozen(kw_only=True, eq=False)
+class MicroBatch:
+    """A micro-batch whose two offsets are fixed.
+
+    Attributes:
+        start: the end of the one before.
+        end: how far it reads.
+        payload_bytes: the payloads' lengths together, or an estimate where they are not read yet.
+        records: how many there are, ``None`` where they are not counted.
+        partitions: returns its partitions, the same rows each time.
+    """
+
+    start: Offset
+    end: Offset
+    payload_bytes: int
+    records: int | None = None
+    partitions: Callable[[], Sequence[InputPartition]]
+
+
+class Session(ABC):
+    """An uninterrupted series of micro-batches, each of which begins where the one before ends.
+
+    Constructing one has no side effects: what runs is started by the first call that plans.
+    """
+
+    @property
+    @abstractmethod
+    def begun(self) -> Offset:
+        """Where each shard begins; waits until that is known."""
+
+    @abstractmethod
+    def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
+        """Return the next micro-batch, ``None`` if there is nothing new.
+
+        Args:
+            start: the end of the one before.
+            limit: the most that it may have; ``None`` for everything that is there now.
+        """
+
+    @abstractmethod
+    def replay(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Return the partitions of a micro-batch that another process has planned."""
+
+    @abstractmethod
+    def lag(self) -> Lag | None:
+        """Return how far the source is behind, ``None`` before it reads."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop reading, and leave the stream consumers to the guard process."""
+
+
+#: Makes a session that begins at an offset; with an instant (by this machine's clock), one that
+#: ends each shard with what arrived before it (Trigger.AvailableNow).
+SessionFactory: TypeAlias = "Callable[[Planner, Query, Offset, datetime | None], Session]"
+
+
+@frozen
+class _Choice:
+    planner: Planner
+    reads_everything: bool = False
+
+
+class MicroBatches:
+    """Plans the micro-batches of one query, in the process that Spark keeps for it on the driver.
+
+    They come from a session of the configured planner, except where a micro-batch must have
+    everything that is there now: the memory of a prefetch session is bounded, and it has fetched
+    nothing yet when it is asked for the first time. All sessions write the same offsets, so that
+    they can take turns.
+
+    The last micro-batch is kept until it is committed, because Spark may plan it again (two actions
+    over one DataFrame). Any other one, as after a restart, is read again by range.
+
+    Args:
+        properties: the configuration.
+        make_session: makes sessions.
+        clock: the source of time.
+    """
+
+    def __init__(
+        self, properties: Properties, make_session: SessionFactory, *, clock: Clock | None = None
+    ) -> None:
+        config = SparkConfig.from_properties(properties)
+        self._query = Query(
+            properties=properties,
+            # The source's process learns nothing of Spark's cores: neither its configuration nor
+            # its environment arrives here.
+            parallelism=config.parallelism or os.cpu_count() or 1,
+            clock=ServiceClock.around(clock),
+            guard=ConsumerGuard.for_properties(properties),
+        )
+        self._make_session = make_session
+        self._configured = _Choice(config.planner)
+        self._choice = self._configured
+        self._catch_up_to: datetime | None = None
+        self._initial: Offset | None = None
+        self._session: Session | None = None
+        # The end of the micro-batch that was planned or replayed last: there the session stands.
+        self._reached: Offset | None = None
+        self._batch: MicroBatch | None = None
+        self._planned: tuple[Offset, Offset] | None = None
+        # Where the query stands, as far as is known: Spark before 4.2 does not say it.
+        self._position: Offset | None = None
+        self._is_assumed = False
+        self._has_planned_blindly = False
+
+    @property
+    def planner(self) -> str:
+        """The name of the planner at work."""
+        return str(self._choice.planner.value)
+
+    @property
+    def planned(self) -> MicroBatch | None:
+        """The micro-batch that was planned and is not committed."""
+        return self._batch
+
+    def prepare_for_available_now(self) -> None:
+        """Read what there is at this instant, children of ended shards included, and no further."""
+        self._end_session()
+        # By this machine's clock: the service may not have told the time yet.
+        self._catch_up_to = self._query.clock.now() - self._query.clock.skew
+
+    def initial_offset(self) -> Offset:
+        """Fix where a new query begins: LATEST is one instant from here on; the same each time."""
+        # Spark asks for it more than once (for the first end, and for the first partitions).
+        if self._initial is None:
+            self._end_session()
+            self._initial = self._reached = self._session_at(Offset()).begun
+        return self._initial
+
+    def latest_offset(self, start: Offset, limit: BatchLimit | None) -> Offset:
+        """Return the end of the next micro-batch, ``start`` itself if there is nothing new.
+
+        Args:
+            start: the end of the one before.
+            limit: the most that it may have, ``None`` for all that is there now (Trigger.Once).
+        """
+        self._use(_Choice(Planner.RANGES, reads_everything=True) if limit is None else None)
+        return self._plan(start, limit)
+
+    def next_latest_offset(self, limit: BatchLimit) -> tuple[Offset, Offset]:
+        """Return start and end of the next micro-batch for a Spark that does not say the start.
+
+        Spark before 4.2 does not say either whether it will ever ask again: under Trigger.Once and
+        AvailableNow it does not. So the first answer has everything there is, or as much as the
+        limit allows, whatever the trigger.
+        """
+        if self._has_planned_blindly:
+            self._use(None)
+        else:
+            self._use(_Choice(Planner.RANGES, reads_everything=limit == BatchLimit()))
+            self._has_planned_blindly = True
+        if self._position is None:
+            self._position, self._is_assumed = self.initial_offset(), True
+        start = self._position
+        # An action that reads it need not come: the next micro-batch begins here all the same.
+        self._position = self._plan(start, limit)
+        return start, self._position
+
+    def _use(self, choice: _Choice | None) -> None:
+        choice = choice or self._configured
+        if choice != self._choice:
+            self._end_session()
+            self._batch, self._choice = None, choice
+
+    def _plan(self, start: Offset, limit: BatchLimit | None) -> Offset:
+        batch = self._batch
+        # Comparing many shards takes its time, and Spark asks again and again with the same one.
+        if batch is None or start is self._reached or start != batch.start:
+            limit = None if self._choice.reads_everything else limit
+            batch = self._session_at(start).plan(start, limit)
+            if batch is None:
+                return start
+            self._batch, self._reached = batch, batch.end
+        # Asked again for a micro-batch that has been planned: it must not change any more.
+        self._planned = start, batch.end
+        return batch.end
+
+    def _session_at(self, offset: Offset) -> Session:
+        """Return the session that stands at ``offset``, a new one if there is none."""
+        if self._session is None or offset != self._reached:
+            self._end_session()
+            self._session = self._make_session(
+                self._choice.planner, self._query, offset, self._catch_up_to
+            )
+        self._reached = offset
+        return self._session
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Return the partitions of a micro-batch; the same rows each time for the same offsets.
+
+        Raises:
+            CheckpointError: ``end`` was found from another start: what lies between would be lost.
+        """
+        self._refuse_another_start(start, end)
+        self._position, self._is_assumed = end, False
+        batch = self._batch
+        if batch is not None and batch.start == start and batch.end == end:
+            return batch.partitions()
+        _check_streams(self._query.properties, end)
+        return self._session_at(end).replay(start, end)
+
+    def _refuse_another_start(self, start: Offset, end: Offset) -> None:
+        planned = self._planned
+        if planned is not None and end == planned[1]:
+            is_known = start == planned[0]
+        elif self._is_assumed:
+            is_known = start == self._initial or (planned is not None and start == planned[0])
+        else:
+            is_known = True
+        if not is_known:
+            raise CheckpointError(
+                "Spark asked where the next micro-batch ends before it said where the query "
+                "stands, and would now skip the records between its checkpoint and that end. "
+                "Spark before 4.2 does so under Trigger.AvailableNow when "
+                "spark.sql.streaming.triggerAvailableNowWrapper.enabled is true. Nothing is lost: "
+                "set it to false, or use Spark 4.2 or later, or use processingTime and stop the "
+                "query."
+            )
+
+    def commit(self, end: Offset) -> None:
+        """Learn that Spark is done with the micro-batch that ends at ``end``."""
+        if self._batch is not None and self._batch.end == end:
+            self._batch = None
+
+    def lag(self) -> Lag | None:
+        """Return how far the source is behind, ``None`` before it reads."""
+        return None if self._session is None else self._session.lag()
+
+    def close(self) -> None:
+        """Stop reading, and leave the stream consumers to the guard process."""
+        self._end_session()
+        if self._query.guard is not None:
+            self._query.guard.close()
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def _check_streams(properties: Properties, offset: Offset) -> None:
+    """Refuse a checkpoint that has nothing to do with the configured streams."""
+    configured = {one.name for one in StreamsConfig.from_properties(properties).streams}
+    stored = {identity.name for identity in offset.streams.values()}
+    if stored and not stored & configured:
+        raise CheckpointError(
+            f"The checkpoint belongs to other streams ({', '.join(sorted(stored))}) than those "
+            f"that are configured ({', '.join(sorted(configured))}): use a checkpoint location "
+            "of its own for each set of streams."
+        )
+
+
+def configured_limit(config: SparkConfig) -> BatchLimit:
+    """Return what the options allow."""
+    return BatchLimit(
+        records=config.max_records_per_trigger, payload_bytes=config.max_bytes_per_trigger
+    )
+
+
+def default_read_limit(config: SparkConfig) -> ReadLimit:
+    """Return the configured limit for Spark, which can carry only one; never ReadAllAvailable."""
+    if config.max_records_per_trigger is None and config.max_bytes_per_trigger is not None:
+        return ReadMaxBytes(config.max_bytes_per_trigger)
+    return ReadMaxRows(config.max_records_per_trigger or _UNLIMITED_ROWS)
+
+
+def batch_limit(config: SparkConfig, asked: ReadLimit | None) -> BatchLimit | None:
+    """Return the most that a micro-batch may have; ``None`` for everything there is, in one.
+
+    Args:
+        config: its limits apply in addition to ``asked``, except under Trigger.Once.
+        asked: what Spark passes, ``None`` before 4.2.
+
+    Raises:
+        ConfigError: Spark asks for a limit of a kind that has no meaning here.
+    """
+    configured = configured_limit(config)
+    if asked is None:
+        return configured
+    if isinstance(asked, ReadAllAvailable):
+        return None
+    if isinstance(asked, ReadMaxRows):
+        if asked.max_rows == _UNLIMITED_ROWS:
+            return configured
+        return configured.tightened(BatchLimit(records=asked.max_rows))
+    if isinstance(asked, ReadMaxBytes):
+        return configured.tightened(BatchLimit(payload_bytes=asked.max_bytes))
+    raise ConfigError(
+        f"Spark asks for a micro-batch with the limit {asked!r}, but this source knows only "
+        "ReadAllAvailable, ReadMaxRows and ReadMaxBytes: limit it by maxRecordsPerTrigger or "
+        "maxBytesPerTrigger."
+    )

@@ -1,0 +1,276 @@
+"""The prefetch planner: a micro-batch is what has been fetched and not yet handed out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, ShardStatus
+from kinesis_publishers.config import PendingConfig, SparkConfig
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers_spark.chunks import (
+    BatchLimit,
+    Chunk,
+    balanced,
+    needs_refresh,
+    next_offset,
+    pack,
+    take,
+)
+from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
+from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.schema import to_spark_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from concurrent.futures import Future
+    from datetime import datetime
+
+    from kinesis_publishers import Reservation
+
+__all__ = ["PrefetchSession"]
+
+_T = TypeVar("_T")
+
+# How often an idle source looks whether its offset has become too old.
+_REFRESH_CHECK_SECONDS = 60.0
+# Converted in some ten milliseconds; one answer has no more records unless they are in aggregates.
+_MOST_ROWS_IN_LOOP = 10_000
+# How long a batch of AvailableNow may gather before it is handed out smaller than allowed.
+_GATHER_SECONDS = 1.0
+
+
+class PrefetchSession(DeliverySink, Session):
+    """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and keeps what it fetches.
+
+    Everything but the constructor, :meth:`close` and the calls that wait for an answer runs on the
+    session's event loop, so that there is nothing to lock. What is in the buffer holds its share of
+    the pending pool: fetching pauses when Spark does not keep up. A micro-batch that is replayed is
+    read again by range on the executors.
+
+    Args:
+        query: what is the query's.
+        resume: how far the streams have been read; empty for a new query.
+        catch_up_to: read each shard only until everything that arrived before this instant (by this
+            machine's clock) has been read (Trigger.AvailableNow).
+    """
+
+    def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
+        self._query = query
+        self._clock = query.clock
+        self._resume = resume
+        self._catch_up_to = catch_up_to
+        self._has_metadata = SparkConfig.from_properties(query.properties).include_metadata
+        pending = PendingConfig.from_properties(query.properties)
+        # All that the pool holds: it gets its room back when the micro-batch is planned, and so it
+        # fills up again while Spark works on that.
+        self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
+        # What a micro-batch of AvailableNow need not wait for more than. Not all of the pool: a
+        # page for which there is no room leaves it short of its limit.
+        self._enough = BatchLimit(
+            records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
+        )
+        self._waiting: list[Chunk] = []
+        self._waiting_records = self._waiting_bytes = 0
+        # One per delivery, in the order of the chunks.
+        self._reservations: list[Reservation] = []
+        self._is_dirty = False
+        self._next_refresh_check = 0.0
+        self._fetcher: KinesisDataFetcher | None = None
+        self._begun = Offset()
+        self._is_over = False
+        self._activity = asyncio.Event()
+        self._loop: EventLoopThread | None = None
+        self._result: Future[None] | None = None
+
+    async def _run(self) -> None:
+        try:
+            async with KinesisDataFetcher.from_properties(
+                self._query.properties,
+                self,
+                resume=self._resume.progress,
+                clock=self._clock,
+                guard=self._query.guard,
+            ) as fetcher:
+                await fetcher.prepare()
+                self._begun = Offset.of(fetcher.progress)
+                self._fetcher = fetcher
+                self._activity.set()
+                await fetcher.run()
+        finally:
+            # The result itself is set a moment later, when this task is done.
+            self._is_over = True
+            self._activity.set()
+
+    async def deliver(self, delivery: Delivery) -> None:
+        shard, fetcher, batch = delivery.shard, self._fetcher, delivery.batch
+        convert = partial(to_spark_arrow, batch, include_metadata=self._has_metadata)
+        # Aggregates may hold a million records, and the loop reads other shards meanwhile.
+        is_small = len(batch) <= _MOST_ROWS_IN_LOOP
+        rows = convert() if is_small else await asyncio.to_thread(convert)
+        self._waiting.append(
+            Chunk(
+                shard=shard.key,
+                rows=rows,
+                progress=delivery.progress,
+                payload_bytes=batch.payload_bytes,
+                ancestors=frozenset() if fetcher is None else fetcher.ancestors_of(shard.key),
+            )
+        )
+        self._waiting_records += len(batch)
+        self._waiting_bytes += batch.payload_bytes
+        # The records are in the rows now: of the delivery only its share of the pool is kept.
+        self._reservations.append(delivery.reservation)
+        self._mark_dirty()
+
+    def observe(self, status: ShardStatus) -> None:
+        if status.progress.is_ended:
+            self._mark_dirty()
+        until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
+        if until is None or fetcher is None:
+            return
+        # A shard that was closed when it was listed has an end, and children that come after it:
+        # reading may have come so far before either.
+        if seen is not None and seen >= until + self._clock.skew and not status.shard.is_closed:
+            fetcher.finish_shard(status.shard.key)
+            self._activity.set()
+
+    def observe_discovery(self) -> None:
+        self._activity.set()
+
+    def _mark_dirty(self) -> None:
+        self._is_dirty = True
+        self._activity.set()
+
+    @property
+    def begun(self) -> Offset:
+        return self._ask(self._prepared())
+
+    async def _prepared(self) -> Offset:
+        while self._fetcher is None and not self._is_over:
+            await self._wait_for_activity()
+        return self._begun
+
+    def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
+        """Take what the next micro-batch has.
+
+        It never waits for records, except under AvailableNow, where it returns ``None`` only once
+        everything has been read.
+        """
+        limit = self._most if limit is None else limit.tightened(self._most)
+        if self._catch_up_to is not None:
+            end, chunks = self._ask(self._plan_catching_up(start, limit))
+        elif not self._is_dirty and self._clock.monotonic() < self._next_refresh_check:
+            self._raise_if_failed()
+            return None
+        else:
+            end, chunks = self._ask(self._plan(start, limit))
+        if end == start:
+            return None
+        return MicroBatch(
+            start=start,
+            end=end,
+            records=sum(map(len, chunks)),
+            payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
+            partitions=partial(self._partitions, chunks),
+        )
+
+    def _partitions(self, chunks: list[Chunk]) -> list[PrefetchedPartition]:
+        return [
+            PrefetchedPartition.of(rows, include_metadata=self._has_metadata)
+            for rows in pack(chunks, self._query.parallelism)
+        ]
+
+    def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
+        groups = balanced(end.ranges_since(start), None, self._query.parallelism)
+        return [RangePartition.of(self._query.properties, group) for group in groups]
+
+    async def _plan_catching_up(
+        self, start: Offset, limit: BatchLimit
+    ) -> tuple[Offset, list[Chunk]]:
+        enough = limit.tightened(self._enough)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GATHER_SECONDS):
+                while not (self._is_caught_up() or self._fills(enough)):
+                    await self._wait_for_activity()
+        while not (self._waiting or self._is_caught_up()):
+            await self._wait_for_activity()
+        return await self._plan(start, limit)
+
+    def _is_caught_up(self) -> bool:
+        return self._is_over or (self._fetcher is not None and self._fetcher.is_finished)
+
+    def _fills(self, limit: BatchLimit) -> bool:
+        # Not take(): with many shards it would cost more than each delivery after which it is
+        # asked.
+        is_full_of_records = limit.records is not None and self._waiting_records >= limit.records
+        return is_full_of_records or (
+            limit.payload_bytes is not None and self._waiting_bytes >= limit.payload_bytes
+        )
+
+    async def _wait_for_activity(self) -> None:
+        self._activity.clear()
+        await self._activity.wait()
+
+    async def _plan(self, start: Offset, limit: BatchLimit) -> tuple[Offset, list[Chunk]]:
+        await self._prepared()
+        if self._fetcher is None:
+            return start, []  # It has failed, which _ask() raises.
+        self._is_dirty = False
+        self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
+        known = Offset.of(self._fetcher.progress)
+        taken, rest = take(self._waiting, limit)
+        if not taken and not needs_refresh(start, known, self._clock.now()):
+            return start, []
+        end = next_offset(start, taken, rest, known=known, begun=self._begun)
+        if taken and end == start:
+            raise CheckpointError(
+                f"{sum(map(len, taken))} records were fetched that no offset names: a defect of "
+                "kinesis-publishers. Nothing was handed out; please report it with this offset: "
+                f"{start.to_json()}"
+            )
+        whole = len(self._waiting) - len(rest)
+        for reservation in self._reservations[:whole]:
+            reservation.release()
+        del self._reservations[:whole]
+        self._waiting = rest
+        self._waiting_records = sum(map(len, rest))
+        self._waiting_bytes = sum(chunk.payload_bytes for chunk in rest)
+        self._is_dirty = bool(rest)
+        return end, taken
+
+    def lag(self) -> Lag | None:
+        return None if self._loop is None else self._ask(self._lag())
+
+    async def _lag(self) -> Lag:
+        statuses = [] if self._fetcher is None else self._fetcher.statuses
+        return Lag(
+            millis_behind_latest={
+                str(status.shard): status.millis_behind_latest for status in statuses
+            },
+            buffered_records=self._waiting_records,
+            buffered_bytes=self._waiting_bytes,
+        )
+
+    def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
+        if self._loop is None:
+            self._loop = EventLoopThread(name="kinesis-fetch")
+            self._result = self._loop.start(self._run())
+        answer = self._loop.start(question).result()
+        self._raise_if_failed()
+        return answer
+
+    def _raise_if_failed(self) -> None:
+        # A source that swallows its errors looks idle.
+        if self._is_over and self._result is not None:
+            self._result.result()
+
+    def close(self) -> None:
+        """Stop fetching, close the connections, and drop what was not handed out."""
+        # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
+        if self._loop is not None:
+            self._loop.close()

@@ -1,0 +1,191 @@
+"""The ranges planner: the driver finds where ranges end, the executors read the records."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
+from kinesis_publishers.readers import (
+    FoundRanges,
+    KinesisRangeFinder,
+    publisher_factory_class,
+    register_consumers,
+)
+from kinesis_publishers_spark.chunks import BatchLimit, balanced, needs_refresh
+from kinesis_publishers_spark.event_loop import OpenInThread
+from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
+from kinesis_publishers_spark.offsets import Offset, ShardOffset
+from kinesis_publishers_spark.partitions import RangePartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers import Properties, ShardKey
+    from kinesis_publishers.readers import ConsumerGuard
+
+__all__ = ["RangeSession", "executor_properties"]
+
+# How long AvailableNow waits between two looks that found nothing.
+_PAUSE_SECONDS = 0.1
+# How late a micro-batch may be that has no records, and says that a shard has ended.
+_SETTLED_SECONDS = 1.0
+
+
+class RangeSession(Session):
+    """Plans by looking at a few records of each shard, in a thread beside Spark's calls.
+
+    Args:
+        query: what is the query's.
+        resume: how far the streams have been read; empty for a new query.
+        catch_up_to: find what arrived before this instant (by this machine's clock), and end there
+            (Trigger.AvailableNow).
+    """
+
+    def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
+        self._query = query
+        self._clock = query.clock
+        self._resume = resume
+        self._catch_up_to = catch_up_to
+        # The start for which there was nothing to write, and how long not to look again: Spark
+        # asks a hundred times a second, and comparing many shards takes its time.
+        self._settled_at: Offset | None = None
+        self._settled_until = float("-inf")
+        self._thread: OpenInThread[KinesisRangeFinder] | None = None
+        self._executor_properties: Properties | None = None
+
+    def _opened(self) -> OpenInThread[KinesisRangeFinder]:
+        if self._thread is None:
+            self._thread = OpenInThread(self._prepared_finder(), name="kinesis-ranges")
+        return self._thread
+
+    @asynccontextmanager
+    async def _prepared_finder(self) -> AsyncIterator[KinesisRangeFinder]:
+        async with KinesisRangeFinder.from_properties(
+            self._query.properties, resume=self._resume.progress, clock=self._clock
+        ) as finder:
+            await finder.prepare()
+            yield finder
+
+    @property
+    def begun(self) -> Offset:
+        return Offset.of(self._opened().value.progress)
+
+    def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
+        """Find where the next micro-batch ends, and about how large it is.
+
+        Under AvailableNow it waits until there is something or everything is found.
+        """
+        opened = self._opened()
+        return opened.loop.start(self._plan(opened.value, start, limit)).result()
+
+    async def _plan(
+        self, finder: KinesisRangeFinder, start: Offset, limit: BatchLimit | None
+    ) -> MicroBatch | None:
+        if limit is None:
+            return self._batch(finder, start, await finder.find_tip())
+        until = self._catch_up_to
+        if until is not None:
+            until += self._clock.skew
+        found = await finder.find(limit, until=until)
+        while until is not None and not found and not finder.is_caught_up(until):
+            await self._clock.sleep(_PAUSE_SECONDS)
+            found = await finder.find(limit, until=until)
+        if until is None and not found and self._is_settled(start):
+            return None
+        return self._batch(finder, start, found)
+
+    def _is_settled(self, start: Offset) -> bool:
+        return start is self._settled_at and self._clock.monotonic() < self._settled_until
+
+    def _batch(
+        self, finder: KinesisRangeFinder, start: Offset, found: FoundRanges
+    ) -> MicroBatch | None:
+        known = Offset.of(finder.progress)
+        if not found and not needs_refresh(start, known, self._clock.now()):
+            self._settled_at = start
+            self._settled_until = self._clock.monotonic() + _SETTLED_SECONDS
+            return None
+        shards = {
+            key: ShardOffset(
+                progress=one.progress, first=found.ends[key].first if key in found.ends else None
+            )
+            for key, one in known.shards.items()
+        }
+        end = Offset(streams=known.streams, shards=shards)
+        if end == start:
+            return None
+        sizes = {key: one.payload_bytes or 0 for key, one in found.ends.items()}
+        return MicroBatch(
+            start=start,
+            end=end,
+            payload_bytes=sum(sizes.values()),
+            partitions=partial(self._partitions, start, end, sizes),
+        )
+
+    def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
+        return self._partitions(start, end, None)
+
+    def _partitions(
+        self, start: Offset, end: Offset, expected: Mapping[ShardKey, int] | None
+    ) -> list[RangePartition]:
+        """Return the tasks that read what lies between, of as many bytes as are ``expected``."""
+        ranges = end.ranges_since(start)
+        if not ranges:
+            return []
+        if self._executor_properties is None:
+            self._executor_properties = executor_properties(
+                self._query.properties, end.streams, self._query.guard
+            )
+        sizes = None if expected is None else {one: expected.get(one.shard, 0) for one in ranges}
+        weights = None if sizes is None else list(sizes.values())
+        return [
+            RangePartition(
+                self._executor_properties,
+                group,
+                None if sizes is None else sum(sizes[one] for one in group),
+            )
+            for group in balanced(ranges, weights, self._query.parallelism)
+        ]
+
+    def lag(self) -> Lag | None:
+        if self._thread is None:
+            return None
+        behind = self._thread.value.millis_behind_latest
+        return Lag(millis_behind_latest={str(key): ms for key, ms in behind.items()})
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.close()
+
+
+def executor_properties(
+    properties: Properties, stream_arns: Iterable[str], guard: ConsumerGuard | None
+) -> Properties:
+    """Register the stream consumers that are needed; return properties that name them.
+
+    Args:
+        properties: the configuration of the source.
+        stream_arns: the streams that are read.
+        guard: removes the consumers when this process is gone; ``None`` to leave them.
+
+    Raises:
+        AccessDeniedError: the credentials do not allow it; the missing action is named.
+        LimitExceededError: a stream has as many consumers as it may have.
+    """
+    if not publisher_factory_class(properties).needs_registration:
+        return properties
+    if guard is not None:
+        # Before anything is registered: whenever this process is killed, either the guard holds a
+        # lease on its consumers or it has not made any.
+        guard.hold(stream_arns)
+    if RegistrationConfig.from_properties(properties).strategy is RegistrationStrategy.NONE:
+        return properties
+    registered = register_consumers(_with_strategy(properties, RegistrationStrategy.EAGER))
+    return _with_strategy(registered, RegistrationStrategy.NONE)
+
+
+def _with_strategy(properties: Properties, strategy: RegistrationStrategy) -> Properties:
+    return properties.with_values({RegistrationConfig.strategy: strategy.value})

@@ -1,0 +1,277 @@
+"""Range readers that survive from task to task in one Python worker process.
+
+Spark reuses its worker processes. What a reader keeps, clients with their connections and what
+earlier ranges have left, serves the next task that has the same properties.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import deque
+from contextlib import contextmanager
+from threading import Condition, RLock
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from kinesis_publishers import DeliverySink
+from kinesis_publishers.readers import KinesisRangeReader
+from kinesis_publishers_spark.event_loop import OpenInThread
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from kinesis_publishers import Delivery, Properties, ShardRange
+
+__all__ = [
+    "DeliveryQueue",
+    "ReaderCache",
+    "WorkerReader",
+    "lend_reader",
+    "release_all",
+]
+
+# One per query and publisher is used at a time; a worker serves all queries of its application.
+_MAX_READERS = 4
+
+
+class WorkerReader:
+    """A :class:`~kinesis_publishers.readers.range_reader.KinesisRangeReader` in its own thread.
+
+    Attributes:
+        is_new: whether it has not read yet.
+
+    Raises:
+        ConfigError: the properties cannot work.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        reader = KinesisRangeReader.from_properties(properties)
+        self._open = OpenInThread(reader, name="kinesis-ranges")
+        self._loop = self._open.loop
+        self.is_new = True
+
+    def read(
+        self, ranges: Collection[ShardRange], expected_bytes: int | None = None
+    ) -> Generator[list[Delivery]]:
+        """Yield the records of ``ranges`` as they arrive; deliveries count as taken with the next.
+
+        Closing the iterator stops the reading; what has not been taken is dropped.
+
+        Raises:
+            KinesisPublishersError: the first failure of any range.
+        """
+        self.is_new = False
+        queue, reading = DeliveryQueue(), _Reading()
+        work = self._open.value.read(ranges, queue, expected_bytes=expected_bytes)
+        result = self._loop.start(reading.run(work))
+        result.add_done_callback(lambda done: queue.end(has_failed=_has_failed(done)))
+        taken: list[Delivery] = []
+        try:
+            while taken := queue.take():
+                yield taken
+                self._loop.call(release_all, tuple(taken))
+                # What has left the pool is not held while the next records are waited for.
+                taken.clear()
+            result.result()
+        finally:
+            # Not waited for: the garbage collector may close this iterator in the loop's thread, or
+            # when the interpreter exits and that thread does not run any more.
+            if not sys.is_finalizing():
+                self._loop.start(reading.stop(queue, taken))
+
+    def close(self) -> None:
+        """Close the connections and end the thread."""
+        self._open.close()
+
+
+class _Reading:
+    """One reading; what another thread starts here runs one after the other, in order."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.current_task()
+        await work
+
+    async def stop(self, queue: DeliveryQueue, taken: Iterable[Delivery]) -> None:
+        """Cancel the reading unless it is over, and release what is held for it."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        release_all([*taken, *queue.take_rest()])
+
+
+def _has_failed(result: Future[None]) -> bool:
+    return result.cancelled() or result.exception() is not None
+
+
+@define(eq=False)
+class _Entry:
+    reader: WorkerReader
+    users: int = 0
+    is_dropped: bool = False
+
+
+@define(eq=False)
+class ReaderCache:
+    """Lends readers by their properties, and keeps the ones that were used last; thread-safe.
+
+    Args:
+        max_readers: how many are kept; while more are in use there are more.
+    """
+
+    _max_readers: int = _MAX_READERS
+    _lock: RLock = field(factory=RLock, init=False)
+    # The one that was used last stands last.
+    _entries: dict[Properties, _Entry] = field(factory=dict, init=False)
+    _abandoned: list[dict[Properties, _Entry]] = field(factory=list, init=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @contextmanager
+    def lend(self, properties: Properties) -> Iterator[WorkerReader]:
+        """Yield the reader for ``properties``; one that fails meanwhile is not lent again."""
+        entry = self._take(properties)
+        try:
+            yield entry.reader
+        except Exception:
+            self._drop(properties, entry)
+            raise
+        finally:
+            self._give_back(entry)
+
+    def _take(self, properties: Properties) -> _Entry:
+        entry = self._take_kept(properties)
+        if entry is None:
+            # Without the lock: it takes long, and meanwhile the garbage collector may end a task,
+            # in whichever thread, which gives its reader back.
+            entry = _Entry(WorkerReader(properties), users=1)
+            self._keep(properties, entry)
+        self._close_surplus()
+        return entry
+
+    def _take_kept(self, properties: Properties) -> _Entry | None:
+        with self._lock:
+            entry = self._entries.pop(properties, None)
+            if entry is not None:
+                entry.users += 1
+                self._entries[properties] = entry
+            return entry
+
+    def _keep(self, properties: Properties, entry: _Entry) -> None:
+        with self._lock:
+            # Where another thread has been faster, this one serves a single task.
+            entry.is_dropped = self._entries.setdefault(properties, entry) is not entry
+
+    def _close_surplus(self) -> None:
+        with self._lock:
+            unused = [one for one in self._entries.items() if one[1].users == 0]
+            surplus = unused[: max(0, len(self._entries) - self._max_readers)]
+            for key, _ in surplus:
+                del self._entries[key]
+        for _, one in surplus:
+            one.reader.close()
+
+    def _drop(self, properties: Properties, entry: _Entry) -> None:
+        with self._lock:
+            entry.is_dropped = True
+            if self._entries.get(properties) is entry:
+                del self._entries[properties]
+
+    def _give_back(self, entry: _Entry) -> None:
+        with self._lock:
+            entry.users -= 1
+            is_last = entry.is_dropped and entry.users == 0
+        if is_last:
+            entry.reader.close()
+
+    def close(self) -> None:
+        """Close every reader; none may be in use."""
+        with self._lock:
+            entries, self._entries = self._entries, {}
+        for entry in entries.values():
+            entry.reader.close()
+
+    def abandon(self) -> None:
+        """Begin anew in a process that was forked: the threads of the readers are not in it.
+
+        Nothing of them is closed or collected: their sockets and selectors are the parent's too.
+        """
+        self._lock = RLock()
+        self._abandoned.append(self._entries)
+        self._entries = {}
+
+
+_READERS = ReaderCache()
+lend_reader = _READERS.lend
+os.register_at_fork(after_in_child=_READERS.abandon)
+
+
+# Below either, another Arrow batch costs Spark more than its rows.
+_MIN_BATCH_RECORDS = 10_000
+_MIN_BATCH_BYTES = 1024 * 1024
+
+
+class DeliveryQueue(DeliverySink):
+    """Takes deliveries in one thread and hands them out in another, in the order of arrival.
+
+    It needs no bound of its own: each delivery holds its share of the pending pool until it is
+    released, and the pool is bounded.
+    """
+
+    def __init__(self) -> None:
+        self._deliveries: deque[Delivery] = deque()
+        self._changed = Condition()
+        self._is_over = self._has_failed = False
+
+    async def deliver(self, delivery: Delivery) -> None:
+        with self._changed:
+            self._deliveries.append(delivery)
+            self._changed.notify()
+
+    def end(self, *, has_failed: bool) -> None:
+        """Say that nothing more comes; what is left of a reading that failed is not handed out."""
+        with self._changed:
+            self._is_over, self._has_failed = True, has_failed
+            self._changed.notify()
+
+    def take(self) -> list[Delivery]:
+        """Wait until there is something; return what makes a batch of it, nothing at the end.
+
+        Small deliveries are taken together, but none is waited for in order to fill a batch.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._deliveries or self._is_over)
+            if self._has_failed:
+                return []
+            return self._take_batch()
+
+    def _take_batch(self) -> list[Delivery]:
+        taken: list[Delivery] = []
+        records = payload_bytes = 0
+        while (
+            self._deliveries and records < _MIN_BATCH_RECORDS and payload_bytes < _MIN_BATCH_BYTES
+        ):
+            taken.append(self._deliveries.popleft())
+            records += len(taken[-1].batch)
+            payload_bytes += taken[-1].batch.payload_bytes
+        return taken
+
+    def take_rest(self) -> list[Delivery]:
+        """Return everything that was not handed out."""
+        with self._changed:
+            rest = list(self._deliveries)
+            self._deliveries.clear()
+            return rest
+
+
+def release_all(deliveries: Iterable[Delivery]) -> None:
+    """Give the shares of the pool back; in the loop's thread only."""
+    for delivery in deliveries:
+        delivery.release()
