@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
@@ -25,21 +24,16 @@ from kinesis_publishers.config import (
     AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
-    InitialPosition,
     InitialPositionConfig,
     MetricsConfig,
     PendingConfig,
     Properties,
     RegistrationConfig,
-    ShardIteratorKind,
-    ShardPosition,
     SourceConfig,
     StreamsConfig,
     SubscriptionHttpConfig,
     resolve_region,
 )
-from kinesis_publishers.config.options import aws as aws_options
-from kinesis_publishers.config.options import publisher
 from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import ConsumerContext, MissingShard
@@ -48,7 +42,6 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import ignore_event, log_event
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
-from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
@@ -59,7 +52,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.aws import Boto3RecordWriter
     from kinesis_publishers.engine.delivery import CreatePublisher, DeliverySink
     from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Shard, StreamIdentity
+    from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 
 __all__ = [
     "ControlServices",
@@ -197,8 +190,8 @@ async def open_services(
         try:
             yield Services(
                 streams=tuple(stream.reference for stream in streams.streams),
-                initial_position=_initial_position(initial),
-                initial_shards={one.shard_id: _shard_progress(one) for one in initial.shards},
+                initial_position=initial.start,
+                initial_shards=dict(initial.shards),
                 factory=factory,
                 polling=polling,
                 discovery=discovery,
@@ -279,7 +272,7 @@ def publisher_factory_class(properties: Properties) -> type[RecordPublisherFacto
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    name = properties.get(publisher.RECORD_PUBLISHER)
+    name = properties.get(SourceConfig.record_publisher)
     if name in _FACTORIES:
         return _FACTORIES[name]
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
@@ -318,29 +311,7 @@ def with_region(properties: Properties) -> Properties:
         return region_of_machine(aws)
 
     region = resolve_region(aws, StreamsConfig.from_properties(properties), ask_machine)
-    return Properties.parse({**properties.to_dict(), aws_options.REGION.full_key: region})
-
-
-def _initial_position(config: InitialPositionConfig) -> StartingPosition:
-    if config.timestamp is not None:
-        return StartingPosition.at_timestamp(config.timestamp)
-    if config.position is InitialPosition.TRIM_HORIZON:
-        return StartingPosition.trim_horizon()
-    return StartingPosition.latest()
-
-
-def _shard_progress(config: ShardPosition) -> ShardProgress:
-    marker, kind = config.marker, config.kind
-    position = StartingPosition.trim_horizon()
-    if kind is ShardIteratorKind.AT_TIMESTAMP:
-        position = StartingPosition.at_timestamp(datetime.fromtimestamp(int(marker) / 1000, UTC))
-    elif kind is ShardIteratorKind.AT_SEQUENCE_NUMBER:
-        position = StartingPosition.at(SequenceNumber(marker))
-    elif kind is ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
-        position = StartingPosition.after(SequenceNumber(marker))
-    elif kind is ShardIteratorKind.LATEST:
-        position = StartingPosition.latest()
-    return ShardProgress(position=position, is_ended=kind is ShardIteratorKind.SHARD_END)
+    return properties.with_values({AwsConfig.region: region})
 
 
 @frozen(kw_only=True)

@@ -82,6 +82,8 @@ class RetryPolicy:
 
     def delay_seconds(self, attempt: int) -> float:
         """Return a random delay before repetition ``attempt`` (counted from 0), in seconds."""
+        # All that is used of backoff: its decorators sleep on the system's clock and know neither
+        # outages nor the budget that the shards of a fetcher share.
         return float(backoff.full_jitter(self.delay_bound_seconds(attempt)))
 
 

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_publishers.config import InitialPosition, InitialPositionConfig, ShardIteratorKind
-from kinesis_publishers.config.ending import ending_keys
-from kinesis_publishers.config.options import ending, publisher
+from kinesis_publishers import StartingPosition
+from kinesis_publishers.config import (
+    EndingPositionConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    SourceConfig,
+)
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers.readers import (
     BatchBounds,
@@ -124,7 +128,7 @@ def refuse_ending_position(properties: Properties) -> None:
             f"{key} is for spark.read: a streaming query has no end. Remove it, or use "
             "trigger(availableNow=True) to read what there is and stop"
         )
-        for key in ending_keys(properties)
+        for key in properties.given_keys(EndingPositionConfig.options())
     )
 
 
@@ -159,22 +163,22 @@ def _problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigErr
 def _latest_problems(properties: Properties) -> Iterator[ConfigError]:
     initial = InitialPositionConfig.from_properties(properties)
     advice = "a batch would read nothing. Begin at TRIM_HORIZON or AT_TIMESTAMP"
-    is_given = properties.is_given(publisher.INITIAL_POSITION)
+    is_given = properties.is_given(InitialPositionConfig.position)
     if is_given and initial.position is InitialPosition.LATEST:
-        key = properties.written_key(publisher.INITIAL_POSITION)
+        key = properties.written_key(InitialPositionConfig.position)
         yield InvalidOptionError(f"{key} = LATEST begins after the last record: {advice}")
-    for one in initial.shards:
-        if one.kind is ShardIteratorKind.LATEST:
-            key = properties.written_key(publisher.INITIAL_SHARD_POSITIONS)
+    for shard_id, progress in initial.shards:
+        if progress.position == StartingPosition.latest():
+            key = properties.written_key(InitialPositionConfig.shards)
             yield InvalidOptionError(
-                f"{key}: {one.shard_id} begins at LATEST, after its last record: {advice}"
+                f"{key}: {shard_id} begins at LATEST, after its last record: {advice}"
             )
 
 
 def _order_problems(properties: Properties, bounds: BatchBounds) -> Iterator[ConfigError]:
     if is_after(bounds.start, bounds.until):
-        start_key = properties.written_key(publisher.INITIAL_POSITION)
-        end_key = properties.written_key(ending.ENDING_POSITION)
+        start_key = properties.written_key(InitialPositionConfig.position)
+        end_key = properties.written_key(EndingPositionConfig.position)
         yield InvalidOptionError(
             f"{start_key} ({bounds.start}) is later than {end_key} ({bounds.until}): a batch "
             "begins before it ends, and it ends when it is loaded at the latest"
@@ -185,8 +189,8 @@ def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterat
     for shard_id in sorted(bounds.named_shards):
         start, until = bounds.start_of(shard_id), bounds.until_of(shard_id)
         if start is not None and until is not None and is_after(start, until):
-            start_key = properties.written_key(publisher.INITIAL_SHARD_POSITIONS)
-            end_key = properties.written_key(ending.ENDING_SHARD_POSITIONS)
+            start_key = properties.written_key(InitialPositionConfig.shards)
+            end_key = properties.written_key(EndingPositionConfig.shards)
             yield InvalidOptionError(
                 f"{shard_id} begins ({start}, by {start_key} or the stream's) later than it ends "
                 f"({until}, by {end_key} or the stream's)"
@@ -195,11 +199,11 @@ def _shard_order_problems(properties: Properties, bounds: BatchBounds) -> Iterat
 
 def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
     if not publisher_factory_class(properties).reads_ranges:
-        name = properties.get(publisher.RECORD_PUBLISHER)
+        name = properties.get(SourceConfig.record_publisher)
         yield InvalidOptionError(
-            f"{properties.written_key(publisher.RECORD_PUBLISHER)} is {name}, and spark.read finds "
-            "the ends of a batch with GetRecords, with which a publisher of your own need not "
-            "agree: remove it, or set it to POLLING"
+            f"{properties.written_key(SourceConfig.record_publisher)} is {name}, and spark.read "
+            "finds the ends of a batch with GetRecords, with which a publisher of your own need "
+            "not agree: remove it, or set it to POLLING"
         )
 
 

@@ -6,9 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinesis_publishers import Properties
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
-from kinesis_publishers.config.options import registration
 from kinesis_publishers.readers import (
     FoundRanges,
     KinesisRangeFinder,
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from datetime import datetime
 
-    from kinesis_publishers import ShardKey
+    from kinesis_publishers import Properties, ShardKey
     from kinesis_publishers.readers import ConsumerGuard
 
 __all__ = ["RangeSession", "executor_properties"]
@@ -190,5 +188,4 @@ def executor_properties(
 
 
 def _with_strategy(properties: Properties, strategy: RegistrationStrategy) -> Properties:
-    key = registration.REGISTRATION.full_key
-    return Properties.parse({**properties.to_dict(), key: strategy.value})
+    return properties.with_values({RegistrationConfig.strategy: strategy.value})

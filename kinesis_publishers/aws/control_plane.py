@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["Boto3ControlPlane", "CallingControlPlane"]
 

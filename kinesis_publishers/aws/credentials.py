@@ -24,9 +24,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.session import Session, get_session
 from botocore.utils import FileWebIdentityTokenLoader
 
-from kinesis_publishers.config.choices import CredentialsProvider
-from kinesis_publishers.config.credentials import CredentialsConfig
-from kinesis_publishers.config.options import aws
+from kinesis_publishers.config import CredentialsConfig, CredentialsProvider
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import (
     ConfigError,
@@ -36,7 +34,7 @@ from kinesis_publishers.errors import (
 )
 
 if TYPE_CHECKING:
-    from kinesis_publishers.config.aws import AwsConfig
+    from kinesis_publishers.config import AwsConfig
 
 __all__ = ["build_session", "region_of_machine"]
 
@@ -288,8 +286,8 @@ def _web_identity_loader(kit: SimpleNamespace, session: Any, config: Credentials
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
     for value, option, variable in (
-        (token_file, aws.WEB_IDENTITY_TOKEN_FILE, "AWS_WEB_IDENTITY_TOKEN_FILE"),
-        (role_arn, aws.ROLE_ARN, "AWS_ROLE_ARN"),
+        (token_file, CredentialsConfig.web_identity_token_file, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        (role_arn, CredentialsConfig.role_arn, "AWS_ROLE_ARN"),
     ):
         if not value:
             raise MissingOptionError(

@@ -25,18 +25,17 @@ from kinesis_publishers.config import (
     Properties,
     SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.catalogue import find_option
-from kinesis_publishers.config.ineffective import ineffective_keys
+from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
 from kinesis_publishers.config.option import MASK, Option
-from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations
 from kinesis_publishers.config.reference import accepted_text, value_text
+from kinesis_publishers.config.rules import ineffective_keys
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_publishers.config.ineffective import IneffectiveKey
     from kinesis_publishers.config.parsers import Scalar
+    from kinesis_publishers.config.rules import IneffectiveKey
 
 __all__ = ["config"]
 
@@ -175,7 +174,7 @@ def _option_table(rows: Sequence[_OptionRow]) -> Table:
         table.add_column(heading, overflow="fold")
     for row in rows:
         default = "required" if row.required else _with_unit(row.default, row.unit)
-        doc = row.doc if row.implemented else f"{row.doc} Not read yet."
+        doc = row.doc if row.implemented else f"{row.doc} Not read."
         table.add_row(Text(row.key), Text(row.accepted), Text(default), Text(doc))
     return table
 
@@ -261,7 +260,7 @@ def _option_row(option: Option[Any]) -> _OptionRow:
         doc=option.doc,
         required=option.required,
         secret=option.secret,
-        implemented=option.implemented,
+        implemented=not option.unread,
     )
 
 

@@ -1,34 +1,13 @@
 """The configuration: properties in, typed frozen values out.
 
-``Properties`` parses and checks everything at once; each typed config is read from it with
-``from_properties``. The declarations are in :mod:`kinesis_publishers.config.options`.
+``Properties`` parses and checks everything at once; each typed config, whose fields declare the
+options, is read from it with ``from_properties``. The order from the bottom up: parsers, the
+declaration of an option, the sections, the catalogue of all options, the rules between them, and
+``Properties`` on top.
 """
 
 from __future__ import annotations
 
-from kinesis_publishers.config.aws import AwsConfig, resolve_region
-from kinesis_publishers.config.checkpoints import (
-    CheckpointConfig,
-    DynamoDbCheckpointConfig,
-    SqliteCheckpointConfig,
-)
-from kinesis_publishers.config.choices import (
-    AggregationMode,
-    CredentialsProvider,
-    DeregistrationPolicy,
-    EndingPosition,
-    Http2Client,
-    HttpVersion,
-    InitialPosition,
-    Planner,
-    RegistrationStrategy,
-    ShardOrder,
-)
-from kinesis_publishers.config.credentials import CredentialsConfig
-from kinesis_publishers.config.discovery import DiscoveryConfig
-from kinesis_publishers.config.ending import EndingPositionConfig
-from kinesis_publishers.config.fanout import FanOutConfig, SubscriptionHttpConfig
-from kinesis_publishers.config.metrics import MetricsConfig
 from kinesis_publishers.config.option import Namespace, Option, OptionFamily
 from kinesis_publishers.config.parsers import (
     Choice,
@@ -39,15 +18,46 @@ from kinesis_publishers.config.parsers import (
     Text,
     WholeNumber,
 )
-from kinesis_publishers.config.pending import PendingConfig
-from kinesis_publishers.config.polling import PollingConfig
-from kinesis_publishers.config.positions import InitialPositionConfig
 from kinesis_publishers.config.properties import Properties
-from kinesis_publishers.config.registration import RegistrationConfig
-from kinesis_publishers.config.shard_positions import ShardIteratorKind, ShardPosition
-from kinesis_publishers.config.source import SourceConfig
-from kinesis_publishers.config.spark import SparkConfig
-from kinesis_publishers.config.streams import StreamsConfig, StreamSelector
+from kinesis_publishers.config.sections.aws import (
+    AwsConfig,
+    CredentialsConfig,
+    CredentialsProvider,
+    resolve_region,
+)
+from kinesis_publishers.config.sections.checkpoints import (
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    SqliteCheckpointConfig,
+)
+from kinesis_publishers.config.sections.fanout import (
+    FanOutConfig,
+    Http2Client,
+    HttpVersion,
+    SubscriptionHttpConfig,
+)
+from kinesis_publishers.config.sections.metrics import MetricsConfig, MetricsLevel
+from kinesis_publishers.config.sections.pending import PendingConfig
+from kinesis_publishers.config.sections.polling import DiscoveryConfig, PollingConfig, ShardOrder
+from kinesis_publishers.config.sections.positions import (
+    EndingPosition,
+    EndingPositionConfig,
+    InitialPosition,
+    InitialPositionConfig,
+)
+from kinesis_publishers.config.sections.registration import (
+    DeregistrationPolicy,
+    RegistrationConfig,
+    RegistrationStrategy,
+)
+from kinesis_publishers.config.sections.source import (
+    AggregationMode,
+    OnInvalidAggregate,
+    SourceConfig,
+    StreamsConfig,
+    StreamSelector,
+)
+from kinesis_publishers.config.sections.spark import Planner, SparkConfig
 
 __all__ = [
     "Properties",
@@ -57,20 +67,21 @@ __all__ = [
     "InitialPosition",
     "EndingPositionConfig",
     "EndingPosition",
-    "ShardPosition",
-    "ShardIteratorKind",
     "AwsConfig",
     "resolve_region",
     "CredentialsConfig",
     "CredentialsProvider",
     "SourceConfig",
     "AggregationMode",
+    "OnInvalidAggregate",
     "PollingConfig",
     "FanOutConfig",
     "SubscriptionHttpConfig",
     "HttpVersion",
     "Http2Client",
     "RegistrationConfig",
+    "RegistrationStrategy",
+    "DeregistrationPolicy",
     "DiscoveryConfig",
     "ShardOrder",
     "PendingConfig",
@@ -78,10 +89,9 @@ __all__ = [
     "SqliteCheckpointConfig",
     "DynamoDbCheckpointConfig",
     "MetricsConfig",
+    "MetricsLevel",
     "SparkConfig",
     "Planner",
-    "RegistrationStrategy",
-    "DeregistrationPolicy",
     "Option",
     "OptionFamily",
     "Namespace",

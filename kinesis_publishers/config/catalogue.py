@@ -5,21 +5,114 @@ from __future__ import annotations
 import difflib
 import re
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from attrs import frozen
 
-from kinesis_publishers.config.option import Namespace, Option
-from kinesis_publishers.config.options import (
-    ALL_FAMILIES,
-    ALL_OPTIONS,
-    all_declarations,
-    aws,
-    custom,
+from kinesis_publishers.config.option import Namespace, Option, OptionFamily, Section
+from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
+from kinesis_publishers.config.retries import OUTAGE
+from kinesis_publishers.config.sections.aws import (
+    CREDENTIALS_PREFIX,
+    NESTABLE,
+    AwsConfig,
+    CredentialsConfig,
+    nested_option,
 )
+from kinesis_publishers.config.sections.checkpoints import (
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    SqliteCheckpointConfig,
+)
+from kinesis_publishers.config.sections.fanout import FanOutConfig, SubscriptionHttpConfig
+from kinesis_publishers.config.sections.metrics import MetricsConfig
+from kinesis_publishers.config.sections.pending import PendingConfig
+from kinesis_publishers.config.sections.polling import DiscoveryConfig, PollingConfig
+from kinesis_publishers.config.sections.positions import (
+    EndingPositionConfig,
+    InitialPositionConfig,
+)
+from kinesis_publishers.config.sections.registration import RegistrationConfig
+from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
+from kinesis_publishers.config.sections.spark import SparkConfig, WatermarkConfig
 
-__all__ = ["find_option", "find_bare_option", "nearest_key", "nested_option"]
+if TYPE_CHECKING:
+    from kinesis_publishers.config.parsers import Scalar
 
+__all__ = [
+    "ALL_OPTIONS",
+    "CUSTOM",
+    "CUSTOM_PREFIX",
+    "SECTIONS",
+    "all_declarations",
+    "find_bare_option",
+    "find_option",
+    "nearest_key",
+]
+
+SECTIONS: Final[tuple[type[Section], ...]] = (
+    StreamsConfig,
+    SourceConfig,
+    InitialPositionConfig,
+    AwsConfig,
+    CredentialsConfig,
+    PollingConfig,
+    DiscoveryConfig,
+    RegistrationConfig,
+    SubscriptionHttpConfig,
+    FanOutConfig,
+    PendingConfig,
+    WatermarkConfig,
+    MetricsConfig,
+    SparkConfig,
+    EndingPositionConfig,
+    CheckpointConfig,
+    SqliteCheckpointConfig,
+    DynamoDbCheckpointConfig,
+)
+CUSTOM_PREFIX: Final = "custom."
+
+
+@frozen
+class _AsWritten:
+    """Takes everything: the class that declares the key says what is accepted."""
+
+    accepts: str = "what the class that reads the key accepts"
+    unit: None = None
+
+    def __call__(self, value: Scalar) -> Scalar:
+        return value
+
+
+CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
+    member=Option(
+        key=f"{CUSTOM_PREFIX}<key>",
+        parser=_AsWritten(),
+        default=None,
+        namespace=Namespace.OURS,
+        section="Custom classes",
+        doc="An option of a record publisher of your own, which declares and checks it.",
+        # Only the class that reads it knows whether it is.
+        secret=True,
+    ),
+    placeholder="<key>",
+    name_pattern=r"[a-zA-Z0-9_.-]{1,128}",
+)
+"""Keys of classes that are not part of this package, which carries them and knows none of them."""
+
+_DECLARED: Final = (
+    *(declared for section in SECTIONS for declared in section.declarations.values()),
+    OUTAGE,
+    RECOVERABLE_ERRORS,
+    CUSTOM,
+)
+_FAMILIES: Final = tuple(one for one in _DECLARED if isinstance(one, OptionFamily))
+ALL_OPTIONS: Final[tuple[Option[Any], ...]] = tuple(
+    option
+    for declared in _DECLARED
+    if not isinstance(declared, OptionFamily)
+    for option in declared.options
+)
 _PREFIXES: Final = ("kinesis.", "flink.")
 _BY_KEY: Final = MappingProxyType(
     {
@@ -28,16 +121,14 @@ _BY_KEY: Final = MappingProxyType(
         for spelling in (option.key, *option.spellings)
     }
 )
-_NESTABLE: Final = frozenset(option.key for option in aws.NESTABLE)
-_NESTED: Final = re.compile(
-    r"aws\.credentials\.provider((?:\.role\.provider)+)(\..+)", re.IGNORECASE
-)
+_NESTED: Final = r"(?i)aws\.credentials\.provider((?:\.role\.provider)+)(\..+)"
 
 
-def nested_option(option: Option[Any], depth: int) -> Option[Any]:
-    """Return the credentials ``option`` as it applies ``depth`` role providers further in."""
-    deeper = aws.CREDENTIALS_PREFIX + ".role.provider" * depth
-    return evolve(option, key=option.key.replace(aws.CREDENTIALS_PREFIX, deeper, 1))
+def all_declarations() -> tuple[Option[Any], ...]:
+    """Return every option, and one member of each family, by the section of the reference."""
+    options = (*ALL_OPTIONS, *(family.member for family in _FAMILIES))
+    titles = [*(section.title for section in SECTIONS), *(option.section for option in options)]
+    return tuple(sorted(options, key=lambda option: titles.index(option.section)))
 
 
 def find_bare_option(key: str) -> Option[Any] | None:
@@ -45,7 +136,7 @@ def find_bare_option(key: str) -> Option[Any] | None:
     option = _BY_KEY.get(key.lower())
     if option is not None:
         return option
-    for family in ALL_FAMILIES:
+    for family in _FAMILIES:
         name = family.name_in(key)
         if name is not None:
             return family.of(name)
@@ -68,7 +159,7 @@ def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
 
     Args:
         key: the unknown key.
-        more: keys that are accepted beside those of the declarations.
+        more: keys that are accepted in addition to those of the declarations.
     """
     bare = find_bare_option(_without_prefix(key))
     if bare is not None:
@@ -86,11 +177,11 @@ def _likeness(key: str, other: str) -> float:
 
 
 def _find_nested(key: str) -> Option[Any] | None:
-    match = _NESTED.fullmatch(key)
+    match = re.fullmatch(_NESTED, key)
     if match is None:
         return None
-    option = _BY_KEY.get(f"{aws.CREDENTIALS_PREFIX}{match[2]}".lower())
-    if option is None or option.key not in _NESTABLE:
+    option = _BY_KEY.get(f"{CREDENTIALS_PREFIX}{match[2]}".lower())
+    if option is None or option.key not in NESTABLE:
         return None
     return nested_option(option, match[1].lower().count(".role.provider"))
 
@@ -103,7 +194,7 @@ def _without_prefix(key: str) -> str:
 
 
 def _is_custom(key: str) -> bool:
-    return _without_prefix(key).lower().startswith(custom.PREFIX)
+    return _without_prefix(key).lower().startswith(CUSTOM_PREFIX)
 
 
 def _known_keys(key: str) -> dict[str, str]:
@@ -115,7 +206,7 @@ def _known_keys(key: str) -> dict[str, str]:
         suggested = f"flink.{option.key}" if is_flink and shared else option.full_key
         # The name of a stream in the key must not make another option look nearer.
         before, bracket, _ = suggested.partition("<")
-        if bracket and option.key.startswith(custom.PREFIX) and not _is_custom(key):
+        if bracket and option.key.startswith(CUSTOM_PREFIX) and not _is_custom(key):
             # With any name at all it would be the nearest one of every key.
             continue
         name = key.split(".", before.count("."))[-1] if bracket else ""

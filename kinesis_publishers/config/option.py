@@ -1,30 +1,52 @@
-"""The declaration of an option: everything about one key, in one place.
+"""The declaration of an option, and of the typed configs whose fields the declarations are.
 
-The declarations themselves are in :mod:`kinesis_publishers.config.options`; reading values with
-them is left to :class:`~kinesis_publishers.config.properties.Properties`.
+A section is a class whose fields are options: on the class a field is its declaration, on an
+instance it is the value that was configured. Everything about an option is in that one place.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    overload,
+)
 
-from attrs import evolve, frozen
+from attrs import Attribute, Factory, evolve, field, fields, frozen
 
 from kinesis_publishers.config.parsers import Parser, Scalar, choices_of
 from kinesis_publishers.errors import InvalidOptionError
 
-__all__ = ["Namespace", "Option", "OptionFamily", "Lookup", "MASK", "show_value"]
+__all__ = [
+    "MASK",
+    "Declared",
+    "Derived",
+    "Lookup",
+    "Namespace",
+    "Option",
+    "OptionFamily",
+    "Section",
+    "show_value",
+]
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 MASK: Final = "***"
 """What stands for a secret in every message and ``repr``."""
 
 _LONGEST_SHOWN: Final = 200
 # A URL may carry a password in front of its host.
-_URL_CREDENTIALS: Final = re.compile(r"(?<=://)[^/?#\s]*@")
+_URL_CREDENTIALS: Final = r"(?<=://)[^/?#\s]*@"
 
 
 class Namespace(Enum):
@@ -39,12 +61,41 @@ def show_value(value: object, *, secret: bool) -> str:
     """Return ``value`` for a message: masked if it is secret, and never long."""
     if secret:
         return MASK
-    text = _URL_CREDENTIALS.sub(f"{MASK}@", repr(value))
+    text = re.sub(_URL_CREDENTIALS, f"{MASK}@", repr(value))
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
+class Declared(Generic[V]):
+    """What a field of a :class:`Section` is declared with.
+
+    ``SomeConfig.field`` is the declaration and ``config.field`` is a value of type ``V``.
+    """
+
+    if TYPE_CHECKING:
+        # At run time the class has the declaration, and each instance has its value.
+        @overload
+        def __get__(self, instance: Section, owner: type[Section], /) -> V: ...
+        @overload
+        def __get__(self, instance: object, owner: type, /) -> Self: ...
+        def __get__(self, instance: object, owner: type, /) -> Any: ...
+        def __set__(self, instance: Section, value: V, /) -> None: ...
+
+    @property
+    def options(self) -> tuple[Option[Any], ...]:
+        """The options that are declared here."""
+        return ()
+
+    def read(self, lookup: Lookup) -> V:
+        """Return the value that ``lookup`` has for the field."""
+        raise NotImplementedError
+
+    def placed_in(self, section: str) -> Self:
+        """Return the same declaration as part of ``section``."""
+        return self
+
+
 @frozen(kw_only=True)
-class Option(Generic[T]):
+class Option(Declared[T]):
     """One key.
 
     Attributes:
@@ -52,11 +103,11 @@ class Option(Generic[T]):
         parser: turns what the user wrote into the value; also says what is accepted, and the unit.
         default: the value where the user wrote nothing.
         doc: what the option does, as one line of the reference.
-        section: the part of the reference in which it stands.
+        section: the part of the reference in which it stands, unless that of its class.
         namespace: the prefixes under which it is accepted.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
-        implemented: False for an option that is declared but that nothing reads yet.
+        unread: for an option that nothing reads, what happens instead.
         spellings: other keys that mean the same.
         guarded: a regex that finds values which run code, or use files, with the rights of this
             process: as options of Spark they need the operator's permission.
@@ -66,11 +117,11 @@ class Option(Generic[T]):
     parser: Parser[T]
     default: T
     doc: str
-    section: str
+    section: str = ""
     namespace: Namespace = Namespace.SHARED
     secret: bool = False
     required: bool = False
-    implemented: bool = True
+    unread: str = ""
     spellings: tuple[str, ...] = ()
     guarded: str | None = None
 
@@ -78,6 +129,10 @@ class Option(Generic[T]):
     def full_key(self) -> str:
         """The key with its first prefix: how it is documented and written."""
         return f"{self.namespace.value[0]}{self.key}"
+
+    @property
+    def options(self) -> tuple[Option[Any], ...]:
+        return (self,)
 
     @property
     def unit(self) -> str | None:
@@ -88,6 +143,15 @@ class Option(Generic[T]):
     def choices(self) -> tuple[str, ...]:
         """The accepted values, empty where there is no closed list."""
         return choices_of(self.parser)
+
+    def read(self, lookup: Lookup) -> T:
+        """Return the value in ``lookup``; a duration is in seconds, in whichever unit it is set."""
+        value: Any = lookup.get(self)
+        seconds: T = value / 1000 if self.unit == "ms" else value
+        return seconds
+
+    def placed_in(self, section: str) -> Self:
+        return self if self.section else evolve(self, section=section)
 
     def parse(self, value: Scalar, *, written_key: str | None = None) -> T:
         """Return ``value`` parsed.
@@ -114,18 +178,28 @@ class Option(Generic[T]):
 
 
 @frozen(kw_only=True)
-class OptionFamily(Generic[T]):
+class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
     """Keys that differ in one part, as ``stream.efo.consumerarn.<stream>``.
 
     Attributes:
         member: the option of one member; its key contains ``placeholder`` once.
         placeholder: the part that varies, as it is documented.
-        name_pattern: what the part may be.
+        name_pattern: a regex of what the part may be.
     """
 
     member: Option[T]
     placeholder: str
-    name_pattern: re.Pattern[str]
+    name_pattern: str
+
+    @property
+    def options(self) -> tuple[Option[Any], ...]:
+        return (self.member,)
+
+    def read(self, lookup: Lookup) -> Mapping[str, T]:
+        return lookup.members(self)
+
+    def placed_in(self, section: str) -> Self:
+        return evolve(self, member=self.member.placed_in(section))
 
     def of(self, name: str) -> Option[T]:
         """Return the option for ``name``."""
@@ -138,23 +212,124 @@ class OptionFamily(Generic[T]):
         if not (lowered.startswith(before.lower()) and lowered.endswith(after.lower())):
             return None
         name = key[len(before) : len(key) - len(after)]
-        return name if self.name_pattern.fullmatch(name) else None
+        return name if re.fullmatch(self.name_pattern, name) else None
 
 
-class Lookup(Protocol):
-    """What the rules between options need to know of a configuration."""
+@frozen
+class Derived(Declared[V]):
+    """A field without a key of its own: its value is made of other options.
+
+    Attributes:
+        make: makes the value.
+    """
+
+    make: Callable[[Lookup], V]
+
+    def read(self, lookup: Lookup) -> V:
+        return self.make(lookup)
+
+
+class Lookup:
+    """What sections, and the rules between options, need to know of a configuration.
+
+    In this one nothing is given.
+    """
 
     def get(self, option: Option[T], /) -> T:
-        """Return the value of ``option``, its default if it was not given."""
+        """Return the value of ``option`` in its own unit, its default if it was not given."""
+        value: T = option.default
+        return value
 
-    def is_given(self, option: Option[Any], /) -> bool:
+    def is_given(self, _option: Option[Any], /) -> bool:
         """Return whether the user wrote the option, with a good value or not."""
+        return False
 
-    def is_refused(self, option: Option[Any], /) -> bool:
+    def is_refused(self, _option: Option[Any], /) -> bool:
         """Return whether the option was given with a value that is not accepted."""
+        return False
 
     def written_key(self, option: Option[Any], /) -> str:
         """Return the key as the user wrote it, the documented one if it was not given."""
+        return option.full_key
 
-    def members(self, family: OptionFamily[T], /) -> dict[str, T]:
+    def given_keys(self, options: Iterable[Option[Any]], /) -> tuple[str, ...]:
+        """Return the keys, as the user wrote them, of those ``options`` that are given.
+
+        Each once: one that another connector has may stand for two of these.
+        """
+        keys = (self.written_key(option) for option in options if self.is_given(option))
+        return tuple(dict.fromkeys(keys))
+
+    def members(self, _family: OptionFamily[T], /) -> dict[str, T]:
         """Return the values of a family, by the part of the key that varies."""
+        return {}
+
+    def to_dict(self) -> dict[str, Scalar]:
+        """Return the documented keys and the values as they were written, secrets included."""
+        return {}
+
+
+_NOTHING_GIVEN: Final = Lookup()
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Section:
+    """Base of the typed configs, which are frozen attrs classes.
+
+    A field is an :class:`Option`, an :class:`OptionFamily`, a :class:`RetryOptions
+    <kinesis_publishers.config.retries.RetryOptions>` or something :class:`Derived` from others; a
+    ``ClassVar`` is an option without a field. What the constructor is not given has its default.
+    """
+
+    title: ClassVar[str]
+    declarations: ClassVar[Mapping[str, Declared[Any]]]
+
+    def __init_subclass__(cls, *, section: str) -> None:
+        cls.title = section
+        found = {
+            name: one.placed_in(section)
+            for name, one in vars(cls).items()
+            if isinstance(one, Declared)
+        }
+        frozen(cls, kw_only=True, slots=False, field_transformer=_with_defaults)
+        # attrs has removed them from the class.
+        for name, declared in found.items():
+            setattr(cls, name, declared)
+        cls.declarations = found
+
+    @classmethod
+    def options(cls) -> tuple[Option[Any], ...]:
+        """Return the options that are declared here, in their order."""
+        return tuple(one for declared in cls.declarations.values() for one in declared.options)
+
+    @classmethod
+    def from_properties(cls, properties: Lookup) -> Self:
+        """Read the options of this section."""
+        return cls(**cls._read(properties))
+
+    @classmethod
+    def _read(cls, properties: Lookup) -> dict[str, Any]:
+        return {
+            one.name: cls.declarations[one.name].read(properties)
+            for one in fields(cls)  # type: ignore[arg-type]
+            if one.name in cls.declarations
+        }
+
+
+def _with_defaults(_: type, attributes: list[Attribute[Any]]) -> list[Attribute[Any]]:
+    return [
+        _with_default(one, one.default) if isinstance(one.default, Declared) else one
+        for one in attributes
+    ]
+
+
+def _with_default(attribute: Attribute[Any], declared: Declared[Any]) -> Attribute[Any]:
+    is_secret = any(option.secret for option in declared.options)
+    return attribute.evolve(
+        default=Factory(lambda: declared.read(_NOTHING_GIVEN)),
+        repr=_mask if is_secret else True,
+    )
+
+
+def _mask(value: object) -> str:
+    return "None" if value is None else MASK

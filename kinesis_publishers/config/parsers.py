@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from attrs import field, frozen
+from attrs import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +25,12 @@ __all__ = [
     "Duration",
     "Flag",
     "Parser",
+    "PluginName",
     "SIZE_UNITS",
     "Scalar",
     "Size",
     "Text",
+    "URL",
     "WholeNumber",
     "choices_of",
     "parse_number",
@@ -194,16 +196,29 @@ class Text:
     """A text, of a certain form if ``pattern`` is given."""
 
     accepts: str = "a text that is not empty"
-    pattern: re.Pattern[str] | None = field(default=None)
+    pattern: str | re.Pattern[str] | None = None
     unit: None = None
 
     def __call__(self, value: Scalar) -> str:
         if isinstance(value, bool):
             raise ValueError("a boolean is not a text")
         text = str(value).strip()
-        if not text or (self.pattern and not self.pattern.fullmatch(text)):
+        if not text or (self.pattern and not re.fullmatch(self.pattern, text)):
             raise ValueError("not of the expected form")
         return text
+
+
+@frozen(kw_only=True)
+class PluginName:
+    """The name of a class: a built-in one without regard to case, or any other as it is written."""
+
+    built_in: tuple[str, ...]
+    accepts: str
+    unit: None = None
+
+    def __call__(self, value: Scalar) -> str:
+        name = Text(pattern=r"[\w.-]+|[\w.]+:[\w.]+")(value)
+        return next((one for one in self.built_in if one.lower() == name.lower()), name)
 
 
 @frozen(kw_only=True)
@@ -229,6 +244,12 @@ class Choice(Generic[_E]):
             if str(member.value).lower() == wanted:
                 return member
         raise ValueError("not among the choices")
+
+
+URL: Final = Text(
+    accepts="an http or https URL without user name and password",
+    pattern=r"(?i)https?://[^\s/@?#]+(/[^\s@]*)?",
+)
 
 
 def choices_of(parser: Parser[Any]) -> tuple[str, ...]:
@@ -261,13 +282,12 @@ SIZE_UNITS: Final = MappingProxyType(
 )
 """Bytes in each unit of size."""
 
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_QUANTITY: Final = re.compile(rf"({_NUMBER.pattern})\s*([A-Za-z]*)")
+_NUMBER: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 def parse_number(text: str) -> float:
     """Return ``text`` as a finite number; raises ``ValueError``, also for ``nan`` and ``1_000``."""
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(_NUMBER, text):
         raise ValueError("not a number")
     number = float(text)
     if not math.isfinite(number):
@@ -286,7 +306,7 @@ def parse_quantity(text: str, units: Mapping[str, float], *, default_unit: str) 
     Raises:
         ValueError: there is no number, or the unit is not among ``units``.
     """
-    match = _QUANTITY.fullmatch(text)
+    match = re.fullmatch(rf"({_NUMBER})\s*([A-Za-z]*)", text)
     if match is None:
         raise ValueError("not a number with a unit")
     number = parse_number(match[1])

@@ -9,7 +9,8 @@ from importlib.metadata import EntryPoint, entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kinesis_publishers.config.options.checkpoints import BUILT_IN_STORES
+from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
+from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
 """The entry-point group in which a package announces stores of checkpoints."""
 
 _BUILT_IN: Final = {
-    RECORD_PUBLISHERS_GROUP: ("POLLING", "EFO"),
+    RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,
     CHECKPOINT_STORES_GROUP: BUILT_IN_STORES,
 }
 

@@ -5,32 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import javaproperties
 from attrs import field, frozen
 
-from kinesis_publishers.config.assignments import Assignment, Assignments, assign_properties
-from kinesis_publishers.config.catalogue import find_bare_option
-from kinesis_publishers.config.custom_options import assign_custom
-from kinesis_publishers.config.option import Option, OptionFamily, show_value
-from kinesis_publishers.config.options.custom import PREFIX
-from kinesis_publishers.config.options.retries import OUTAGE
+from kinesis_publishers.config.assignments import (
+    Assignment,
+    Assignments,
+    assign_custom,
+    assign_properties,
+)
+from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
+from kinesis_publishers.config.option import Lookup, Option, OptionFamily, show_value
 from kinesis_publishers.config.rules import find_problems
 from kinesis_publishers.config.spark_options import assign_spark_options
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kinesis_publishers.config.options.retries import RetryOptions
     from kinesis_publishers.config.parsers import Scalar
 
 __all__ = ["Properties"]
 
 T = TypeVar("T")
-
-# A wrong endpoint or region does not heal.
-_START_SECONDS = 30.0
 
 
 @frozen(kw_only=True)
@@ -49,7 +45,7 @@ class _Entry:
 
 
 @frozen(repr=False, unsafe_hash=False)
-class Properties:
+class Properties(Lookup):
     """What the user configured, checked as a whole and ready to be read.
 
     Made by :meth:`parse`, :meth:`from_file`, :meth:`from_text` or :meth:`from_spark_options`. Equal
@@ -103,12 +99,14 @@ class Properties:
             complete: as of :meth:`parse`.
             checked: False leaves out what options ask of each other: for a caller that looks at
                 the values in order to change some of them, and parses the text once more.
-            overrides: properties that go before those of the text, however a key is written;
-                ``None`` leaves the one of the text out.
+            overrides: properties that take precedence over those of the text, however a key is
+                written; ``None`` leaves the one of the text out.
 
         Raises:
             ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
         """
+        import javaproperties
+
         try:
             pairs = javaproperties.loads(content, object_pairs_hook=list)
         except javaproperties.InvalidUEscapeError as error:
@@ -134,9 +132,14 @@ class Properties:
 
     @classmethod
     def _build(
-        cls, assignments: Assignments, *, complete: bool, checked: bool = True
+        cls,
+        assignments: Assignments,
+        *,
+        complete: bool = True,
+        checked: bool = True,
+        others: Mapping[str, _Entry] | None = None,
     ) -> Properties:
-        entries, refused, problems = _read(assignments, {})
+        entries, refused, problems = _read(assignments, others or {})
         # Where a value is wrong already, everything else that is wrong is said with it.
         if checked or problems:
             problems += find_problems(cls(entries, refused), complete=complete)
@@ -152,22 +155,7 @@ class Properties:
 
     def seconds(self, option: Option[float]) -> float:
         """Return the duration ``option`` in seconds."""
-        value = self.get(option)
-        return value / 1000 if option.unit == "ms" else value
-
-    def retry_policy(self, options: RetryOptions) -> RetryPolicy:
-        """Return the policy that the four options say, and the one for all calls."""
-        has_outage = self.is_given(OUTAGE)
-        # The number alone, as Flink's users set it, is the only limit.
-        is_counted = self.is_given(options.max_retries) and not has_outage
-        return RetryPolicy(
-            max_retries=self.get(options.max_retries),
-            base_seconds=self.seconds(options.base),
-            max_seconds=self.seconds(options.max),
-            exponent=self.get(options.exponent),
-            outage_seconds=0.0 if is_counted else self.seconds(OUTAGE),
-            start_seconds=None if is_counted or has_outage else _START_SECONDS,
-        )
+        return option.read(self)
 
     def members(self, family: OptionFamily[T]) -> dict[str, T]:
         """Return the values of a family of keys, by the part of the key that varies."""
@@ -187,7 +175,7 @@ class Properties:
             ConfigErrors: lists every unknown key, bad value and missing option.
             PluginLoadError: an option is not one of a custom key.
         """
-        unread = {key: one for key, one in self._entries.items() if key.startswith(PREFIX)}
+        unread = {key: one for key, one in self._entries.items() if key.startswith(CUSTOM_PREFIX)}
         written = {key: (one.written_key, one.raw) for key, one in unread.items()}
         others = {key: one for key, one in self._entries.items() if key not in unread}
         entries, _, problems = _read(assign_custom(written, options, self), others)
@@ -209,11 +197,21 @@ class Properties:
         return option.full_key if entry is None else entry.written_key
 
     def unimplemented_keys(self) -> tuple[str, ...]:
-        """Return the keys, as written, that are valid but that nothing reads yet."""
-        options = ((find_bare_option(key), entry) for key, entry in self._entries.items())
-        return tuple(
-            entry.written_key for option, entry in options if option and not option.implemented
-        )
+        """Return the keys, as written, that are valid but that nothing reads."""
+        return self.given_keys(option for option in ALL_OPTIONS if option.unread)
+
+    def with_values(self, values: Mapping[Option[Any], Scalar]) -> Properties:
+        """Return the same properties with other values of some options.
+
+        Raises:
+            ConfigErrors: as of :meth:`parse`.
+        """
+        changes = Assignments()
+        for option, value in values.items():
+            changes.add(option, self.written_key(option), value)
+        keys = {option.key for option in values}
+        others = {key: one for key, one in self._entries.items() if key not in keys}
+        return self._build(changes, others=others)
 
     def to_dict(self) -> dict[str, Scalar]:
         """Return the documented keys and the values as they were written, secrets included.

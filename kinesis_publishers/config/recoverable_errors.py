@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from kinesis_publishers.config.option import Lookup, Option, OptionFamily
+from kinesis_publishers.config.parsers import Text
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import InvalidOptionError, PluginLoadError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["RecoverableErrors", "causes"]
+__all__ = ["RECOVERABLE_ERRORS", "RecoverableErrors", "causes", "recoverable_errors"]
+
+RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
+    member=Option(
+        key="shard.consumer.error.recoverable[i].exception",
+        parser=Text(
+            accepts="the dotted name of an exception class, or an AWS error code",
+            pattern=r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*",
+        ),
+        default=None,
+        guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
+        section="Retries",
+        doc="An error after which reading a shard is tried again as often as it takes, in addition "
+        "to the built-in ones: i counts from 0 without gaps, and every one counts.",
+    ),
+    placeholder="[i]",
+    name_pattern=r"\[[0-9]{1,4}\]",
+)
 
 
 @frozen(kw_only=True)
@@ -52,6 +71,15 @@ class RecoverableErrors:
             or (isinstance(one, ServiceError) and one.code in self.codes)
             for one in causes(error)
         )
+
+
+def recoverable_errors(lookup: Lookup) -> RecoverableErrors:
+    """Return the errors that a configuration names.
+
+    Raises:
+        InvalidOptionError: as of :meth:`RecoverableErrors.parse`.
+    """
+    return RecoverableErrors.parse(lookup.members(RECOVERABLE_ERRORS).values())
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -6,8 +6,8 @@ from enum import Enum
 from itertools import groupby
 from typing import Any
 
+from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.config.option import Namespace, Option
-from kinesis_publishers.config.options import all_declarations
 
 __all__ = ["accepted_text", "render_reference", "value_text"]
 
@@ -16,9 +16,7 @@ _HEADER = "| Key | Accepted | Default | Meaning |\n|---|---|---|---|"
 
 def render_reference() -> str:
     """Return Markdown: one section with one table for each section of the declarations."""
-    names = list(dict.fromkeys(option.section for option in all_declarations()))
-    options = sorted(all_declarations(), key=lambda option: names.index(option.section))
-    sections = groupby(options, key=lambda option: option.section)
+    sections = groupby(all_declarations(), key=lambda option: option.section)
     return "\n\n".join(
         f"## {section}\n\n{_HEADER}\n" + "\n".join(map(_render_row, members))
         for section, members in sections
@@ -32,8 +30,8 @@ def _render_row(option: Option[Any]) -> str:
     notes = option.doc
     if option.secret:
         notes += " Secret: masked in every message."
-    if not option.implemented:
-        notes += " Not read yet."
+    if option.unread:
+        notes += f" Not read: {option.unread}."
     accepted = ", ".join(f"`{choice}`" for choice in option.choices) or accepted_text(option)
     cells = (key, _escape(accepted), _render_default(option), _escape(notes))
     return f"| {' | '.join(cells)} |"
@@ -62,6 +60,8 @@ def value_text(value: object) -> str | None:
         return str(value.value)
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     if isinstance(value, int | float):
         return f"{value:.15g}"
     return str(value)

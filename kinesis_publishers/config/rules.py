@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_publishers.config.checkpoints import checkpoint_problems
-from kinesis_publishers.config.contradictions import contradictions
-from kinesis_publishers.config.credential_rules import credential_problems
-from kinesis_publishers.config.custom_options import unread_custom_problems
-from kinesis_publishers.config.ending import ending_problems
-from kinesis_publishers.config.fan_out_rules import fan_out_problems
-from kinesis_publishers.config.instants import BEGIN, instant_problems
-from kinesis_publishers.config.options import ALL_OPTIONS, aws, fanout, publisher
-from kinesis_publishers.config.stream_selectors import StreamSelector, parse_streams
+from attrs import frozen
+
+from kinesis_publishers.config.assignments import unread_custom_problems
+from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
+from kinesis_publishers.config.sections.aws import AwsConfig, credential_problems
+from kinesis_publishers.config.sections.checkpoints import (
+    CHECKPOINT_OPTIONS,
+    CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    SqliteCheckpointConfig,
+)
+from kinesis_publishers.config.sections.fanout import (
+    FanOutConfig,
+    HttpVersion,
+    SubscriptionHttpConfig,
+)
+from kinesis_publishers.config.sections.positions import (
+    EndingPositionConfig,
+    InitialPositionConfig,
+    position_problems,
+    unused_instants,
+)
+from kinesis_publishers.config.sections.registration import (
+    RegistrationConfig,
+    RegistrationStrategy,
+    consumer_arn,
+)
+from kinesis_publishers.config.sections.source import (
+    BUILT_IN_PUBLISHERS,
+    EFO,
+    POLLING,
+    SourceConfig,
+    StreamsConfig,
+    selected_streams,
+)
+from kinesis_publishers.config.sections.spark import Planner, SparkConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from kinesis_publishers.config.option import Lookup
+    from kinesis_publishers.config.option import Lookup, Option, OptionFamily, Section
+    from kinesis_publishers.config.sections.source import StreamSelector
 
-__all__ = ["find_problems", "selected_streams"]
+__all__ = ["IneffectiveKey", "find_problems", "ineffective_keys"]
+
+_CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<name>.+):"
 
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
@@ -30,24 +62,24 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         lookup: the configuration.
         complete: whether required options must be there.
     """
+    try:
+        streams = selected_streams(lookup)
+        stream_problems = [*_regions_of_streams(lookup, streams)]
+    except ConfigError as error:
+        streams, stream_problems = (), [error]
     return [
         *(_missing_options(lookup) if complete else ()),
-        *_stream_problems(lookup),
-        *instant_problems(lookup, BEGIN),
-        *ending_problems(lookup),
-        *fan_out_problems(lookup, _known_streams(lookup)),
-        *contradictions(lookup, _known_streams(lookup)),
-        *checkpoint_problems(lookup),
+        *stream_problems,
+        *position_problems(lookup),
+        *_fan_out_problems(lookup, streams),
+        *_positions_of_several_streams(lookup, streams),
+        *_unknown_ends(lookup),
+        *_other_regions(lookup, streams),
+        *_checkpoint_problems(lookup),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
     ]
-
-
-def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
-    """Return the streams to read, empty if none are given; raises ``ConfigError``."""
-    text = lookup.get(publisher.STREAMS)
-    return parse_streams(text, written_key=lookup.written_key(publisher.STREAMS)) if text else ()
 
 
 def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
@@ -57,34 +89,204 @@ def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
             yield MissingOptionError(f"{option.full_key} is required: set it to {expected}")
 
 
-def _stream_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    try:
-        streams = selected_streams(lookup)
-    except ConfigError as error:
-        yield error
-        return
+def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
     regions = sorted({stream.region for stream in streams if stream.region})
-    if len(regions) > 1 and not lookup.is_given(aws.REGION):
+    if len(regions) > 1 and not lookup.is_given(AwsConfig.region):
         yield InvalidOptionError(
-            f"{lookup.written_key(publisher.STREAMS)}: the ARNs are in different regions "
+            f"{lookup.written_key(StreamsConfig.names)}: the ARNs are in different regions "
             f"({', '.join(regions)}): read the streams of each region on their own"
         )
 
 
-def _known_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
-    try:
-        return selected_streams(lookup)
-    except ConfigError:
-        return ()  # reported where the streams themselves are checked
+def _other_regions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+    region = lookup.get(AwsConfig.region)
+    # An emulator takes any region.
+    if not region or lookup.get(AwsConfig.endpoint_url):
+        return
+    others = [one for one in streams if one.region not in {None, region.lower()}]
+    if others:
+        listed = ", ".join(f"{one.region} ({one.arn})" for one in others)
+        yield InvalidOptionError(
+            f"{lookup.written_key(AwsConfig.region)} is {region}, but "
+            f"{StreamsConfig.names.full_key} has streams of {listed}: leave the region out, or "
+            "name the streams of that region"
+        )
+
+
+def _positions_of_several_streams(
+    lookup: Lookup, streams: Sequence[StreamSelector]
+) -> Iterator[ConfigError]:
+    if len(streams) < 2:
+        return
+    for option, verb in (
+        (InitialPositionConfig.shards, "begin"),
+        (EndingPositionConfig.shards, "end"),
+    ):
+        if lookup.get(option):
+            yield InvalidOptionError(
+                f"{lookup.written_key(option)} has positions by shard id, which is not unique in "
+                f"{len(streams)} streams: read each stream on its own, or {verb} at a timestamp"
+            )
+
+
+def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
+    planner, publisher = SparkConfig.planner, SourceConfig.record_publisher
+    name = lookup.get(publisher)
+    if lookup.get(planner) is Planner.RANGES and name not in BUILT_IN_PUBLISHERS:
+        yield InvalidOptionError(
+            f"{lookup.written_key(planner)} is ranges, which finds the ends of micro-batches "
+            f"with GetRecords, and {lookup.written_key(publisher)} is {name}, "
+            "which need not deliver the same records: use prefetch, or POLLING or EFO"
+        )
+
+
+def _fan_out_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+    if lookup.get(SourceConfig.record_publisher) != EFO:
+        return
+    yield from _protocol_problems(lookup)
+    for stream in streams:
+        yield from _contradictions_of_consumer(lookup, stream)
+    if lookup.is_refused(RegistrationConfig.strategy):
+        return
+    strategy = lookup.get(RegistrationConfig.strategy)
+    if strategy is RegistrationStrategy.NONE:
+        yield from _missing_consumer_arns(lookup, streams)
+    elif not lookup.is_given(RegistrationConfig.consumer_name):
+        yield MissingOptionError(
+            f"{RegistrationConfig.consumer_name.full_key} is required for EFO with "
+            f"{strategy.value} registration: the name under which this application registers on "
+            "each stream"
+        )
+
+
+def _protocol_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    version, endpoint = SubscriptionHttpConfig.version, AwsConfig.endpoint_url
+    is_plain = (lookup.get(endpoint) or "").lower().startswith("http://")
+    if is_plain and lookup.get(version) is HttpVersion.HTTP_2:
+        yield InvalidOptionError(
+            f"{lookup.written_key(version)} is 2, which needs TLS, and "
+            f"{lookup.written_key(endpoint)} begins with http://: use an https:// endpoint, or "
+            "auto or 1.1"
+        )
+
+
+def _contradictions_of_consumer(lookup: Lookup, stream: StreamSelector) -> Iterator[ConfigError]:
+    key = RegistrationConfig.consumer_arn.of(stream.name).full_key
+    arn = consumer_arn(lookup, stream.name)
+    parts = re.match(_CONSUMER_ARN, arn) if arn is not None else None
+    if parts is None:
+        return
+    if parts["stream"] != stream.name:
+        yield InvalidOptionError(
+            f"{key}: {arn!r} is a consumer of another stream, expected one of {stream.name!r}"
+        )
+    elif stream.arn not in (None, parts["stream_arn"]):
+        yield InvalidOptionError(
+            f"{key}: {arn!r} is a consumer of a stream in another region or account, expected one "
+            f"of {stream.arn!r}"
+        )
+    name = lookup.get(RegistrationConfig.consumer_name)
+    if name not in (None, parts["name"]):
+        yield InvalidOptionError(
+            f"{key}: {arn!r} is the consumer {parts['name']!r}, but "
+            f"{lookup.written_key(RegistrationConfig.consumer_name)} is {name!r}: make them agree, "
+            "or remove one"
+        )
+
+
+def _missing_consumer_arns(
+    lookup: Lookup, streams: Sequence[StreamSelector]
+) -> Iterator[ConfigError]:
+    family = RegistrationConfig.consumer_arn
+    missing = [
+        family.of(stream.name).full_key
+        for stream in streams
+        if consumer_arn(lookup, stream.name) is None and not lookup.is_given(family.of(stream.name))
+    ]
+    if missing:
+        yield MissingOptionError(
+            f"{RegistrationConfig.strategy.full_key} is NONE: set {', '.join(missing)} to "
+            f"{family.member.parser.accepts}"
+        )
+
+
+def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    """Yield the options of checkpoints that have no effect with the others."""
+    application, store = CheckpointConfig.application, CheckpointConfig.store
+    if not lookup.is_given(application):
+        for key in lookup.given_keys(CHECKPOINT_OPTIONS):
+            yield InvalidOptionError(
+                f"{key} is set but {application.full_key} is not, without which no "
+                "checkpoint is kept: name the application, or remove the option"
+            )
+        return
+    if lookup.is_refused(store):
+        return
+    chosen = lookup.get(store)
+    owners: tuple[tuple[str, type[Section]], ...] = (
+        ("sqlite", SqliteCheckpointConfig),
+        ("dynamodb", DynamoDbCheckpointConfig),
+    )
+    for owner, section in owners:
+        for key in lookup.given_keys(section.options()) if chosen != owner else ():
+            yield InvalidOptionError(
+                f"{key} is for the store {owner}, and {lookup.written_key(store)} "
+                f"is {chosen}: remove one of them, or set the store to {owner}"
+            )
 
 
 def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    indices = sorted(int(name.strip("[]")) for name in lookup.members(fanout.RECOVERABLE_ERRORS))
+    indices = sorted(int(name.strip("[]")) for name in lookup.members(RECOVERABLE_ERRORS))
     for expected, found in enumerate(indices):
         if expected != found:
-            present = fanout.RECOVERABLE_ERRORS.of(f"[{found}]").full_key
-            absent = fanout.RECOVERABLE_ERRORS.of(f"[{expected}]").full_key
+            present = RECOVERABLE_ERRORS.of(f"[{found}]").full_key
+            absent = RECOVERABLE_ERRORS.of(f"[{expected}]").full_key
             yield InvalidOptionError(
                 f"{present} is set but {absent} is not: count from 0 without gaps"
             )
             return
+
+
+@frozen(kw_only=True)
+class IneffectiveKey:
+    """A key that is valid and has no effect.
+
+    Attributes:
+        key: as the user wrote it.
+        reason: why it has none.
+    """
+
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key} has no effect: {self.reason}"
+
+
+def ineffective_keys(lookup: Lookup) -> tuple[IneffectiveKey, ...]:
+    """Return the keys of a configuration that change nothing.
+
+    What a publisher of your own reads is not known: of it nothing is said.
+    """
+    return tuple(
+        IneffectiveKey(key=lookup.written_key(option), reason=reason)
+        for option, reason in (
+            *((option, option.unread) for option in ALL_OPTIONS if option.unread),
+            *unused_instants(lookup),
+            *_unused_fan_out(lookup),
+        )
+        if lookup.is_given(option)
+    )
+
+
+def _unused_fan_out(lookup: Lookup) -> Iterator[tuple[Option[Any], str]]:
+    publisher = SourceConfig.record_publisher
+    if lookup.get(publisher) != POLLING:
+        return
+    reason = f"{lookup.written_key(publisher)} is POLLING"
+    for section in (RegistrationConfig, SubscriptionHttpConfig, FanOutConfig):
+        for option in section.options():
+            yield option, reason
+    family: OptionFamily[str | None] = RegistrationConfig.consumer_arn
+    for name in lookup.members(family):
+        yield family.of(name), reason

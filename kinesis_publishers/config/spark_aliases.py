@@ -1,4 +1,4 @@
-"""The names that other connectors have for our options, and what each of their values means."""
+"""The names of other connectors: what each means here, and what to do where it means nothing."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_publishers.config.choices import (
-    DeregistrationPolicy,
+import orjson
+
+from kinesis_publishers.config.sections.aws import AwsConfig, CredentialsConfig
+from kinesis_publishers.config.sections.fanout import FanOutConfig
+from kinesis_publishers.config.sections.polling import DiscoveryConfig, PollingConfig
+from kinesis_publishers.config.sections.positions import (
     EndingPosition,
+    EndingPositionConfig,
     InitialPosition,
+    InitialPositionConfig,
+)
+from kinesis_publishers.config.sections.registration import (
+    DeregistrationPolicy,
+    RegistrationConfig,
     RegistrationStrategy,
 )
-from kinesis_publishers.config.options import (
-    aws,
-    discovery,
-    ending,
-    fanout,
-    polling,
-    publisher,
-    registration,
-    retries,
-    spark,
-)
-from kinesis_publishers.config.starting_positions import starting_position
+from kinesis_publishers.config.sections.source import EFO, POLLING, SourceConfig, StreamsConfig
+from kinesis_publishers.config.sections.spark import SparkConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,69 +31,78 @@ if TYPE_CHECKING:
     from kinesis_publishers.config.option import Option
     from kinesis_publishers.config.parsers import Scalar
 
-__all__ = ["ALIASES", "REGION_IN_ENDPOINT", "assignments_of"]
+__all__ = [
+    "ADVICE",
+    "ALIASES",
+    "NO_SIDE_STORE",
+    "REGION_IN_ENDPOINT",
+    "advice_for",
+    "assignments_of",
+]
 
 ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
     {
-        "streamName": publisher.STREAMS,
-        "streamARN": publisher.STREAMS,
-        "subscribe": publisher.STREAMS,
-        "region": aws.REGION,
-        "kinesisRegion": aws.REGION,
-        "endpointUrl": aws.ENDPOINT,
-        "endpoint": aws.ENDPOINT,
-        "consumerType": publisher.RECORD_PUBLISHER,
-        "consumerMode": publisher.RECORD_PUBLISHER,
-        "consumerName": registration.CONSUMER_NAME,
-        "fanoutConsumerARN": registration.CONSUMER_ARN.member,
-        "requireConsumerDeregistration": registration.DEREGISTER,
-        "startingPosition": publisher.INITIAL_POSITION,
-        "initialPosition": publisher.INITIAL_POSITION,
-        "startingOffsets": publisher.INITIAL_POSITION,
-        "startingTimestamp": publisher.INITIAL_TIMESTAMP,
-        "endingPosition": ending.ENDING_POSITION,
-        "endingOffsets": ending.ENDING_POSITION,
-        "endingTimestamp": ending.ENDING_TIMESTAMP,
-        "failOnDataLoss": publisher.FAIL_ON_DATA_LOSS,
-        "maxRecordsPerTrigger": spark.MAX_RECORDS_PER_TRIGGER,
-        "maxOffsetsPerTrigger": spark.MAX_RECORDS_PER_TRIGGER,
-        "maxBytesPerTrigger": spark.MAX_BYTES_PER_TRIGGER,
-        "maxPartitions": spark.PARALLELISM,
-        "includeMetadata": spark.INCLUDE_METADATA,
-        "describeShardInterval": discovery.DISCOVERY_INTERVAL,
-        "shardFetchInterval": discovery.DISCOVERY_INTERVAL,
-        "getRecords.numberOfRecordsPerFetch": polling.MAX_RECORDS,
-        "maxRecordPerRead": polling.MAX_RECORDS,
-        "maxRecordsPerFetch": polling.MAX_RECORDS,
-        "getRecords.fetchIntervalMs": polling.INTERVAL,
-        "idleTimeBetweenReadsInMs": polling.INTERVAL,
-        "minFetchPeriod": polling.INTERVAL,
-        "subscribeToShard.timeoutSec": fanout.SUBSCRIBE_TIMEOUT,
-        "subscribeToShard.maxRetries": retries.SUBSCRIBE_TO_SHARD.max_retries,
-        "roleArn": aws.ROLE_ARN,
-        "stsRoleArn": aws.ROLE_ARN,
-        "awsSTSRoleARN": aws.ROLE_ARN,
-        "roleExternalId": aws.ROLE_EXTERNAL_ID,
-        "roleSessionName": aws.ROLE_SESSION_NAME,
-        "stsSessionName": aws.ROLE_SESSION_NAME,
-        "awsSTSSessionName": aws.ROLE_SESSION_NAME,
-        "stsEndpoint": aws.ROLE_STS_ENDPOINT,
-        "stsEndpointUrl": aws.ROLE_STS_ENDPOINT,
-        "awsSTSEndpoint": aws.ROLE_STS_ENDPOINT,
-        "awsAccessKeyId": aws.ACCESS_KEY_ID,
-        "awsAccessKey": aws.ACCESS_KEY_ID,
-        "awsSecretKey": aws.SECRET_KEY,
-        "sessionToken": aws.SESSION_TOKEN,
+        "streamName": StreamsConfig.names,
+        "streamARN": StreamsConfig.names,
+        "subscribe": StreamsConfig.names,
+        "region": AwsConfig.region,
+        "kinesisRegion": AwsConfig.region,
+        "endpointUrl": AwsConfig.endpoint_url,
+        "endpoint": AwsConfig.endpoint_url,
+        "consumerType": SourceConfig.record_publisher,
+        "consumerMode": SourceConfig.record_publisher,
+        "consumerName": RegistrationConfig.consumer_name,
+        "fanoutConsumerARN": RegistrationConfig.consumer_arn.member,
+        "requireConsumerDeregistration": RegistrationConfig.deregister,
+        "startingPosition": InitialPositionConfig.position,
+        "initialPosition": InitialPositionConfig.position,
+        "startingOffsets": InitialPositionConfig.position,
+        "startingTimestamp": InitialPositionConfig.timestamp_text,
+        "endingPosition": EndingPositionConfig.position,
+        "endingOffsets": EndingPositionConfig.position,
+        "endingTimestamp": EndingPositionConfig.timestamp_text,
+        "failOnDataLoss": SourceConfig.fail_on_data_loss,
+        "maxRecordsPerTrigger": SparkConfig.max_records_per_trigger,
+        "maxOffsetsPerTrigger": SparkConfig.max_records_per_trigger,
+        "maxBytesPerTrigger": SparkConfig.max_bytes_per_trigger,
+        "maxPartitions": SparkConfig.parallelism,
+        "includeMetadata": SparkConfig.include_metadata,
+        "describeShardInterval": DiscoveryConfig.interval_seconds,
+        "shardFetchInterval": DiscoveryConfig.interval_seconds,
+        "getRecords.numberOfRecordsPerFetch": PollingConfig.max_records,
+        "maxRecordPerRead": PollingConfig.max_records,
+        "maxRecordsPerFetch": PollingConfig.max_records,
+        "getRecords.fetchIntervalMs": PollingConfig.interval_seconds,
+        "idleTimeBetweenReadsInMs": PollingConfig.interval_seconds,
+        "minFetchPeriod": PollingConfig.interval_seconds,
+        "subscribeToShard.timeoutSec": FanOutConfig.subscribe_timeout_seconds,
+        "subscribeToShard.maxRetries": FanOutConfig.subscribe_retry.max_retries,
+        "roleArn": CredentialsConfig.role_arn,
+        "stsRoleArn": CredentialsConfig.role_arn,
+        "awsSTSRoleARN": CredentialsConfig.role_arn,
+        "roleExternalId": CredentialsConfig.role_external_id,
+        "roleSessionName": CredentialsConfig.role_session_name,
+        "stsSessionName": CredentialsConfig.role_session_name,
+        "awsSTSSessionName": CredentialsConfig.role_session_name,
+        "stsEndpoint": CredentialsConfig.sts_endpoint_url,
+        "stsEndpointUrl": CredentialsConfig.sts_endpoint_url,
+        "awsSTSEndpoint": CredentialsConfig.sts_endpoint_url,
+        "awsAccessKeyId": CredentialsConfig.access_key_id,
+        "awsAccessKey": CredentialsConfig.access_key_id,
+        "awsSecretKey": CredentialsConfig.secret_key,
+        "sessionToken": CredentialsConfig.session_token,
     }
 )
 """The option that each name of another connector stands for."""
 
 #: The region in the URL of an endpoint of AWS's own, from which other connectors take it.
-REGION_IN_ENDPOINT: Final = re.compile(
-    r"https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?", re.IGNORECASE
+REGION_IN_ENDPOINT: Final = (
+    r"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?"
 )
-_EPOCH_MILLIS: Final = re.compile(r"[0-9]{13}")
-_CONSUMER_STREAM: Final = re.compile(r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/")
+# Glue writes a date without a word before it.
+_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
+_EPOCH_MILLIS: Final = r"[0-9]{13}"
+_CONSUMER_STREAM: Final = r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/"
 
 _Assigned = list[tuple["Option[Any]", "Scalar"]]
 
@@ -105,72 +114,201 @@ def assignments_of(alias: Option[Any], value: Scalar) -> _Assigned:
 
 
 def _consumer_type(value: Scalar) -> _Assigned:
-    names = {"getrecords": "POLLING", "subscribetoshard": "EFO"}
-    return [(publisher.RECORD_PUBLISHER, names.get(str(value).strip().lower(), value))]
+    names = {"getrecords": POLLING, "subscribetoshard": EFO}
+    return [(SourceConfig.record_publisher, names.get(str(value).strip().lower(), value))]
 
 
 def _deregistration(value: Scalar) -> _Assigned:
     policies = {"true": DeregistrationPolicy.CREATED, "false": DeregistrationPolicy.NEVER}
     policy = policies.get(str(value).strip().lower())
-    return [(registration.DEREGISTER, policy.value if policy else value)]
+    return [(RegistrationConfig.deregister, policy.value if policy else value)]
 
 
 def _consumer_arn(value: Scalar) -> _Assigned:
     """Read with the consumer that the user has registered; its ARN names the stream."""
-    match = _CONSUMER_STREAM.search(str(value))
+    match = re.search(_CONSUMER_STREAM, str(value))
     if match is None:
-        return [(registration.CONSUMER_ARN.member, value)]
+        return [(RegistrationConfig.consumer_arn.member, value)]
     return [
-        (publisher.RECORD_PUBLISHER, "EFO"),
-        (registration.REGISTRATION, RegistrationStrategy.NONE.value),
-        (registration.CONSUMER_ARN.of(match["stream"]), value),
+        (SourceConfig.record_publisher, EFO),
+        (RegistrationConfig.strategy, RegistrationStrategy.NONE.value),
+        (RegistrationConfig.consumer_arn.of(match["stream"]), value),
     ]
 
 
 _ENDINGS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
     {
-        publisher.INITIAL_POSITION.key: ending.ENDING_POSITION,
-        publisher.INITIAL_TIMESTAMP.key: ending.ENDING_TIMESTAMP,
-        publisher.INITIAL_TIMESTAMP_FORMAT.key: ending.ENDING_TIMESTAMP_FORMAT,
-        publisher.INITIAL_SHARD_POSITIONS.key: ending.ENDING_SHARD_POSITIONS,
+        InitialPositionConfig.position.key: EndingPositionConfig.position,
+        InitialPositionConfig.timestamp_text.key: EndingPositionConfig.timestamp_text,
+        InitialPositionConfig.timestamp_format.key: EndingPositionConfig.timestamp_format,
+        InitialPositionConfig.shards.key: EndingPositionConfig.shards,
     }
 )
 
 
 def _ending_position(value: Scalar) -> _Assigned:
     if str(value).strip().upper() == "EARLIEST":
-        return [(ending.ENDING_POSITION, value)]  # refused, in the word that the user wrote
-    return [(_ENDINGS[option.key], part) for option, part in starting_position(value)]
+        return [(EndingPositionConfig.position, value)]  # refused, in the word that the user wrote
+    return [(_ENDINGS[option.key], part) for option, part in _starting_position(value)]
 
 
 def _starting_timestamp(value: Scalar) -> _Assigned:
     return [
-        (publisher.INITIAL_POSITION, InitialPosition.AT_TIMESTAMP.value),
-        (publisher.INITIAL_TIMESTAMP, _epoch_seconds(value)),
+        (InitialPositionConfig.position, InitialPosition.AT_TIMESTAMP.value),
+        (InitialPositionConfig.timestamp_text, _epoch_seconds(value)),
     ]
 
 
 def _ending_timestamp(value: Scalar) -> _Assigned:
     return [
-        (ending.ENDING_POSITION, EndingPosition.AT_TIMESTAMP.value),
-        (ending.ENDING_TIMESTAMP, _epoch_seconds(value)),
+        (EndingPositionConfig.position, EndingPosition.AT_TIMESTAMP.value),
+        (EndingPositionConfig.timestamp_text, _epoch_seconds(value)),
     ]
 
 
 def _epoch_seconds(value: Scalar) -> Scalar:
     # The source for Kafka has milliseconds under this name.
     text = str(value).strip()
-    return f"{int(text) / 1000:.3f}" if _EPOCH_MILLIS.fullmatch(text) else value
+    return f"{int(text) / 1000:.3f}" if re.fullmatch(_EPOCH_MILLIS, text) else value
+
+
+def _starting_position(value: Scalar) -> list[tuple[Option[Any], Scalar]]:
+    """Return what ``startingPosition`` says: a name, a date, AT_TIMESTAMP with one, or JSON."""
+    position, timestamp = InitialPositionConfig.position, InitialPositionConfig.timestamp_text
+    text = str(value).strip()
+    if text.startswith("{"):
+        return _from_json(text)
+    name, _, instant = text.partition(" ")
+    if name.upper() == "EARLIEST":
+        return [(position, InitialPosition.TRIM_HORIZON.value)]
+    if name.upper() == "AT_TIMESTAMP" and instant.strip():
+        return [(position, name), (timestamp, instant.strip())]
+    if re.fullmatch(_DATE, text):
+        return [(position, InitialPosition.AT_TIMESTAMP.value), (timestamp, text)]
+    return [(position, value)]
+
+
+def _from_json(text: str) -> list[tuple[Option[Any], Scalar]]:
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        document = None
+    # With anything else beside it, what is refused is the whole text: nothing is ignored.
+    if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
+        return [(InitialPositionConfig.shards, text)]
+    parts: list[tuple[Option[Any], Scalar]] = [
+        (InitialPositionConfig.position, InitialPosition.AT_TIMESTAMP.value),
+        (InitialPositionConfig.timestamp_text, document["at_timestamp"]),
+    ]
+    if "format" in document:
+        parts.append((InitialPositionConfig.timestamp_format, document["format"]))
+    return parts
 
 
 _EXPANSIONS: Final[Mapping[str, Callable[[Scalar], _Assigned]]] = MappingProxyType(
     {
-        publisher.RECORD_PUBLISHER.key: _consumer_type,
-        publisher.INITIAL_POSITION.key: starting_position,
-        publisher.INITIAL_TIMESTAMP.key: _starting_timestamp,
-        ending.ENDING_POSITION.key: _ending_position,
-        ending.ENDING_TIMESTAMP.key: _ending_timestamp,
-        registration.DEREGISTER.key: _deregistration,
-        registration.CONSUMER_ARN.member.key: _consumer_arn,
+        SourceConfig.record_publisher.key: _consumer_type,
+        InitialPositionConfig.position.key: _starting_position,
+        InitialPositionConfig.timestamp_text.key: _starting_timestamp,
+        EndingPositionConfig.position.key: _ending_position,
+        EndingPositionConfig.timestamp_text.key: _ending_timestamp,
+        RegistrationConfig.deregister.key: _deregistration,
+        RegistrationConfig.consumer_arn.member.key: _consumer_arn,
     }
 )
+
+
+NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
+_ENDS_AT_THE_TIP: Final = (
+    "a micro-batch ends with what has arrived and waits for nothing: remove it, or limit the size "
+    "with maxRecordsPerTrigger or maxBytesPerTrigger"
+)
+_NOTHING_TO_SET: Final = "there is nothing of the kind to set here: remove it"
+_RETRIES: Final = (
+    "each API call has its own: see kinesis.shard.getrecords.maxretries and its .backoff.base and "
+    ".backoff.max"
+)
+_PARSE_IN_SPARK: Final = (
+    "the payload comes through as it is: read the column data with from_json, from_csv or from_avro"
+)
+_PARALLELISM: Final = "set kinesis.spark.parallelism, the largest number of tasks in a micro-batch"
+_TRIGGER: Final = "set the interval with writeStream.trigger(processingTime=...)"
+_OWN_CONSUMER: Final = (
+    "set kinesis.stream.efo.registration = NONE and kinesis.stream.efo.consumerarn.<stream> to the "
+    "ARN of your consumer"
+)
+_STARTING_OFFSETS: Final = (
+    "set startingPosition to AT_TIMESTAMP and a date, or to JSON with a position per shard"
+)
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        NO_SIDE_STORE: (
+            *("metadataCommitterType", "metadataPath", "dynamodb.tableName"),
+            *("metadataNumRetries", "metadataRetryIntervalsMs", "metadataMaxRetryIntervalMs"),
+            *("minBatchesToRetain", "internal.maintenanceTaskIntervalSec"),
+        ),
+        _ENDS_AT_THE_TIP: (
+            *("maxFetchRecordsPerShard", "maxFetchTimePerShardSec", "maxFetchTimeInMs"),
+            *("maxFetchDuration", "maxFetchRate", "internal.maxDataQueueEmptyCount"),
+            "internal.dataQueueWaitTimeoutSec",
+        ),
+        _NOTHING_TO_SET: (
+            *("checkNewRecordThreads", "maxShardsPerDescribe", "consumerRefreshInterval"),
+            *("coalesceThresholdBlockSize", "coalesceBinSize"),
+        ),
+        "no micro-batch is made while there is nothing new: remove it": (
+            *("avoidEmptyBatches", "internal.avoidEmptyBatches"),
+        ),
+        _RETRIES: (
+            *("clientNumRetries", "clientRetryIntervalsMs", "clientMaxRetryIntervalMs"),
+            *("numRetries", "retryIntervalMs", "maxRetryIntervalMs"),
+            *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+        ),
+        "set kinesis.pending.maxbytes, which is memory of the driver and not of the cluster": (
+            "fetchBufferSize",
+        ),
+        "set kinesis.pending.maxrecords, which counts the records of all shards": (
+            "internal.dataQueueCapacity",
+        ),
+        "set kinesis.shard.getrecords.intervalmillis, the period in which a shard is asked": (
+            "addIdleTimeBetweenReads",
+        ),
+        _PARALLELISM: ("shardsPerTask", "minPartitions", "maxRecordsPerPartition"),
+        _TRIGGER: ("windowSize", "minOffsetsPerTrigger", "maxTriggerDelay"),
+        "set consumerName to a name that no other application has": (
+            *("consumerNamePrefix", "groupIdPrefix", "kafka.group.id"),
+        ),
+        _OWN_CONSUMER: ("registeredConsumerId", "registeredConsumerIdType"),
+        "set aws.credentials.provider = CUSTOM and aws.credentials.provider.custom.class": (
+            *("credentialProviderClass", "credentialProviderParam"),
+        ),
+        "credentials come from botocore's default chain, instance and container roles included; "
+        "see aws.credentials.provider": ("awsUseInstanceProfile", "serviceCredential"),
+        _PARSE_IN_SPARK: ("classification", "delimiter", "schema", "inferSchema"),
+        "the column approximateArrivalTimestamp is always there: remove it": (
+            "addRecordTimestamp",
+        ),
+        "the lag is in the progress of the query, as latestOffset: remove it": (
+            "emitConsumerLagMetrics",
+        ),
+        "set includeMetadata = true for the additional columns": ("includeHeaders",),
+        "name the streams with streamName or streamARN, separated by commas": (
+            *("subscribePattern", "assign"),
+        ),
+        _STARTING_OFFSETS: (*("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),),
+        "set region, and streamName or streamARN": ("kafka.bootstrap.servers",),
+    }
+)
+
+ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {name: advice for advice, names in _NAMES.items() for name in names}
+)
+"""What to do instead, for each name."""
+
+_BY_LOWER_NAME: Final = MappingProxyType({name.lower(): text for name, text in ADVICE.items()})
+
+
+def advice_for(name: str) -> str | None:
+    """Return what to do instead of setting ``name``, None if no other connector has it."""
+    return _BY_LOWER_NAME.get(name.lower())

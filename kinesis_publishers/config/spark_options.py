@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
-from kinesis_publishers.config.choices import CredentialsProvider
-from kinesis_publishers.config.options import aws, checkpoints
-from kinesis_publishers.config.spark_aliases import ALIASES, REGION_IN_ENDPOINT, assignments_of
-from kinesis_publishers.config.spark_moved import NO_SIDE_STORE, advice_for
+from kinesis_publishers.config.sections.aws import (
+    AwsConfig,
+    CredentialsConfig,
+    CredentialsProvider,
+)
+from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
+from kinesis_publishers.config.spark_aliases import (
+    ALIASES,
+    NO_SIDE_STORE,
+    REGION_IN_ENDPOINT,
+    advice_for,
+    assignments_of,
+)
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.config.option import Option
     from kinesis_publishers.config.parsers import Scalar
 
-__all__ = ["ALIASES", "ALLOW_VARIABLE", "assign_spark_options"]
+__all__ = ["ALLOW_VARIABLE", "assign_spark_options"]
 
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""
@@ -83,7 +92,7 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     if alias is not None:
         for target, part in assignments_of(alias, value):
             assignments.add(target, key, part)
-    elif option in checkpoints.OPTIONS:
+    elif option in CHECKPOINT_OPTIONS:
         assignments.add_moved(key, NO_SIDE_STORE)
     elif option is not None:
         assignments.add(option, key, value)
@@ -101,20 +110,21 @@ def _without_prefixes(key: str) -> str:
 
 def _assume_role_by_default(assignments: Assignments) -> None:
     """Let ``roleArn`` mean what it means elsewhere: assume that role."""
-    written_key = _alias_written_for(assignments, aws.ROLE_ARN)
-    if written_key is not None and not _is_given(assignments, aws.PROVIDER):
-        assignments.add(aws.PROVIDER, written_key, CredentialsProvider.ASSUME_ROLE.value)
+    provider = CredentialsConfig.provider_option
+    written_key = _alias_written_for(assignments, CredentialsConfig.role_arn)
+    if written_key is not None and not _is_given(assignments, provider):
+        assignments.add(provider, written_key, CredentialsProvider.ASSUME_ROLE.value)
 
 
 def _take_region_from_endpoint(assignments: Assignments) -> None:
     """Let ``endpointUrl`` mean what it means elsewhere: the region is the one in AWS's own URL."""
-    if _is_given(assignments, aws.REGION):
+    if _is_given(assignments, AwsConfig.region):
         return
     for found in tuple(assignments.found):
-        if found.option is aws.ENDPOINT:
-            match = REGION_IN_ENDPOINT.fullmatch(str(found.value).strip())
+        if found.option is AwsConfig.endpoint_url:
+            match = re.fullmatch(REGION_IN_ENDPOINT, str(found.value).strip())
             if match is not None:
-                assignments.add(aws.REGION, found.written_key, match["region"].lower())
+                assignments.add(AwsConfig.region, found.written_key, match["region"].lower())
 
 
 def _is_given(assignments: Assignments, option: Option[Any]) -> bool:

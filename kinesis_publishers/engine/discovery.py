@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import ControlPlane
     from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config.discovery import DiscoveryConfig
+    from kinesis_publishers.config import DiscoveryConfig
     from kinesis_publishers.model import Shard, ShardKey, StreamSummary
     from kinesis_publishers.retry import RetryPolicy
 

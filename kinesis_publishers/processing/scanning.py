@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import Factory, define, field
 
 from kinesis_publishers.clock import SystemClock
-from kinesis_publishers.config import Properties
-from kinesis_publishers.config.choices import AggregationMode, OnInvalidAggregate
-from kinesis_publishers.config.options.publisher import AGGREGATION, ON_INVALID_AGGREGATE
+from kinesis_publishers.config import AggregationMode, OnInvalidAggregate, Properties, SourceConfig
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
@@ -98,7 +96,8 @@ def scan(
     clock = clock or SystemClock()
     if not isinstance(properties, Properties):
         properties = Properties.parse(properties)
-    if properties.get(ON_INVALID_AGGREGATE) is OnInvalidAggregate.DEAD_LETTER and not per_batch:
+    on_invalid = properties.get(SourceConfig.on_invalid_aggregate)
+    if on_invalid is OnInvalidAggregate.DEAD_LETTER and not per_batch:
         process, properties = _with_dead_letters(process, properties, on_error)
     scanner = _Scanner(
         process,
@@ -126,15 +125,15 @@ def _with_dead_letters(
     if not isinstance(policy, DeadLetter):
         return process, properties  # Opening the fetcher refuses them.
     # With OFF every aggregate is delivered as it is, valid or not.
-    is_off = properties.get(AGGREGATION) is AggregationMode.OFF
+    is_off = properties.get(SourceConfig.aggregation) is AggregationMode.OFF
 
     def process_valid(record: Record) -> ScanResult | None:
         if record.is_undecoded_aggregate and not is_off:
             raise AggregationError("the record begins like an aggregate and is not a valid one")
         return process(record)
 
-    plain = {ON_INVALID_AGGREGATE.full_key: OnInvalidAggregate.PLAIN.value}
-    return process_valid, Properties.parse({**properties.to_dict(), **plain})
+    plain = {SourceConfig.on_invalid_aggregate: OnInvalidAggregate.PLAIN.value}
+    return process_valid, properties.with_values(plain)
 
 
 def _check_no_loop() -> None:

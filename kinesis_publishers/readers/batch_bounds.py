@@ -10,15 +10,14 @@ from attrs import evolve, field, frozen
 from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPositionConfig,
-    ShardIteratorKind,
 )
-from kinesis_publishers.model import SequenceNumber, StartingPosition
+from kinesis_publishers.model import StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kinesis_publishers.config import Properties, ShardPosition
-    from kinesis_publishers.model import Shard
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import Shard, ShardProgress
 
 __all__ = ["BatchBounds", "Narrowing", "is_after"]
 
@@ -90,11 +89,11 @@ class BatchBounds:
         return cls(
             start=_start(initial),
             until=_earlier(latest, ends.timestamp),
-            shard_starts={one.shard_id: _position(one, loaded_at) for one in initial.shards},
+            shard_starts={name: _position(one, loaded_at) for name, one in initial.shards},
             # What has not arrived yet would be in one action and not in the one before it.
             shard_untils={
-                one.shard_id: _if_any(_earlier, _position(one, loaded_at), loaded_at)
-                for one in ends.shards
+                shard_id: _if_any(_earlier, _position(one, loaded_at), loaded_at)
+                for shard_id, one in ends.shards
             },
             loaded_at=loaded_at,
         )
@@ -194,24 +193,8 @@ def _start(config: InitialPositionConfig) -> StartingPosition:
     return StartingPosition.trim_horizon()
 
 
-def _position(config: ShardPosition, latest: datetime) -> StartingPosition | None:
-    match config.kind:
-        case ShardIteratorKind.SHARD_END:
-            return None
-        case ShardIteratorKind.TRIM_HORIZON:
-            return StartingPosition.trim_horizon()
-        case ShardIteratorKind.LATEST:
-            return StartingPosition.at_timestamp(latest)
-        case ShardIteratorKind.AT_TIMESTAMP:
-            return StartingPosition.at_timestamp(_instant(config.marker))
-        case ShardIteratorKind.AT_SEQUENCE_NUMBER:
-            return StartingPosition.at(SequenceNumber(config.marker))
-        case ShardIteratorKind.AFTER_SEQUENCE_NUMBER:
-            return StartingPosition.after(SequenceNumber(config.marker))
-
-
-def _instant(milliseconds: str) -> datetime:
-    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+def _position(progress: ShardProgress, latest: datetime) -> StartingPosition | None:
+    return None if progress.is_ended else progress.position.pinned(latest)
 
 
 def is_after(start: StartingPosition, until: StartingPosition) -> bool:

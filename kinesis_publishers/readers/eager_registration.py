@@ -13,7 +13,6 @@ from kinesis_publishers.config import (
     RegistrationConfig,
     RegistrationStrategy,
 )
-from kinesis_publishers.config.options import registration
 from kinesis_publishers.registration import ConsumerLease, create_registrar
 
 if TYPE_CHECKING:
@@ -47,10 +46,8 @@ def register_consumers(properties: Properties) -> Properties:
     if not needs_registration or config.strategy is not RegistrationStrategy.EAGER:
         return properties
     arns = _run(_register(properties, config))
-    keys = {name: registration.CONSUMER_ARN.of(name).full_key for name in arns}
-    return Properties.parse(
-        {**properties.to_dict(), **{keys[name]: arn for name, arn in arns.items()}}
-    )
+    consumer_arn = RegistrationConfig.consumer_arn
+    return properties.with_values({consumer_arn.of(name): arn for name, arn in arns.items()})
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:

@@ -12,8 +12,7 @@ from attrs import frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.assembly import publisher_factory_class
-from kinesis_publishers.config import Properties
-from kinesis_publishers.config.options import fanout, publisher
+from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import RunResult, Shard, StartingPosition, continue_from
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisher
@@ -36,12 +35,14 @@ def as_polling(properties: Properties) -> Properties:
     """Return ``properties`` that poll, if they subscribe to shards; any others stay."""
     if not publisher_factory_class(properties).subscribes:
         return properties
-    polling = {
-        publisher.RECORD_PUBLISHER.full_key: publisher.RECORD_PUBLISHER.default,
-        # Who only polls need not have the client of the subscriptions.
-        fanout.HTTP2_CLIENT.full_key: fanout.HTTP2_CLIENT.default.value,
-    }
-    return Properties.parse({**properties.to_dict(), **polling})
+    publisher, http2_client = SourceConfig.record_publisher, SubscriptionHttpConfig.http2_client
+    return properties.with_values(
+        {
+            publisher: publisher.default,
+            # Polling does not need the client of the subscriptions to be installed.
+            http2_client: http2_client.default.value,
+        }
+    )
 
 
 class SubscribeThenPoll(RecordPublisher):

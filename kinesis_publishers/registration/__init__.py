@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config.choices import RegistrationStrategy
+from kinesis_publishers.config import RegistrationStrategy
 from kinesis_publishers.registration.deregistration import deregister_consumer
 from kinesis_publishers.registration.lazy import (
     EagerRegistrar,
@@ -15,7 +15,7 @@ from kinesis_publishers.registration.shared_use import ConsumerLease
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
-    from kinesis_publishers.config.registration import RegistrationConfig
+    from kinesis_publishers.config import RegistrationConfig
 
 __all__ = ["ConsumerLease", "create_registrar", "deregister_consumer"]
 

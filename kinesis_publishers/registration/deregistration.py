@@ -16,7 +16,7 @@ from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.config.registration import RegistrationConfig
+    from kinesis_publishers.config import RegistrationConfig
 
 __all__ = ["deregister_consumer"]
 

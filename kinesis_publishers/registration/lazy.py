@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from kinesis_publishers.abc import StreamConsumerRegistrar
-from kinesis_publishers.config.options import registration as options
+from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
     InvalidOptionError,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.config.registration import RegistrationConfig
 
 __all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
 
@@ -101,11 +100,11 @@ class NoRegistrar(StreamConsumerRegistrar):
 
     async def consumer_arn(self, stream_arn: str) -> str:
         name = stream_name_in(stream_arn)
-        key = options.CONSUMER_ARN.of(name).full_key
+        key = RegistrationConfig.consumer_arn.of(name).full_key
         arn = self._consumer_arns.get(name)
         if arn is None:
             raise MissingOptionError(
-                f"{options.REGISTRATION.full_key} is NONE: set {key} to the ARN of a stream "
+                f"{RegistrationConfig.strategy.full_key} is NONE: set {key} to the ARN of a stream "
                 "consumer"
             )
         # Only the ARN says which stream SubscribeToShard reads. Streams of the same name have
@@ -118,11 +117,11 @@ class NoRegistrar(StreamConsumerRegistrar):
         return arn
 
     async def renew(self, stream_arn: str, consumer_arn: str) -> NoReturn:
-        key = options.CONSUMER_ARN.of(stream_name_in(stream_arn)).full_key
+        key = RegistrationConfig.consumer_arn.of(stream_name_in(stream_arn)).full_key
         raise ConsumerNotFoundError(
             f"The stream consumer {consumer_arn} does not exist (any more), and with "
-            f"{options.REGISTRATION.full_key} = NONE it is not registered again: register one and "
-            f"set {key} to its ARN, or let this application register one (LAZY or EAGER).",
+            f"{RegistrationConfig.strategy.full_key} = NONE it is not registered again: register "
+            f"one and set {key} to its ARN, or let this application register one (LAZY or EAGER).",
             operation="SubscribeToShard",
             code="ResourceNotFoundException",
         )

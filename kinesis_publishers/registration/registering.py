@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.config.choices import DeregistrationPolicy
-from kinesis_publishers.config.options import registration as options
+from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     ConsumerNotFoundError,
@@ -26,7 +25,6 @@ from kinesis_publishers.retry import RetryBudget, call_with_retries
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.config.registration import RegistrationConfig
     from kinesis_publishers.model import StreamConsumer
     from kinesis_publishers.registration.shared_use import ConsumerLease
 
@@ -191,7 +189,7 @@ class ConsumerRegistration:
         return RetriesExhaustedError(
             f"The stream consumer {self._consumer_name} on {self._stream_arn} was still "
             f"{consumer.status} after {elapsed:.0f} s: {advice}, or raise "
-            f"{options.REGISTER_TIMEOUT.full_key} if AWS is slow.",
+            f"{RegistrationConfig.register_timeout_seconds.full_key} if AWS is slow.",
             attempts=self._polls + 1,
             elapsed_seconds=elapsed,
         )

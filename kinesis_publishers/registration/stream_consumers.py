@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config.choices import DeregistrationPolicy
-from kinesis_publishers.config.options import registration as options
+from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.registration.deregistration import deregister_consumer
 from kinesis_publishers.registration.registering import ConsumerRegistration
@@ -15,7 +14,6 @@ from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.config.registration import RegistrationConfig
 
 __all__ = ["StreamConsumers"]
 
@@ -107,7 +105,7 @@ class _ConsumerOfStream:
     def _name(self) -> str:
         name = self._config.consumer_name
         if name is None:
-            raise MissingOptionError(f"{options.CONSUMER_NAME.full_key} is required")
+            raise MissingOptionError(f"{RegistrationConfig.consumer_name.full_key} is required")
         return name
 
     async def undo_registration(self) -> None:

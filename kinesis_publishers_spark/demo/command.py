@@ -8,17 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
-from botocore.exceptions import BotoCoreError, ClientError
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from rich.console import Console
-
-from kinesis_publishers import SystemClock
-from kinesis_publishers_spark.demo.flights import FlightsMissingError
-from kinesis_publishers_spark.demo.job import DemoSettings, QueryFailedError, run_demo
-from kinesis_publishers_spark.demo.report import Report
-from kinesis_publishers_spark.demo.server import ServerFailedError
-from kinesis_publishers_spark.demo.session import find_java_problem, isolate_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _INTERRUPTED: Final = 130
-_EXPECTED_FAILURES: Final = (
-    PySparkException,
-    QueryFailedError,
-    ServerFailedError,
-    FlightsMissingError,
-    ClientError,
-    BotoCoreError,
-    Py4JError,
-)
 
 
 @click.command()
@@ -60,6 +40,24 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
     computes the mean departure delay of each carrier, and compares every record with the CSV.
     Exits with 1 if one is missing, repeated or different.
     """
+    try:
+        context.exit(_run(flights, shards))
+    except ImportError as error:
+        raise click.ClickException(
+            f"'demo' needs {error.name!r}, which cannot be imported ({error}).\n"
+            "Install it with: pip install 'kinesis-publishers[demo]'"
+        ) from error
+
+
+def _run(flights: int | None, shards: int) -> int:
+    # Imported here: the list of commands loads this module, and needs no client and no session.
+    from rich.console import Console
+
+    from kinesis_publishers import SystemClock
+    from kinesis_publishers_spark.demo.job import DemoSettings, run_demo
+    from kinesis_publishers_spark.demo.report import Report
+    from kinesis_publishers_spark.demo.session import find_java_problem, isolate_environment
+
     problem = find_java_problem(os.environ)
     if problem is not None:
         raise click.ClickException(problem)
@@ -70,15 +68,35 @@ def demo(context: click.Context, flights: int | None, shards: int) -> None:
             is_exact = run_demo(DemoSettings(shards=shards, flights=flights), report, SystemClock())
     except KeyboardInterrupt:
         report.say("Interrupted: everything has been stopped and removed.")
-        context.exit(_INTERRUPTED)
+        return _INTERRUPTED
     except ConnectionError as error:
         # From py4j; the AWS clients raise BotoCoreErrors.
         raise click.ClickException(
             "the demo failed: Spark's Java process is gone. Was it killed for lack of memory?"
         ) from error
-    except _EXPECTED_FAILURES as error:
+    except _expected_failures() as error:
         raise click.ClickException(f"the demo failed.\n{error}") from error
-    context.exit(0 if is_exact else 1)
+    return 0 if is_exact else 1
+
+
+def _expected_failures() -> tuple[type[Exception], ...]:
+    from botocore.exceptions import BotoCoreError, ClientError
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from kinesis_publishers_spark.demo.flights import FlightsMissingError
+    from kinesis_publishers_spark.demo.job import QueryFailedError
+    from kinesis_publishers_spark.demo.server import ServerFailedError
+
+    return (
+        PySparkException,
+        QueryFailedError,
+        ServerFailedError,
+        FlightsMissingError,
+        ClientError,
+        BotoCoreError,
+        Py4JError,
+    )
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 
 import attrs
 import pytest
 
-from kinesis_publishers import config
-from kinesis_publishers.config.options import all_declarations
+from kinesis_publishers.config.catalogue import SECTIONS, all_declarations
+from kinesis_publishers.config.option import Section
 from tests.architecture.sources import sources
 
 # Declared for the parts that are still to come: watermarks.
@@ -19,25 +20,44 @@ NOT_READ_YET = {
     "watermark.sync.queue.capacity",
 }
 
-_TYPED_CONFIGS = [one for one in vars(config).values() if hasattr(one, "from_properties")]
 
-
-def attributes_read_outside_config() -> set[str]:
+@cache
+def attributes_read_outside_config() -> frozenset[str]:
     """Return every attribute name that the code outside of the configuration reads."""
-    return {
+    return frozenset(
         node.attr
         for source in sources().values()
         if "config" not in source.path.parts
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    )
+
+
+def _names_that_read(section: type[Section], field: str) -> set[str]:
+    """Return the names by which the value of ``field`` can be read: its own, and properties."""
+    properties = {name: one for name, one in vars(section).items() if isinstance(one, property)}
+    return {field} | {
+        name for name, one in properties.items() if field in one.fget.__code__.co_names
     }
 
 
 def test_the_options_that_nothing_reads_are_exactly_the_listed_ones() -> None:
-    idle = {one.key for one in all_declarations() if not one.implemented}
-    assert idle == NOT_READ_YET
+    assert {one.key for one in all_declarations() if one.unread} == NOT_READ_YET
 
 
-@pytest.mark.parametrize("typed", _TYPED_CONFIGS, ids=lambda typed: typed.__name__)
-def test_every_field_of_a_typed_config_is_read_by_somebody(typed: type) -> None:
-    assert {field.name for field in attrs.fields(typed)} <= attributes_read_outside_config()
+def test_every_section_is_in_the_catalogue() -> None:
+    assert set(Section.__subclasses__()) == set(SECTIONS)
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_field_of_a_section_is_read_outside_of_the_configuration(
+    section: type[Section],
+) -> None:
+    if all(option.unread for option in section.options()):
+        return
+    unread = {
+        field.name
+        for field in attrs.fields(section)
+        if not _names_that_read(section, field.name) & attributes_read_outside_config()
+    }
+    assert not unread

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import javaproperties
 import pytest
 
-from kinesis_publishers.config.catalogue import find_option
+from kinesis_publishers.config.catalogue import all_declarations, find_option
 from kinesis_publishers.config.option import Namespace
-from kinesis_publishers.config.options import all_declarations
 from tests.docs.doc_pages import PAGES, ROOT, blocks_of, name_of, prose_of
 
 if TYPE_CHECKING:

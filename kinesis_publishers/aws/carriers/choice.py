@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.aws.carriers.carrier import http_2_not_offered
-from kinesis_publishers.config.choices import Http2Client, HttpVersion
+from kinesis_publishers.config import Http2Client, HttpVersion
 from kinesis_publishers.errors import ConfigError
 
 if TYPE_CHECKING:

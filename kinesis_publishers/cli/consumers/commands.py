@@ -22,7 +22,7 @@ from kinesis_publishers.cli.shared.connection import Connection, connection_opti
 from kinesis_publishers.cli.shared.console import print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.formats import iso_utc
 from kinesis_publishers.cli.shared.interruptions import run_until_signal
-from kinesis_publishers.config.options import publisher, registration
+from kinesis_publishers.config import RegistrationConfig, StreamsConfig
 from kinesis_publishers.registration.consumer_arns import stream_arn_of
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ __all__ = ["consumers"]
 
 _NAME: Final = Checked(
     "name",
-    lambda text: registration.CONSUMER_NAME.parse(text) or "",
-    registration.CONSUMER_NAME.parser.accepts,
+    lambda text: RegistrationConfig.consumer_name.parse(text) or "",
+    RegistrationConfig.consumer_name.parser.accepts,
 )
 _NAME_OR_ARN: Final = Checked(
     "name or arn", lambda text: _name_or_arn(text), "the name or the ARN of a stream consumer"
@@ -44,7 +44,8 @@ _NAME_OR_ARN: Final = Checked(
 
 
 def _name_or_arn(text: str) -> str:
-    option = registration.CONSUMER_ARN.member if ":" in text else registration.CONSUMER_NAME
+    name, arn = RegistrationConfig.consumer_name, RegistrationConfig.consumer_arn.member
+    option = arn if ":" in text else name
     return option.parse(text) or ""
 
 
@@ -137,7 +138,7 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     """
     # The ARN of a consumer has that of its stream.
     is_arn = ":" in consumer
-    streams = {publisher.STREAMS.full_key: stream_arn_of(consumer)} if is_arn else {}
+    streams = {StreamsConfig.names.full_key: stream_arn_of(consumer)} if is_arn else {}
     properties = connection.properties_without_reading(streams)
     found = run_until_signal(lambda: find_consumers(properties, consumer))
     if not found:
@@ -191,7 +192,7 @@ async def _wait(properties: Properties, name: str, *, patience: timedelta | None
 
 def _print_property(stream_name: str, consumer: StreamConsumer) -> None:
     say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
-    click.echo(f"{registration.CONSUMER_ARN.of(stream_name).full_key}={consumer.arn}")
+    click.echo(f"{RegistrationConfig.consumer_arn.of(stream_name).full_key}={consumer.arn}")
 
 
 def _table(found: list[tuple[str, StreamConsumer]]) -> Table:

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 import click
 from attrs import evolve, field, frozen
 
-from kinesis_publishers.config import Properties, StreamsConfig
+from kinesis_publishers.config import (
+    AwsConfig,
+    DiscoveryConfig,
+    Properties,
+    RegistrationConfig,
+    SourceConfig,
+    StreamsConfig,
+)
 from kinesis_publishers.config.catalogue import find_option
-from kinesis_publishers.config.options import aws, publisher, retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,11 +35,11 @@ _T = TypeVar("_T")
 _PATIENCE: Final = {
     options.max_retries: 3
     for options in (
-        retries.DESCRIBE_STREAM,
-        retries.LIST_SHARDS,
-        retries.DESCRIBE_CONSUMER,
-        retries.LIST_CONSUMERS,
-        retries.REGISTER_CONSUMER,
+        DiscoveryConfig.describe_retry,
+        DiscoveryConfig.list_shards_retry,
+        RegistrationConfig.describe_retry,
+        RegistrationConfig.list_retry,
+        RegistrationConfig.register_retry,
     )
 }
 
@@ -93,9 +99,9 @@ class Connection:
 
     def _parse(self, more: Mapping[str, str | None], *, checked: bool) -> Properties:
         own = {
-            publisher.STREAMS.full_key: ",".join(self.streams),
-            aws.REGION.full_key: self.region,
-            aws.ENDPOINT.full_key: self.endpoint,
+            StreamsConfig.names.full_key: ",".join(self.streams),
+            AwsConfig.region.full_key: self.region,
+            AwsConfig.endpoint_url.full_key: self.endpoint,
         }
         given = {key: value for key, value in own.items() if value}
         overrides: dict[str, Scalar | None] = {}
@@ -116,7 +122,7 @@ class Connection:
         """
         return self.properties(
             {
-                publisher.RECORD_PUBLISHER.full_key: publisher.RECORD_PUBLISHER.default,
+                SourceConfig.record_publisher.full_key: SourceConfig.record_publisher.default,
                 **(more or {}),
             }
         )
@@ -136,12 +142,9 @@ def only_stream(properties: Properties) -> str:
 
 
 def _with_patience(properties: Properties) -> Properties:
-    missing = {
-        option.full_key: count
-        for option, count in _PATIENCE.items()
-        if not properties.is_given(option)
-    }
-    return Properties.parse({**properties.to_dict(), **missing})
+    return properties.with_values(
+        {option: n for option, n in _PATIENCE.items() if not properties.is_given(option)}
+    )
 
 
 def _documented_key(key: str) -> str:

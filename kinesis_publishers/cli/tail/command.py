@@ -18,8 +18,7 @@ from kinesis_publishers.cli.tail.live import LiveTable
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.session import RecordLines, TailSession
 from kinesis_publishers.clock import ServiceClock, SystemClock
-from kinesis_publishers.config.choices import InitialPosition
-from kinesis_publishers.config.options import publisher
+from kinesis_publishers.config import InitialPosition, InitialPositionConfig
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 if TYPE_CHECKING:
@@ -135,10 +134,10 @@ def _starting_position(
             raise click.UsageError(f"--from {position} is not an instant: leave it out.")
         position = InitialPosition.AT_TIMESTAMP.value
     given = {
-        publisher.INITIAL_POSITION.full_key: position,
-        publisher.INITIAL_TIMESTAMP.full_key: instant,
+        InitialPositionConfig.position.full_key: position,
+        InitialPositionConfig.timestamp_text.full_key: instant,
         # Positions of single shards would take precedence over the command line.
-        publisher.INITIAL_SHARD_POSITIONS.full_key: None if position is None else "{}",
+        InitialPositionConfig.shards.full_key: None if position is None else "{}",
     }
     return {key: value for key, value in given.items() if value is not None}
 

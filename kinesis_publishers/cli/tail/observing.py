@@ -8,10 +8,19 @@ import click
 from attrs import Factory, define
 
 from kinesis_publishers.assembly import publisher_factory_class
-from kinesis_publishers.config import MetricsConfig, Properties
-from kinesis_publishers.config.choices import InitialPosition, RegistrationStrategy
-from kinesis_publishers.config.options import checkpoints, metrics, polling, publisher, registration
-from kinesis_publishers.config.rules import selected_streams
+from kinesis_publishers.config import (
+    CheckpointConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    MetricsConfig,
+    PollingConfig,
+    Properties,
+    RegistrationConfig,
+    RegistrationStrategy,
+    SourceConfig,
+)
+from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
+from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumer_arns import consumer_name_in
 
 if TYPE_CHECKING:
@@ -55,23 +64,23 @@ def observer_properties(
 
 def _leave_checkpoints(changes: _Changes) -> None:
     draft = changes.draft
-    application = checkpoints.APPLICATION.full_key
-    if not draft.is_given(checkpoints.APPLICATION):
+    application = CheckpointConfig.application.full_key
+    if not draft.is_given(CheckpointConfig.application):
         return
     # All of them: without an application the others have no effect.
-    changes.values |= {option.full_key: None for option in checkpoints.OPTIONS}
+    changes.values |= {option.full_key: None for option in CHECKPOINT_OPTIONS}
     changes.say_left_out([application], "tail neither reads nor writes checkpoints.")
     _leave_position(changes)
 
 
 def _leave_position(changes: _Changes) -> None:
     """Leave out where the application began, long ago: it goes on at its checkpoints."""
-    begin: list[Option[Any]] = [publisher.INITIAL_SHARD_POSITIONS]
-    told = {publisher.INITIAL_POSITION.full_key, publisher.INITIAL_TIMESTAMP.full_key}
+    begin: list[Option[Any]] = [InitialPositionConfig.shards]
+    told = {InitialPositionConfig.position.full_key, InitialPositionConfig.timestamp_text.full_key}
     if not told & changes.chosen:
-        begin += [publisher.INITIAL_POSITION, publisher.INITIAL_TIMESTAMP]
+        begin += [InitialPositionConfig.position, InitialPositionConfig.timestamp_text]
     keys = changes.leave_out(begin)
-    if keys != [publisher.INITIAL_POSITION.full_key] or not _is_latest(changes.draft):
+    if keys != [InitialPositionConfig.position.full_key] or not _is_latest(changes.draft):
         changes.say_left_out(
             keys,
             "the application goes on at its checkpoints; tail begins at LATEST, unless --from, "
@@ -80,22 +89,22 @@ def _leave_position(changes: _Changes) -> None:
 
 
 def _is_latest(properties: Properties) -> bool:
-    return properties.get(publisher.INITIAL_POSITION) is InitialPosition.LATEST
+    return properties.get(InitialPositionConfig.position) is InitialPosition.LATEST
 
 
 def _leave_metrics(changes: _Changes) -> None:
     if set(MetricsConfig.from_properties(changes.draft).sinks) - _LOCAL_SINKS:
-        keys = changes.leave_out([metrics.METRICS_SINKS])
+        keys = changes.leave_out([MetricsConfig.sinks])
         changes.say_left_out(keys, "those metrics are the application's.")
 
 
 def _poll_slowly(changes: _Changes) -> None:
-    draft, interval = changes.draft, polling.INTERVAL
+    draft, interval = changes.draft, PollingConfig.interval_seconds
     name = changes.values.get(
-        publisher.RECORD_PUBLISHER.full_key, draft.get(publisher.RECORD_PUBLISHER)
+        SourceConfig.record_publisher.full_key, draft.get(SourceConfig.record_publisher)
     )
     # A custom publisher stays as it is: how it reads is not known.
-    if name != publisher.RECORD_PUBLISHER.default or interval.full_key in changes.chosen:
+    if name != SourceConfig.record_publisher.default or interval.full_key in changes.chosen:
         return
     if draft.get(interval) < _INTERVAL_MILLIS:
         changes.values[interval.full_key] = str(_INTERVAL_MILLIS)
@@ -134,8 +143,8 @@ class _Changes:
             self.reasons.append(f"{', '.join(named)} {verb} left out: {why}")
 
 
-_PUBLISHER: Final = publisher.RECORD_PUBLISHER.full_key
-_NAME: Final = registration.CONSUMER_NAME.full_key
+_PUBLISHER: Final = SourceConfig.record_publisher.full_key
+_NAME: Final = RegistrationConfig.consumer_name.full_key
 _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
@@ -150,11 +159,11 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
         return
     theirs = _consumers_of_the_application(changes, connection)
     # Its own must not stay registered, and billed, because that of the application does.
-    options: list[Option[Any]] = [registration.DEREGISTER, *_arn_options(draft)]
+    options: list[Option[Any]] = [RegistrationConfig.deregister, *_arn_options(draft)]
     if _has_own_arns(changes, theirs):
-        _leave_out(changes, [*options, registration.CONSUMER_NAME])
+        _leave_out(changes, [*options, RegistrationConfig.consumer_name])
     elif _has_own_name(changes, theirs):
-        _leave_out(changes, [*options, registration.REGISTRATION])
+        _leave_out(changes, [*options, RegistrationConfig.strategy])
     elif _PUBLISHER in chosen:
         raise click.UsageError(
             "By enhanced fan-out tail needs its own stream consumer: it would take over "
@@ -163,7 +172,7 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
             "-P kinesis.stream.efo.consumerarn.STREAM=ARN)."
         )
     else:
-        changes.values[_PUBLISHER] = publisher.RECORD_PUBLISHER.default
+        changes.values[_PUBLISHER] = SourceConfig.record_publisher.default
         changes.reasons.append(
             f"{_PUBLISHER}=EFO is left out: tail polls, because it would take over the "
             f"subscriptions of the application's consumer. To give it its own, use {_ADVICE}."
@@ -176,37 +185,39 @@ def _leave_out(changes: _Changes, options: Sequence[Option[Any]]) -> None:
 
 
 def _arn_options(draft: Properties) -> list[Option[Any]]:
-    names = draft.members(registration.CONSUMER_ARN)
-    return [registration.CONSUMER_ARN.of(name) for name in names]
+    names = draft.members(RegistrationConfig.consumer_arn)
+    return [RegistrationConfig.consumer_arn.of(name) for name in names]
 
 
 def _consumers_of_the_application(changes: _Changes, connection: Connection) -> set[str]:
     """Return the names of the consumers that the file has, without the command line's."""
-    options = (registration.CONSUMER_NAME, *_arn_options(changes.draft))
+    options = (RegistrationConfig.consumer_name, *_arn_options(changes.draft))
     file = connection.without({option.full_key for option in options}).unchecked_properties()
-    arns = file.members(registration.CONSUMER_ARN).values()
+    arns = file.members(RegistrationConfig.consumer_arn).values()
     names = {consumer_name_in(arn) for arn in arns if arn is not None}
-    return names | {name for name in [file.get(registration.CONSUMER_NAME)] if name is not None}
+    return names | {
+        name for name in [file.get(RegistrationConfig.consumer_name)] if name is not None
+    }
 
 
 def _has_own_name(changes: _Changes, theirs: AbstractSet[str]) -> bool:
     """Return whether the tail may register a consumer of a name that is not taken."""
     draft, chosen = changes.draft, changes.chosen
-    is_none = draft.get(registration.REGISTRATION) is RegistrationStrategy.NONE
-    if is_none and registration.REGISTRATION.full_key in chosen:
+    is_none = draft.get(RegistrationConfig.strategy) is RegistrationStrategy.NONE
+    if is_none and RegistrationConfig.strategy.full_key in chosen:
         return False
-    return _NAME in chosen and draft.get(registration.CONSUMER_NAME) not in theirs
+    return _NAME in chosen and draft.get(RegistrationConfig.consumer_name) not in theirs
 
 
 def _has_own_arns(changes: _Changes, theirs: AbstractSet[str]) -> bool:
     """Return whether the command line names a consumer of each stream that is read."""
     draft = changes.draft
-    if draft.get(registration.REGISTRATION) is not RegistrationStrategy.NONE:
+    if draft.get(RegistrationConfig.strategy) is not RegistrationStrategy.NONE:
         return False
     own = {
         stream: consumer_name_in(arn)
-        for stream, arn in draft.members(registration.CONSUMER_ARN).items()
-        if arn is not None and registration.CONSUMER_ARN.of(stream).full_key in changes.chosen
+        for stream, arn in draft.members(RegistrationConfig.consumer_arn).items()
+        if arn is not None and RegistrationConfig.consumer_arn.of(stream).full_key in changes.chosen
     }
     streams = {stream.name for stream in selected_streams(draft)}
     return streams <= own.keys() and not theirs & {own[stream] for stream in streams}

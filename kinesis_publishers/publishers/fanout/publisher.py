@@ -12,8 +12,7 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config.fanout import FanOutConfig
-from kinesis_publishers.config.registration import RegistrationConfig
+from kinesis_publishers.config import FanOutConfig, RegistrationConfig
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.model import (

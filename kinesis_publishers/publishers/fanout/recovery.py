@@ -29,7 +29,7 @@ from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlPlane, PublisherContext, StreamConsumerRegistrar
-    from kinesis_publishers.config.fanout import FanOutConfig
+    from kinesis_publishers.config import FanOutConfig
     from kinesis_publishers.model import Shard, StartingPosition
 
 __all__ = ["SubscriptionRecovery", "find_missing_resource", "is_repeated_endlessly"]

@@ -12,7 +12,7 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config.polling import PollingConfig
+from kinesis_publishers.config import PollingConfig
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,

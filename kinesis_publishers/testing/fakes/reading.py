@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import field, frozen
 
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.config import AggregationMode
-from kinesis_publishers.config.options.pending import MAX_PENDING_BYTES, MAX_PENDING_RECORDS
+from kinesis_publishers.config import AggregationMode, PendingConfig
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import ConsumerContext
 from kinesis_publishers.engine.pool import PendingPool
@@ -93,7 +92,7 @@ class ShardReader:
     sink: RecordingSink = field(factory=RecordingSink)
     pool: PendingPool = field(
         factory=lambda: PendingPool(
-            max_records=MAX_PENDING_RECORDS.default, max_bytes=MAX_PENDING_BYTES.default
+            max_records=PendingConfig.max_records.default, max_bytes=PendingConfig.max_bytes.default
         )
     )
     events: list[Event] = field(factory=list)

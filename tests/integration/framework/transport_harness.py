@@ -18,9 +18,14 @@ import h2.events
 
 from kinesis_publishers import Shard
 from kinesis_publishers.aws.event_stream import encode_frame
-from kinesis_publishers.config import AwsConfig, Http2Client, HttpVersion, SubscriptionHttpConfig
-from kinesis_publishers.config.choices import CredentialsProvider
-from kinesis_publishers.config.credentials import CredentialsConfig
+from kinesis_publishers.config import (
+    AwsConfig,
+    CredentialsConfig,
+    CredentialsProvider,
+    Http2Client,
+    HttpVersion,
+    SubscriptionHttpConfig,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.config.options import all_declarations
+from kinesis_publishers.config.catalogue import all_declarations
 from tests.unit.cli.cli_support import run_command
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_streams_may_be_missing_in_a_part_of_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("line", "warning"),
     [
-        ("kinesis.shard.idle.interval=1s", "this version does not read it"),
+        ("kinesis.shard.idle.interval=1s", "this version has no watermarks"),
         ("flink.stream.efo.consumername=x", "kinesis.stream.recordpublisher is POLLING"),
         ("kinesis.shard.subscribetoshard.maxretries=1", "is POLLING"),
         (

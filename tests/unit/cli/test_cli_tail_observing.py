@@ -11,8 +11,15 @@ import pytest
 
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.cli.tail.observing import observer_properties
-from kinesis_publishers.config.choices import DeregistrationPolicy, RegistrationStrategy
-from kinesis_publishers.config.options import metrics, polling, publisher, registration
+from kinesis_publishers.config import (
+    DeregistrationPolicy,
+    InitialPositionConfig,
+    MetricsConfig,
+    PollingConfig,
+    RegistrationConfig,
+    RegistrationStrategy,
+    SourceConfig,
+)
 from kinesis_publishers.errors import ConfigErrors
 
 _POSITION = "kinesis.stream.initpos"
@@ -65,17 +72,17 @@ class Observed:
 
     @property
     def position(self) -> str:
-        return str(self.get(publisher.INITIAL_POSITION).value)
+        return str(self.get(InitialPositionConfig.position).value)
 
     @property
     def publisher(self) -> str:
-        return str(self.get(publisher.RECORD_PUBLISHER))
+        return str(self.get(SourceConfig.record_publisher))
 
     @property
     def consumer(self) -> tuple[str | None, list[str | None]]:
         """The name and the ARNs with which consumers are found."""
-        arns = self.properties.members(registration.CONSUMER_ARN)
-        return self.get(registration.CONSUMER_NAME), list(arns.values())
+        arns = self.properties.members(RegistrationConfig.consumer_arn)
+        return self.get(RegistrationConfig.consumer_name), list(arns.values())
 
 
 @pytest.mark.parametrize(
@@ -87,13 +94,13 @@ def test_it_polls_once_a_second_unless_it_is_told_otherwise(
 ) -> None:
     key = "kinesis.shard.getrecords.intervalmillis"
     observed = Observed({key: file} if file else {}, {key: chosen} if chosen else {})
-    assert observed.get(polling.INTERVAL) == expected
+    assert observed.get(PollingConfig.interval_seconds) == expected
     assert observed.left_out == []
 
 
 def test_where_it_polls_in_place_of_fan_out_it_does_so_once_a_second() -> None:
     observed = Observed(_LEDGER)
-    assert (observed.publisher, observed.get(polling.INTERVAL)) == ("POLLING", 1000)
+    assert (observed.publisher, observed.get(PollingConfig.interval_seconds)) == ("POLLING", 1000)
 
 
 def test_a_publisher_of_somebody_else_s_is_left_as_it_is() -> None:
@@ -101,7 +108,7 @@ def test_a_publisher_of_somebody_else_s_is_left_as_it_is() -> None:
     file = {"kinesis.stream.recordpublisher": plugin, _NAME: "ledger"}
     observed = Observed(file)
     assert observed.publisher == plugin
-    assert observed.get(polling.INTERVAL) == 200
+    assert observed.get(PollingConfig.interval_seconds) == 200
     assert observed.consumer == ("ledger", [])
 
 
@@ -116,7 +123,7 @@ def test_a_publisher_of_somebody_else_s_is_left_as_it_is() -> None:
 def test_where_an_application_began_is_not_where_a_tail_begins(began: dict[str, str]) -> None:
     observed = Observed(_APPLICATION | began)
     assert observed.position == "LATEST"
-    assert observed.get(publisher.INITIAL_SHARD_POSITIONS) == ()
+    assert observed.get(InitialPositionConfig.shards) == ()
     assert (
         f"{', '.join(began)} {'is' if len(began) == 1 else 'are'} left out: the application"
         in (observed.left_out[1])
@@ -153,7 +160,7 @@ def test_it_begins_where_the_command_line_says(
     }
     observed = Observed(file, pairs, position=position)
     assert observed.position == expected
-    assert observed.get(publisher.INITIAL_SHARD_POSITIONS) == ()
+    assert observed.get(InitialPositionConfig.shards) == ()
 
 
 def test_shards_of_an_application_do_not_contradict_other_streams() -> None:
@@ -162,16 +169,24 @@ def test_shards_of_an_application_do_not_contradict_other_streams() -> None:
     assert observed.position == "LATEST"
 
 
-@pytest.mark.parametrize("sinks", ["log", "summary", "log, SUMMARY", "none"])
-def test_sinks_that_write_to_the_log_alone_stay(sinks: str) -> None:
-    observed = Observed({"kinesis.metrics.sinks": sinks})
-    assert (observed.get(metrics.METRICS_SINKS), observed.left_out) == (sinks, [])
+@pytest.mark.parametrize(
+    ("text", "sinks"),
+    [
+        ("log", ("log",)),
+        ("summary", ("summary",)),
+        ("log, SUMMARY", ("log", "summary")),
+        ("none", ()),
+    ],
+)
+def test_sinks_that_write_to_the_log_alone_stay(text: str, sinks: tuple[str, ...]) -> None:
+    observed = Observed({"kinesis.metrics.sinks": text})
+    assert (observed.get(MetricsConfig.sinks), observed.left_out) == (sinks, [])
 
 
 @pytest.mark.parametrize("sinks", ["cloudwatch", "summary,opentelemetry", "their.module:Sink"])
 def test_the_metrics_of_an_application_are_not_added_to(sinks: str) -> None:
     observed = Observed({"kinesis.metrics.sinks": sinks})
-    assert observed.get(metrics.METRICS_SINKS) == "log"
+    assert observed.get(MetricsConfig.sinks) == ("log",)
     assert observed.left_out == [
         "kinesis.metrics.sinks is left out: those metrics are the application's."
     ]
@@ -179,7 +194,7 @@ def test_the_metrics_of_an_application_are_not_added_to(sinks: str) -> None:
 
 def test_metrics_that_the_command_line_asks_for_are_sent() -> None:
     pair = {"kinesis.metrics.sinks": "cloudwatch"}
-    assert Observed(pair, pair).get(metrics.METRICS_SINKS) == "cloudwatch"
+    assert Observed(pair, pair).get(MetricsConfig.sinks) == ("cloudwatch",)
 
 
 @pytest.mark.parametrize("file", [_LEDGER, _NONE, {**_LEDGER, **arn("ledger")}])
@@ -212,18 +227,18 @@ def test_with_a_name_of_its_own_it_reads_as_the_application_does() -> None:
 def test_a_consumer_of_its_own_is_removed_although_that_of_the_application_stays() -> None:
     never = {"kinesis.stream.efo.deregister": "never"}
     observed = Observed(_LEDGER | never, {_NAME: "tail"})
-    assert observed.get(registration.DEREGISTER) is DeregistrationPolicy.CREATED
+    assert observed.get(RegistrationConfig.deregister) is DeregistrationPolicy.CREATED
     assert observed.left_out == [
         "kinesis.stream.efo.deregister is left out: tail reads with its own stream consumer."
     ]
     chosen = Observed(_LEDGER, {_NAME: "tail", **never})
-    assert chosen.get(registration.DEREGISTER) is DeregistrationPolicy.NEVER
+    assert chosen.get(RegistrationConfig.deregister) is DeregistrationPolicy.NEVER
 
 
 def test_a_name_is_enough_where_the_application_registers_nothing() -> None:
     observed = Observed(_NONE, {**_EFO, _NAME: "tail"})
     assert observed.consumer == ("tail", [])
-    assert observed.get(registration.REGISTRATION) is RegistrationStrategy.LAZY
+    assert observed.get(RegistrationConfig.strategy) is RegistrationStrategy.LAZY
     (sentence,) = observed.left_out
     assert sentence == (
         "kinesis.stream.efo.consumerarn.orders, kinesis.stream.efo.registration are left out: tail "

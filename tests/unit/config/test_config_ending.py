@@ -11,10 +11,9 @@ from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPositionConfig,
     Properties,
-    ShardIteratorKind,
 )
-from kinesis_publishers.config.ending import ending_keys
 from kinesis_publishers.errors import ConfigErrors
+from kinesis_publishers.model import SequenceNumber, ShardProgress, StartingPosition
 
 _SHARD = "shardId-000000000003"
 
@@ -27,7 +26,7 @@ def properties(**options: str) -> Properties:
 def test_a_batch_ends_at_what_is_there_unless_somebody_says_otherwise() -> None:
     config = EndingPositionConfig.from_properties(properties())
     assert config == EndingPositionConfig(position=EndingPosition.LATEST)
-    assert ending_keys(properties()) == ()
+    assert properties().given_keys(EndingPositionConfig.options()) == ()
 
 
 @pytest.mark.parametrize(
@@ -54,16 +53,13 @@ def test_the_instant_beside_another_end_is_a_leftover() -> None:
 def test_positions_of_single_shards_are_written_like_those_of_the_start() -> None:
     text = f'{{"{_SHARD}": {{"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "77"}}}}'
     (one,) = EndingPositionConfig.from_properties(properties(endpos_shards=text)).shards
-    assert (one.shard_id, one.kind, one.marker) == (
-        _SHARD,
-        ShardIteratorKind.AFTER_SEQUENCE_NUMBER,
-        "77",
-    )
+    position = StartingPosition.after(SequenceNumber("77"))
+    assert one == (_SHARD, ShardProgress(position=position))
 
 
 def test_the_keys_are_told_as_they_were_written() -> None:
     given = Properties.parse({"kinesis.streams": "a", "Kinesis.Stream.EndPos": "LATEST"})
-    assert ending_keys(given) == ("Kinesis.Stream.EndPos",)
+    assert given.given_keys(EndingPositionConfig.options()) == ("Kinesis.Stream.EndPos",)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from enum import Enum
 import pytest
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.config.catalogue import find_bare_option
+from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_bare_option
 from kinesis_publishers.config.option import Namespace
-from kinesis_publishers.config.options import ALL_OPTIONS, all_declarations
 from kinesis_publishers.errors import ConfigErrors
 
 # Written from the specification, not from the declarations: key, default, a text, what it becomes.
@@ -73,7 +72,7 @@ _OURS = [
     ("aggregation", "auto", "OFF", "off"),
     ("aggregation.on-invalid", "plain", "Dead-Letter", "dead-letter"),
     ("failondataloss", True, "False", False),
-    ("metrics.sinks", "log", "summary, my.module:Sink", "summary, my.module:Sink"),
+    ("metrics.sinks", ("log",), "summary, my.module:Sink", ("summary", "my.module:Sink")),
     ("metrics.level", "shard", "STREAM", "stream"),
     ("metrics.summary.intervalmillis", 60000, "10s", 10_000),
     ("metrics.cloudwatch.namespace", "KinesisPublishers", "my/app", "my/app"),

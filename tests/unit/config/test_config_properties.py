@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.config import InitialPosition, Properties
-from kinesis_publishers.config.fan_out_rules import consumer_arn
-from kinesis_publishers.config.options import fanout, polling, publisher, registration
+from kinesis_publishers.config import (
+    InitialPosition,
+    InitialPositionConfig,
+    PollingConfig,
+    Properties,
+    RegistrationConfig,
+    SourceConfig,
+    StreamsConfig,
+)
+from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
+from kinesis_publishers.config.sections.registration import consumer_arn
 from kinesis_publishers.errors import (
     ConfigErrors,
     InvalidOptionError,
@@ -34,8 +42,8 @@ def _problems(values: dict, *, complete: bool = False) -> tuple:
 )
 def test_both_namespaces_are_accepted_in_any_case(key: str) -> None:
     properties = Properties.parse({key: "trim_horizon"}, complete=False)
-    assert properties.get(publisher.INITIAL_POSITION) is InitialPosition.TRIM_HORIZON
-    assert properties.written_key(publisher.INITIAL_POSITION) == key
+    assert properties.get(InitialPositionConfig.position) is InitialPosition.TRIM_HORIZON
+    assert properties.written_key(InitialPositionConfig.position) == key
 
 
 def test_the_same_key_with_two_values_is_an_error_that_names_both() -> None:
@@ -48,7 +56,7 @@ def test_the_same_key_with_two_values_is_an_error_that_names_both() -> None:
 def test_the_same_key_with_one_meaning_is_fine() -> None:
     key = "shard.getrecords.intervalmillis"
     properties = Properties.parse({f"kinesis.{key}": "1s", f"flink.{key}": 1000}, complete=False)
-    assert properties.seconds(polling.INTERVAL) == 1.0
+    assert properties.seconds(PollingConfig.interval_seconds) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_a_key_that_is_no_text_is_an_error() -> None:
 
 def test_the_flip_s_other_name_of_registration_is_accepted() -> None:
     properties = Properties.parse({"flink.stream.efo.registrar": "NONE"}, complete=False)
-    assert properties.get(registration.REGISTRATION).value == "NONE"
+    assert properties.get(RegistrationConfig.strategy).value == "NONE"
 
 
 def test_everything_that_is_wrong_is_reported_at_once() -> None:
@@ -202,7 +210,7 @@ def test_every_recoverable_error_counts() -> None:
     properties = Properties.parse(
         {key.format(index): name for index, name in enumerate(names)}, complete=False
     )
-    assert list(properties.members(fanout.RECOVERABLE_ERRORS).values()) == names
+    assert list(properties.members(RECOVERABLE_ERRORS).values()) == names
 
 
 @pytest.mark.parametrize("indices", [[1], [0, 2], [0, 1, 3, 5]])
@@ -230,8 +238,8 @@ def test_overrides_of_a_text_count_however_both_are_written() -> None:
     text = "flink.stream.initpos=NOW\nkinesis.streams=a\nkinesis.streams=b\n"
     overrides = {"kinesis.STREAM.initpos": "TRIM_HORIZON", "kinesis.streams": "c"}
     properties = Properties.from_text(text, name="a text", overrides=overrides)
-    assert properties.get(publisher.INITIAL_POSITION) is InitialPosition.TRIM_HORIZON
-    assert properties.get(publisher.STREAMS) == "c"
+    assert properties.get(InitialPositionConfig.position) is InitialPosition.TRIM_HORIZON
+    assert properties.get(StreamsConfig.names) == "c"
 
 
 def test_an_override_without_a_value_leaves_out_what_the_text_says() -> None:
@@ -245,7 +253,7 @@ def test_an_override_without_a_value_leaves_out_what_the_text_says() -> None:
 def test_an_unchecked_text_may_have_values_that_do_not_go_together() -> None:
     text = "kinesis.stream.recordpublisher=EFO\n"
     properties = Properties.from_text(text, name="a text", checked=False)
-    assert properties.get(publisher.RECORD_PUBLISHER) == "EFO"
+    assert properties.get(SourceConfig.record_publisher) == "EFO"
 
 
 def test_an_unchecked_text_with_a_wrong_value_says_all_that_is_wrong() -> None:

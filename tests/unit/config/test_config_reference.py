@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_publishers.config.options import all_declarations
+from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.config.reference import render_reference
 
 
@@ -34,7 +34,7 @@ def test_secrets_and_what_nothing_reads_yet_are_marked() -> None:
     (secret,) = [line for line in lines if "`aws.credentials.provider.basic.secretkey`" in line]
     (idle,) = [line for line in lines if "`kinesis.shard.idle.interval`" in line]
     assert "Secret" in secret
-    assert "Not read yet" in idle
+    assert "Not read: this version has no watermarks" in idle
 
 
 def test_each_section_is_there_once() -> None:

@@ -14,11 +14,10 @@ from kinesis_publishers.config import (
     Properties,
     RegistrationConfig,
     RegistrationStrategy,
+    SourceConfig,
 )
 from kinesis_publishers.config.catalogue import find_option
-from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
-from kinesis_publishers.config.spark_aliases import ALIASES
-from kinesis_publishers.config.spark_moved import ADVICE
+from kinesis_publishers.config.spark_aliases import ADVICE, ALIASES
 from kinesis_publishers.errors import ConfigErrors, UnknownOptionError
 
 _PAGES = sorted((Path(__file__).parents[3] / "docs").glob("spark-*.md"))
@@ -199,7 +198,7 @@ def test_no_name_is_both_an_alias_and_without_counterpart() -> None:
 
 def test_the_arn_of_a_consumer_selects_enhanced_fan_out_with_that_consumer() -> None:
     properties = _parse({"streamName": "orders", "fanoutConsumerARN": _CONSUMER})
-    assert properties.get(RECORD_PUBLISHER) == "EFO"
+    assert properties.get(SourceConfig.record_publisher) == "EFO"
     registration = RegistrationConfig.from_properties(properties)
     assert registration.strategy is RegistrationStrategy.NONE
     assert registration.consumer_arns == {"orders": _CONSUMER}

@@ -12,13 +12,17 @@ from kinesis_publishers.config import (
     InitialPosition,
     InitialPositionConfig,
     Properties,
-    ShardIteratorKind,
-    ShardPosition,
+    SourceConfig,
     SparkConfig,
     StreamsConfig,
 )
-from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
+from kinesis_publishers.model import (
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+    resume_after,
+)
 
 _CANONICAL = {
     "streamName": ("kinesis.streams", "orders"),
@@ -66,7 +70,7 @@ def test_the_type_of_consumer_selects_the_publisher(
     option: str, value: str, publisher: str
 ) -> None:
     properties = _parse({option: value, "consumername": "app"})
-    assert properties.get(RECORD_PUBLISHER) == publisher
+    assert properties.get(SourceConfig.record_publisher) == publisher
 
 
 @pytest.mark.parametrize(
@@ -96,12 +100,8 @@ def test_the_type_of_consumer_selects_the_publisher(
             ),
             InitialPositionConfig(
                 shards=(
-                    ShardPosition(shard_id="shardId-0", kind=ShardIteratorKind.TRIM_HORIZON),
-                    ShardPosition(
-                        shard_id="shardId-1",
-                        kind=ShardIteratorKind.AFTER_SEQUENCE_NUMBER,
-                        marker="49",
-                    ),
+                    ("shardId-0", ShardProgress(position=StartingPosition.trim_horizon())),
+                    ("shardId-1", ShardProgress(position=resume_after(SequenceNumber("49")))),
                 )
             ),
         ),

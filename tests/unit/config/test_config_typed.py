@@ -8,6 +8,7 @@ import pytest
 from attrs.exceptions import FrozenInstanceError
 
 from kinesis_publishers.config import (
+    AggregationMode,
     AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
@@ -17,6 +18,7 @@ from kinesis_publishers.config import (
     InitialPositionConfig,
     MetricsConfig,
     PendingConfig,
+    Planner,
     PollingConfig,
     Properties,
     RegistrationConfig,
@@ -28,9 +30,7 @@ from kinesis_publishers.config import (
     SubscriptionHttpConfig,
     resolve_region,
 )
-from kinesis_publishers.config.choices import AggregationMode, Planner
-from kinesis_publishers.config.options import ALL_OPTIONS
-from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
+from kinesis_publishers.config.catalogue import ALL_OPTIONS
 from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.retry import RetryPolicy
 
@@ -135,12 +135,12 @@ def _read_all(values: dict[str, Any]) -> list[Any]:
     properties = Properties.parse({"kinesis.streams": "a", **values})
     typed = [config.from_properties(properties) for config in _TYPED]
     # The assembly asks for this one, from which it makes a class.
-    return [*typed, properties.get(RECORD_PUBLISHER)]
+    return [*typed, properties.get(SourceConfig.record_publisher)]
 
 
 @pytest.mark.parametrize(
     "option",
-    [option for option in ALL_OPTIONS if option.implemented],
+    [option for option in ALL_OPTIONS if not option.unread],
     ids=lambda option: option.key,
 )
 def test_every_implemented_option_changes_a_typed_config(option: Any) -> None:
@@ -203,7 +203,6 @@ def test_the_defaults_of_the_other_configs() -> None:
         interval_seconds=10.0,
         list_shards_retry=_policy(max_retries=10, base_seconds=1.0, max_seconds=5.0),
         describe_retry=_policy(max_retries=50, base_seconds=2.0, max_seconds=5.0),
-        parents_first=True,
     )
     assert SparkConfig.from_properties(properties) == SparkConfig(
         planner=Planner.PREFETCH,
@@ -214,7 +213,6 @@ def test_the_defaults_of_the_other_configs() -> None:
     )
     assert SourceConfig.from_properties(properties) == SourceConfig(
         aggregation=AggregationMode.AUTO,
-        fails_on_invalid_aggregate=False,
         fail_on_data_loss=True,
     )
     assert AwsConfig.from_properties(properties) == AwsConfig()

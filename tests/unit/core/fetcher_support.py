@@ -19,7 +19,7 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.assembly import Services
-from kinesis_publishers.config import AggregationMode, DiscoveryConfig, PollingConfig
+from kinesis_publishers.config import AggregationMode, DiscoveryConfig, PollingConfig, ShardOrder
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
@@ -153,7 +153,7 @@ class World:
                 interval_seconds=10.0,
                 list_shards_retry=POLICY,
                 describe_retry=POLICY,
-                parents_first=self.parents_first,
+                shard_order=ShardOrder.PARENTS_FIRST if self.parents_first else ShardOrder.NONE,
             ),
             self.clock,
             events=self.events.append,

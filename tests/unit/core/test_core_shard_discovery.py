@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 POLICY = RetryPolicy(max_retries=3, base_seconds=0.3, max_seconds=1.0, exponent=1.5)
-CONFIG = DiscoveryConfig(
-    interval_seconds=10.0, list_shards_retry=POLICY, describe_retry=POLICY, parents_first=True
-)
+CONFIG = DiscoveryConfig(interval_seconds=10.0, list_shards_retry=POLICY, describe_retry=POLICY)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FAILURE = InternalServiceError("failed", operation="ListShards", code="InternalFailure")
 

@@ -17,8 +17,7 @@ from kinesis_publishers import (
     ShardRange,
     StartingPosition,
 )
-from kinesis_publishers.config import PollingConfig
-from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
+from kinesis_publishers.config import PollingConfig, SourceConfig
 from kinesis_publishers.engine.range_consumer import RangeConsumer
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -229,6 +228,6 @@ def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expe
         }
     )
     polled = as_polling(given)
-    assert polled.get(RECORD_PUBLISHER) == expected
+    assert polled.get(SourceConfig.record_publisher) == expected
     client = polled.to_dict()["kinesis.stream.efo.http2-client"]
     assert client == ("httpx" if publisher == "EFO" else "pyreqwest")

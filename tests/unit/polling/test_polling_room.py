@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kinesis_publishers import RunResult, StartingPosition
-from kinesis_publishers.config.options.pending import MAX_PENDING_BYTES, MAX_PENDING_RECORDS
+from kinesis_publishers.config import PendingConfig
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import (
     ConnectionFailedError,
@@ -176,7 +176,7 @@ async def test_throttled_shards_do_not_stop_the_others():
         factory=polling_factory(FakeDataPlane(shards), clock),
         clock=clock,
         pool=PendingPool(
-            max_records=MAX_PENDING_RECORDS.default, max_bytes=MAX_PENDING_BYTES.default
+            max_records=PendingConfig.max_records.default, max_bytes=PendingConfig.max_bytes.default
         ),
     )
     tasks = [

@@ -21,7 +21,7 @@ from kinesis_publishers import (
     ShardRange,
     StartingPosition,
 )
-from kinesis_publishers.config.options.publisher import RECORD_PUBLISHER
+from kinesis_publishers.config import SourceConfig
 from kinesis_publishers_spark.partitions import (
     PrefetchedPartition,
     RangePartition,
@@ -134,7 +134,7 @@ def test_ranges_are_polled_although_the_stream_is_subscribed_to(
         "kinesis.stream.efo.consumername": "app",
     }
     partition = RangePartition.of(Properties.parse(given), range_partition().ranges)
-    assert partition.properties.get(RECORD_PUBLISHER) == expected
+    assert partition.properties.get(SourceConfig.record_publisher) == expected
     kept = partition.properties.to_dict()
     assert kept["aws.credentials.provider.basic.secretkey"] == SECRET
     assert partition.ranges == range_partition().ranges

@@ -1,0 +1,109 @@
+"""The options by which calls are repeated: four for each operation, and one for all of them.
+
+``delay = random[0, 1) * min(max, base * expconst ** attempt)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option
+from kinesis_publishers.config.parsers import DecimalNumber, Duration, WholeNumber
+from kinesis_publishers.retry import RetryPolicy
+
+__all__ = ["OUTAGE", "RetryOptions"]
+
+_SECTION: Final = "Retries"
+# A wrong endpoint or region does not heal.
+_START_SECONDS: Final = 30.0
+
+OUTAGE: Final = Option(
+    key="retry.outagemillis",
+    parser=Duration(),
+    default=300_000.0,
+    namespace=Namespace.OURS,
+    section=_SECTION,
+    doc="How long every call is repeated, even when its maxretries are used up. If it is not set, "
+    "a service that has never answered is given up after 30 seconds. 0 leaves the maxretries "
+    "alone, as in Flink.",
+)
+
+
+class RetryOptions(Declared[RetryPolicy]):
+    """The four options by which one operation is repeated; the field is a ``RetryPolicy``."""
+
+    def __init__(
+        self,
+        prefix: str,
+        operation: str,
+        *,
+        retries: int,
+        base: float,
+        longest: float,
+        namespace: Namespace = Namespace.SHARED,
+        outlasts_outages: bool = True,
+    ) -> None:
+        """Declare the options.
+
+        Args:
+            prefix: the key before ``.maxretries``.
+            operation: the API operation, for the reference.
+            retries: the default number of retries.
+            base: the default bound of the first delay, in ms.
+            longest: the default bound of every delay, in ms.
+            namespace: the prefixes under which the options are accepted.
+            outlasts_outages: whether :data:`OUTAGE` applies.
+        """
+
+        def option(name: str, parser: Any, default: Any, doc: str) -> Option[Any]:
+            return Option(
+                key=f"{prefix}.{name}",
+                parser=parser,
+                default=default,
+                namespace=namespace,
+                section=_SECTION,
+                doc=doc,
+            )
+
+        self._outlasts_outages = outlasts_outages
+        self.max_retries: Option[int] = option(
+            "maxretries",
+            WholeNumber(),
+            retries,
+            f"How often {operation} is repeated before it counts as failed. If it is set and "
+            f"{OUTAGE.full_key} is not, it is the only limit.",
+        )
+        self.base: Option[float] = option(
+            "backoff.base",
+            Duration(),
+            base,
+            f"The bound of the first delay between {operation} calls.",
+        )
+        self.max: Option[float] = option(
+            "backoff.max", Duration(), longest, f"The longest delay between {operation} calls."
+        )
+        self.exponent: Option[float] = option(
+            "backoff.expconst",
+            DecimalNumber(),
+            1.5,
+            f"The growth of the delay between {operation} calls with each attempt.",
+        )
+
+    @property
+    def options(self) -> tuple[Option[Any], ...]:
+        return (self.max_retries, self.base, self.max, self.exponent)
+
+    def read(self, lookup: Lookup) -> RetryPolicy:
+        """Return the policy that the four options say, and the one for all calls."""
+        has_outage = lookup.is_given(OUTAGE)
+        # The number alone, as Flink's users set it, is the only limit.
+        is_counted = lookup.is_given(self.max_retries) and not has_outage
+        outlasts_outages = self._outlasts_outages and not is_counted
+        return RetryPolicy(
+            max_retries=self.max_retries.read(lookup),
+            base_seconds=self.base.read(lookup),
+            max_seconds=self.max.read(lookup),
+            exponent=self.exponent.read(lookup),
+            outage_seconds=OUTAGE.read(lookup) if outlasts_outages else 0.0,
+            start_seconds=None if is_counted or has_outage else _START_SECONDS,
+        )

@@ -1,0 +1,1 @@
+"""The sections of the configuration: each field of a class declares one option."""

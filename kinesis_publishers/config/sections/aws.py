@@ -1,0 +1,307 @@
+"""Where Kinesis is and who asks: the connection, and where its credentials come from.
+
+The keys are those of Flink's AWS connectors. What makes a session of botocore use them is in
+:mod:`kinesis_publishers.aws.credentials`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from attrs import evolve, field
+
+from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
+from kinesis_publishers.errors import ConfigError, MissingOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kinesis_publishers.config.sections.source import StreamsConfig
+
+__all__ = [
+    "CREDENTIALS_PREFIX",
+    "NESTABLE",
+    "AwsConfig",
+    "CredentialsConfig",
+    "CredentialsProvider",
+    "credential_problems",
+    "nested_option",
+    "resolve_region",
+]
+
+CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
+
+
+class CredentialsProvider(Enum):
+    """Where credentials come from."""
+
+    AUTO = "AUTO"
+    BASIC = "BASIC"
+    ENV_VAR = "ENV_VAR"
+    PROFILE = "PROFILE"
+    ASSUME_ROLE = "ASSUME_ROLE"
+    WEB_IDENTITY_TOKEN = "WEB_IDENTITY_TOKEN"
+    CUSTOM = "CUSTOM"
+
+
+def _credential(
+    name: str,
+    doc: str,
+    parser: Text | None = None,
+    *,
+    secret: bool = False,
+    guarded: str | None = None,
+) -> Option[str | None]:
+    return Option(
+        key=f"{CREDENTIALS_PREFIX}.{name}",
+        parser=parser or Text(),
+        default=None,
+        namespace=Namespace.AWS,
+        secret=secret,
+        guarded=guarded,
+        doc=doc,
+    )
+
+
+class CredentialsConfig(Section, section="AWS"):
+    """One provider of credentials and what it needs; only its own fields are set.
+
+    ``source`` is the provider of the credentials that assume the role, and ``properties`` is what
+    the class of CUSTOM is called with. Secrets are masked in ``repr``.
+    """
+
+    provider_option: ClassVar[Option[CredentialsProvider | None]] = Option(
+        key=CREDENTIALS_PREFIX,
+        parser=Choice(members=CredentialsProvider),
+        default=None,
+        namespace=Namespace.AWS,
+        doc="Where credentials come from; BASIC if both basic keys are there, else AUTO.",
+    )
+    provider: CredentialsProvider = CredentialsProvider.AUTO
+    access_key_id: Option[str | None] = _credential(
+        "basic.accesskeyid", "The access key id of BASIC.", secret=True
+    )
+    secret_key: Option[str | None] = _credential(
+        "basic.secretkey", "The secret key of BASIC.", secret=True
+    )
+    session_token: Option[str | None] = _credential(
+        "basic.sessiontoken", "The session token of BASIC, for temporary credentials.", secret=True
+    )
+    # A profile may name a command that prints credentials.
+    profile_path: Option[str | None] = _credential(
+        "profile.path", "The credentials file of PROFILE.", guarded=""
+    )
+    profile_name: Option[str | None] = _credential("profile.name", "The profile of PROFILE.")
+    role_arn: Option[str | None] = _credential(
+        "role.arn",
+        "The role of ASSUME_ROLE and WEB_IDENTITY_TOKEN.",
+        Text(
+            accepts="the ARN of a role (arn:aws:iam::<account>:role/<name>)",
+            pattern=r"arn:aws[a-z-]*:iam::[0-9]{12}:role/\S+",
+        ),
+    )
+    role_session_name: Option[str | None] = _credential(
+        "role.sessionName",
+        "The session name of the assumed role.",
+        Text(accepts="2 to 64 letters, digits or _+=,.@-", pattern=r"[a-zA-Z0-9_+=,.@-]{2,64}"),
+    )
+    role_external_id: Option[str | None] = _credential(
+        "role.externalId", "The external id of the assumed role."
+    )
+    # WEB_IDENTITY_TOKEN sends it the token.
+    sts_endpoint_url: Option[str | None] = _credential(
+        "role.stsEndpoint",
+        "The URL of the STS endpoint.",
+        URL,
+        guarded=r"(?i)^(?!https://[a-z0-9.-]+\.amazonaws\.com(\.cn)?/?$)",
+    )
+    role_provider: ClassVar[Option[CredentialsProvider | None]] = Option(
+        key=f"{CREDENTIALS_PREFIX}.role.provider",
+        parser=Choice(members=CredentialsProvider),
+        default=None,
+        namespace=Namespace.AWS,
+        doc="Where the credentials come from that assume the role; takes all keys of "
+        "aws.credentials.provider after its own name. BASIC if both basic keys are there, else "
+        "AUTO.",
+    )
+    source: CredentialsConfig | None = None
+    web_identity_token_file: Option[str | None] = _credential(
+        "webIdentityToken.file", "The token file of WEB_IDENTITY_TOKEN.", guarded=""
+    )
+    custom_class: Option[str | None] = _credential(
+        "custom.class",
+        "The class of CUSTOM: called with the properties, its load() returns the credentials.",
+        Text(accepts="module:Class", pattern=r"[\w.]+:[\w.]+"),
+        guarded="",
+    )
+    properties: Lookup | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_properties(cls, properties: Lookup, *, depth: int = 0) -> CredentialsConfig:
+        """Read the provider.
+
+        Args:
+            properties: the configuration.
+            depth: how many role providers further in: 0 is ``aws.credentials.provider`` itself, 1
+                is ``aws.credentials.provider.role.provider``.
+        """
+        provider = _effective_provider(properties, depth)
+        values: dict[str, Any] = {
+            name: properties.get(nested_option(getattr(cls, name), depth))
+            for name in _FIELDS.get(provider, ())
+        }
+        if provider is CredentialsProvider.CUSTOM:
+            values["properties"] = properties
+        elif provider is CredentialsProvider.ASSUME_ROLE:
+            values["source"] = _source_of_role(properties, depth)
+        return cls(provider=provider, **values)
+
+
+_BASIC: Final = (CredentialsConfig.access_key_id, CredentialsConfig.secret_key)
+_ROLE: Final = ("role_arn", "role_session_name", "sts_endpoint_url")
+_FIELDS: Final = MappingProxyType(
+    {
+        CredentialsProvider.BASIC: ("access_key_id", "secret_key", "session_token"),
+        CredentialsProvider.PROFILE: ("profile_path", "profile_name"),
+        CredentialsProvider.ASSUME_ROLE: (*_ROLE, "role_external_id"),
+        CredentialsProvider.WEB_IDENTITY_TOKEN: (*_ROLE, "web_identity_token_file"),
+        CredentialsProvider.CUSTOM: ("custom_class",),
+    }
+)
+_REQUIRED: Final = MappingProxyType(
+    {
+        CredentialsProvider.BASIC: _BASIC,
+        CredentialsProvider.ASSUME_ROLE: (CredentialsConfig.role_arn,),
+        CredentialsProvider.CUSTOM: (CredentialsConfig.custom_class,),
+    }
+)
+
+NESTABLE: Final = frozenset(
+    option.key for option in CredentialsConfig.options() if option.key != CREDENTIALS_PREFIX
+)
+"""What may also stand after ``aws.credentials.provider.role.provider``, at any depth."""
+
+
+def nested_option(option: Option[Any], depth: int) -> Option[Any]:
+    """Return the credentials ``option`` as it applies ``depth`` role providers further in."""
+    deeper = CREDENTIALS_PREFIX + ".role.provider" * depth
+    return evolve(option, key=option.key.replace(CREDENTIALS_PREFIX, deeper, 1))
+
+
+def _effective_provider(lookup: Lookup, depth: int) -> CredentialsProvider:
+    """Return the provider ``depth`` role providers further in: what is set, else what is implied.
+
+    Both basic keys imply BASIC, and one of them alone does too: it is then reported as incomplete,
+    where a silent AUTO would read with other credentials.
+    """
+    provider: CredentialsProvider | None = lookup.get(
+        nested_option(CredentialsConfig.provider_option, depth)
+    )
+    if provider is not None:
+        return provider
+    if any(lookup.is_given(nested_option(option, depth)) for option in _BASIC):
+        return CredentialsProvider.BASIC
+    return CredentialsProvider.AUTO
+
+
+def _source_of_role(properties: Lookup, depth: int) -> CredentialsConfig:
+    """Return who assumes the role: the role provider, else the basic keys beside it, else AUTO."""
+
+    def is_given(option: Option[Any], depth: int) -> bool:
+        return properties.is_given(nested_option(option, depth))
+
+    has_provider = any(
+        is_given(option, depth + 1) for option in (CredentialsConfig.provider_option, *_BASIC)
+    )
+    if has_provider or not all(is_given(option, depth) for option in _BASIC):
+        return CredentialsConfig.from_properties(properties, depth=depth + 1)
+    return CredentialsConfig(
+        provider=CredentialsProvider.BASIC,
+        **{
+            name: properties.get(nested_option(getattr(CredentialsConfig, name), depth))
+            for name in _FIELDS[CredentialsProvider.BASIC]
+        },
+    )
+
+
+def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]:
+    """Yield what is missing for the provider at ``depth``, and for those inside it."""
+    chosen = nested_option(CredentialsConfig.provider_option, depth)
+    if lookup.is_refused(chosen):
+        return
+    provider = _effective_provider(lookup, depth)
+    for option in (nested_option(one, depth) for one in _REQUIRED.get(provider, ())):
+        if not lookup.is_given(option):
+            yield MissingOptionError(
+                f"{option.full_key} is required: the credentials of {lookup.written_key(chosen)} "
+                f"are {provider.value}"
+            )
+    if provider is CredentialsProvider.ASSUME_ROLE:
+        yield from credential_problems(lookup, depth + 1)
+
+
+class AwsConfig(Section, section="AWS"):
+    """Where Kinesis is and who asks.
+
+    Without a region :func:`resolve_region` finds one; without the URL of an endpoint it is AWS's
+    own; without a bundle of CA certificates botocore chooses them.
+    """
+
+    region: Option[str | None] = Option(
+        key="aws.region",
+        parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
+        default=None,
+        namespace=Namespace.AWS,
+        doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
+        "that contradicts an ARN is an error, except with an aws.endpoint.",
+    )
+    endpoint_url: Option[str | None] = Option(
+        key="aws.endpoint",
+        parser=URL,
+        default=None,
+        namespace=Namespace.AWS,
+        doc="The URL of the Kinesis endpoint, where it is not AWS's own.",
+    )
+    ca_bundle: Option[str | None] = Option(
+        key="aws.cabundle",
+        parser=Text(accepts="the path of a file with CA certificates in PEM format"),
+        default=None,
+        namespace=Namespace.AWS,
+        doc="The CA certificates for an https endpoint that is not AWS's own; else those of "
+        "AWS_CA_BUNDLE, or of botocore.",
+    )
+    credentials: Derived[CredentialsConfig] = Derived(CredentialsConfig.from_properties)
+    max_connections: Option[int] = Option(
+        key="stream.efo.http-client.max-concurrency",
+        parser=WholeNumber(minimum=1),
+        default=10_000,
+        section="Enhanced fan-out",
+        doc="The connection limit of the data plane, and of subscriptions over HTTP/1.1; over "
+        "HTTP/2 each has a connection of its own, without a limit.",
+    )
+
+
+def resolve_region(
+    config: AwsConfig, streams: StreamsConfig, machine_region: Callable[[], str | None]
+) -> str:
+    """Return the region: the configured one, else the ARN's, else that of the machine.
+
+    Args:
+        config: the configured connection.
+        streams: the streams, whose ARNs name their region.
+        machine_region: says what the environment and the profile name, None for nothing; called
+            only where nothing is configured.
+
+    Raises:
+        MissingOptionError: no region is named.
+    """
+    region = config.region or streams.region or machine_region()
+    if region is None:
+        raise MissingOptionError(
+            f"no region: set {AwsConfig.region.full_key} (as eu-west-1), or give the stream by its "
+            "ARN, or set AWS_REGION in the environment"
+        )
+    return region

@@ -1,0 +1,146 @@
+"""The checkpoints that are kept without Spark: whether, where, and how often."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar, Final
+
+from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.parsers import (
+    URL,
+    Duration,
+    Flag,
+    PluginName,
+    Text,
+    WholeNumber,
+)
+from kinesis_publishers.config.retries import RetryOptions
+from kinesis_publishers.errors import InvalidOptionError
+
+__all__ = [
+    "BUILT_IN_STORES",
+    "CHECKPOINT_OPTIONS",
+    "CheckpointConfig",
+    "DynamoDbCheckpointConfig",
+    "SqliteCheckpointConfig",
+]
+
+BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb")
+
+_DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
+
+
+class CheckpointConfig(Section, section="Checkpoints"):
+    """Whether progress is stored, where, and how often."""
+
+    application: Option[str | None] = Option(
+        key="checkpoint.application",
+        parser=Text(accepts="1 to 128 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{1,128}"),
+        default=None,
+        namespace=Namespace.OURS,
+        doc="Whose checkpoints they are. Setting it turns checkpoints on: reading goes on where "
+        "the application of this name has got to.",
+    )
+    store: Option[str] = Option(
+        key="checkpoint.store",
+        parser=PluginName(
+            built_in=BUILT_IN_STORES,
+            accepts="memory, sqlite, dynamodb, module:Class or the name of an installed entry "
+            "point",
+        ),
+        default="sqlite",
+        namespace=Namespace.OURS,
+        doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb), this process "
+        "(memory) or a store of your own as module:Class or entry point.",
+    )
+    interval_seconds: Option[float] = Option(
+        key="checkpoint.intervalmillis",
+        parser=Duration(),
+        default=10_000.0,
+        namespace=Namespace.OURS,
+        doc="How long processed records may wait for their checkpoint. A crash repeats them.",
+    )
+    max_records: Option[int] = Option(
+        key="checkpoint.maxrecords",
+        parser=WholeNumber(minimum=1),
+        default=100_000,
+        namespace=Namespace.OURS,
+        doc="How many processed records of all shards may wait for their checkpoint.",
+    )
+    retry: RetryOptions = RetryOptions(
+        "checkpoint.store",
+        "the store of checkpoints",
+        retries=10,
+        base=200.0,
+        longest=5000.0,
+        namespace=Namespace.OURS,
+    )
+
+
+def _sqlite_path(lookup: Lookup) -> Path:
+    option = SqliteCheckpointConfig.written_path
+    written = lookup.get(option)
+    try:
+        return _default_path() if written is None else Path(written).expanduser()
+    except RuntimeError as error:
+        raise InvalidOptionError(
+            f"{option.full_key}: {error}; set it to a path without ~"
+        ) from error
+
+
+def _default_path() -> Path:
+    # Relative paths in it are to be ignored (XDG Base Directory Specification).
+    state = os.environ.get("XDG_STATE_HOME", "")
+    directory = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
+    return directory / _DEFAULT_FILE
+
+
+class SqliteCheckpointConfig(Section, section="Checkpoints"):
+    """Which file has the checkpoints; in ``path``, ``~`` has been replaced.
+
+    ``from_properties`` raises ``InvalidOptionError`` if ``~`` stands for no known directory.
+    """
+
+    written_path: ClassVar[Option[str | None]] = Option(
+        key="checkpoint.sqlite.path",
+        parser=Text(accepts="the path of a file"),
+        default=None,
+        namespace=Namespace.OURS,
+        doc="The file of sqlite; if it is not set, kinesis-publishers/checkpoints.sqlite3 under "
+        "$XDG_STATE_HOME, or under ~/.local/state.",
+    )
+    path: Derived[Path] = Derived(_sqlite_path)
+
+
+class DynamoDbCheckpointConfig(Section, section="Checkpoints"):
+    """Which table has the checkpoints."""
+
+    table: Option[str] = Option(
+        key="checkpoint.dynamodb.table",
+        parser=Text(accepts="3 to 255 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{3,255}"),
+        default="kinesis-publishers-checkpoints",
+        namespace=Namespace.OURS,
+        doc="The table of dynamodb, which any number of applications may share.",
+    )
+    endpoint_url: Option[str | None] = Option(
+        key="checkpoint.dynamodb.endpoint",
+        parser=URL,
+        default=None,
+        namespace=Namespace.OURS,
+        doc="The URL of the DynamoDB endpoint, where it is not AWS's own.",
+    )
+    create_table: Option[bool] = Option(
+        key="checkpoint.dynamodb.createtable",
+        parser=Flag(),
+        default=True,
+        namespace=Namespace.OURS,
+        doc="Whether a table that is missing is created, with on-demand billing.",
+    )
+
+
+CHECKPOINT_OPTIONS: Final = (
+    *CheckpointConfig.options(),
+    *SqliteCheckpointConfig.options(),
+    *DynamoDbCheckpointConfig.options(),
+)

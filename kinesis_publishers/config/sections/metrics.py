@@ -1,0 +1,99 @@
+"""What becomes of diagnostic events: the log, and metrics."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from kinesis_publishers.config.option import Namespace, Option, Section
+from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text
+
+__all__ = ["MetricsConfig", "MetricsLevel"]
+
+_SINK: Final = r"(?:log|summary|opentelemetry|cloudwatch|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)"
+
+
+class MetricsLevel(Enum):
+    """What metrics are kept apart by."""
+
+    SHARD = "shard"
+    STREAM = "stream"
+
+
+class _SinksParser:
+    """Parses names, which become lower case, and ``module:Class``; each once."""
+
+    accepts = (
+        "none, or a comma-separated list of log, summary, opentelemetry, cloudwatch and "
+        "module:Class"
+    )
+    unit = None
+
+    def __call__(self, value: Scalar) -> tuple[str, ...]:
+        text = str(value).strip()
+        if text.lower() == "none":
+            return ()
+        if not re.fullmatch(rf"{_SINK}(?:\s*,\s*{_SINK})*", text, re.IGNORECASE):
+            raise ValueError("not a list of sinks")
+        names = (name.strip() for name in text.split(","))
+        return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names))
+
+
+class MetricsConfig(Section, section="Metrics"):
+    """Which sinks take diagnostic events, and how they report."""
+
+    sinks: Option[tuple[str, ...]] = Option(
+        key="metrics.sinks",
+        parser=_SinksParser(),
+        default=("log",),
+        guarded=":",
+        namespace=Namespace.OURS,
+        doc="Where diagnostic events go: the log, a summary in the log, OpenTelemetry or "
+        "CloudWatch metrics, or a class of your own (an EventReporter).",
+    )
+    level: Option[MetricsLevel] = Option(
+        key="metrics.level",
+        parser=Choice(members=MetricsLevel),
+        default=MetricsLevel.SHARD,
+        namespace=Namespace.OURS,
+        doc="Whether metrics are kept apart by shard, or by stream only, for streams with "
+        "thousands of shards.",
+    )
+    summary_interval_seconds: Option[float] = Option(
+        key="metrics.summary.intervalmillis",
+        parser=Duration(minimum=1_000.0),
+        default=60_000.0,
+        namespace=Namespace.OURS,
+        doc="How often the sink summary writes a line.",
+    )
+    cloudwatch_namespace: Option[str] = Option(
+        key="metrics.cloudwatch.namespace",
+        parser=Text(
+            accepts="up to 255 of the characters A-Z, a-z, 0-9 and .-_/#: without AWS/ or : in "
+            "front",
+            pattern=r"(?!AWS/|:)[A-Za-z0-9._/#:-]{1,255}",
+        ),
+        default="KinesisPublishers",
+        namespace=Namespace.OURS,
+        doc="The CloudWatch namespace of the metrics; the KCL uses the name of the application.",
+    )
+    cloudwatch_interval_seconds: Option[float] = Option(
+        key="metrics.cloudwatch.intervalmillis",
+        parser=Duration(minimum=1_000.0),
+        default=60_000.0,
+        namespace=Namespace.OURS,
+        doc="How often metrics are sent to CloudWatch, which keeps them by the minute.",
+    )
+    cloudwatch_endpoint_url: Option[str | None] = Option(
+        key="metrics.cloudwatch.endpoint",
+        parser=Text(accepts="an http or https URL", pattern=r"https?://[^\s/]\S*"),
+        default=None,
+        namespace=Namespace.OURS,
+        doc="Another endpoint for CloudWatch than AWS's own, as http://localhost:5000.",
+    )
+
+    @property
+    def is_per_shard(self) -> bool:
+        """Whether metrics are kept apart by shard, or by stream only."""
+        return self.level is MetricsLevel.SHARD

@@ -1,0 +1,150 @@
+"""Who registers the stream consumers of enhanced fan-out, and who removes them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from kinesis_publishers.config.option import (
+    Derived,
+    Lookup,
+    Namespace,
+    Option,
+    OptionFamily,
+    Section,
+)
+from kinesis_publishers.config.parsers import Choice, Duration, Text
+from kinesis_publishers.config.retries import RetryOptions
+from kinesis_publishers.config.sections.aws import AwsConfig
+from kinesis_publishers.config.sections.source import selected_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "DeregistrationPolicy",
+    "RegistrationConfig",
+    "RegistrationStrategy",
+    "consumer_arn",
+]
+
+
+class RegistrationStrategy(Enum):
+    """Who registers the enhanced fan-out consumer, and when."""
+
+    LAZY = "LAZY"
+    EAGER = "EAGER"
+    NONE = "NONE"
+
+
+class DeregistrationPolicy(Enum):
+    """Which consumers are removed at tear-down."""
+
+    CREATED = "created"
+    NEVER = "never"
+
+
+def consumer_arn(lookup: Lookup, stream: str) -> str | None:
+    """Return the ARN that is given for the consumer on ``stream``, None if there is none.
+
+    Spark lower-cases keys, so a key that differs only in case counts if none fits exactly.
+    """
+    arns = lookup.members(RegistrationConfig.consumer_arn)
+    lowered = {name.lower(): arn for name, arn in arns.items()}
+    return arns.get(stream) or lowered.get(stream.lower())
+
+
+def _consumer_arns(lookup: Lookup) -> Mapping[str, str]:
+    arns = {one.name: consumer_arn(lookup, one.name) for one in selected_streams(lookup)}
+    return {name: arn for name, arn in arns.items() if arn is not None}
+
+
+class RegistrationConfig(Section, section="Registration"):
+    """Who registers the stream consumers of enhanced fan-out, and who removes them.
+
+    ``consumer_arns`` are the ARNs that are given, by the name of the stream.
+    """
+
+    consumer_name: Option[str | None] = Option(
+        key="stream.efo.consumername",
+        parser=Text(
+            accepts="1 to 128 letters, digits, '_', '.' or '-'", pattern=r"[a-zA-Z0-9_.-]{1,128}"
+        ),
+        default=None,
+        doc="The name of the stream consumer, on every stream; needed for LAZY and EAGER.",
+    )
+    strategy: Option[RegistrationStrategy] = Option(
+        key="stream.efo.registration",
+        parser=Choice(members=RegistrationStrategy),
+        default=RegistrationStrategy.LAZY,
+        # The FLIP's own table calls the key "registrar" once.
+        spellings=("stream.efo.registrar",),
+        doc="Who registers the consumer: LAZY (when reading starts), EAGER (where the source is "
+        "constructed) or NONE (you; no call is made).",
+    )
+    deregister: Option[DeregistrationPolicy] = Option(
+        key="stream.efo.deregister",
+        parser=Choice(members=DeregistrationPolicy),
+        default=DeregistrationPolicy.CREATED,
+        namespace=Namespace.OURS,
+        doc="At tear-down: remove a consumer that this application created, or none.",
+    )
+    register_timeout_seconds: Option[float] = Option(
+        key="stream.registerstreamconsumer.timeout",
+        parser=Duration(unit="s"),
+        default=60.0,
+        doc="How long a new consumer may take to become ACTIVE.",
+    )
+    deregister_timeout_seconds: Option[float] = Option(
+        key="stream.deregisterstreamconsumer.timeout",
+        parser=Duration(unit="s"),
+        default=60.0,
+        doc="How long a removed consumer may take to be gone.",
+    )
+    consumer_arn: ClassVar[OptionFamily[str | None]] = OptionFamily(
+        member=Option(
+            key="stream.efo.consumerarn.<stream>",
+            parser=Text(
+                accepts="the ARN of a stream consumer "
+                "(arn:aws:kinesis:<region>:<account>:stream/<stream>/consumer/<name>:<created>)",
+                pattern=r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/[a-zA-Z0-9_.-]{1,128}"
+                r"/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+",
+            ),
+            default=None,
+            doc="The ARN of the consumer on one stream; needed for each stream with NONE.",
+        ),
+        placeholder="<stream>",
+        name_pattern=r"[a-zA-Z0-9_.-]{1,128}",
+    )
+    consumer_arns: Derived[Mapping[str, str]] = Derived(_consumer_arns)
+    endpoint_url: Derived[str | None] = Derived(AwsConfig.endpoint_url.read)
+    describe_retry: RetryOptions = RetryOptions(
+        "stream.describestreamconsumer",
+        "DescribeStreamConsumer",
+        retries=50,
+        base=2000.0,
+        longest=5000.0,
+    )
+    list_retry: RetryOptions = RetryOptions(
+        "stream.liststreamconsumers",
+        "ListStreamConsumers",
+        retries=10,
+        base=200.0,
+        longest=1000.0,
+    )
+    register_retry: RetryOptions = RetryOptions(
+        "stream.registerstreamconsumer",
+        "RegisterStreamConsumer",
+        retries=10,
+        base=500.0,
+        longest=2000.0,
+    )
+    deregister_retry: RetryOptions = RetryOptions(
+        "stream.deregisterstreamconsumer",
+        "DeregisterStreamConsumer",
+        retries=10,
+        base=500.0,
+        longest=2000.0,
+        # The end of a process waits for it, and a failure says how to do it by hand.
+        outlasts_outages=False,
+    )

@@ -1,0 +1,218 @@
+"""What is read, by which publisher, and what becomes of aggregates and of lost data."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import ClassVar, Final
+
+from attrs import frozen
+
+from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.parsers import Choice, Flag, PluginName, Text
+from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
+
+__all__ = [
+    "BUILT_IN_PUBLISHERS",
+    "EFO",
+    "POLLING",
+    "AggregationMode",
+    "OnInvalidAggregate",
+    "SourceConfig",
+    "StreamSelector",
+    "StreamsConfig",
+    "selected_streams",
+]
+
+POLLING: Final = "POLLING"
+EFO: Final = "EFO"
+BUILT_IN_PUBLISHERS: Final = (POLLING, EFO)
+
+_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
+_ARN: Final = rf"arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{{12}}:stream/(?P<name>{_NAME})"
+
+
+@frozen
+class StreamSelector:
+    """One stream.
+
+    Attributes:
+        name: the name of the stream.
+        arn: its ARN, where that was given.
+    """
+
+    name: str
+    arn: str | None = None
+
+    @property
+    def reference(self) -> str:
+        """What calls name it by: the ARN, else the name."""
+        return self.arn or self.name
+
+    @property
+    def region(self) -> str | None:
+        """The region in the ARN, None without one."""
+        match = re.fullmatch(_ARN, self.arn) if self.arn else None
+        return match["region"] if match else None
+
+    @classmethod
+    def parse(cls, text: str) -> StreamSelector:
+        """Return the stream that ``text`` means; raises ``ValueError`` for neither name nor ARN."""
+        arn = re.fullmatch(_ARN, text)
+        if arn:
+            return cls(arn["name"], text)
+        if re.fullmatch(_NAME, text):
+            return cls(text)
+        raise ValueError("neither a name nor an ARN")
+
+
+def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
+    """Return the streams to read, empty if none are given.
+
+    Raises:
+        InvalidOptionError: says of every entry what is wrong with it.
+    """
+    streams: list[StreamSelector] = []
+    problems: list[str] = []
+    text = lookup.get(StreamsConfig.names)
+    for part in (part.strip() for part in text.split(",")) if text else ():
+        try:
+            stream = StreamSelector.parse(part)
+        except ValueError:
+            problems.append(
+                f"{part!r} is neither the name of a stream (1 to 128 letters, digits, '_', '.' or "
+                "'-') nor an ARN (arn:aws:kinesis:<region>:<account>:stream/<name>)"
+            )
+            continue
+        if any(stream.name == other.name for other in streams):
+            problems.append(f"the stream {stream.name!r} is there twice")
+        streams.append(stream)
+    if problems:
+        written_key = lookup.written_key(StreamsConfig.names)
+        raise InvalidOptionError(f"{written_key}: {'; '.join(problems)}")
+    return tuple(streams)
+
+
+def _streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
+    streams = selected_streams(lookup)
+    if not streams:
+        raise MissingOptionError(f"{StreamsConfig.names.full_key} is required")
+    return streams
+
+
+class StreamsConfig(Section, section="Source"):
+    """The streams to read: at least one, each name once, in the order of the configuration.
+
+    ``from_properties`` raises ``MissingOptionError`` for properties that were parsed as incomplete
+    and name no stream.
+    """
+
+    names: ClassVar[Option[str | None]] = Option(
+        key="streams",
+        parser=Text(accepts="names or ARNs of streams, separated by commas"),
+        default=None,
+        required=True,
+        namespace=Namespace.OURS,
+        doc="The streams to read: names or ARNs, separated by commas.",
+    )
+    streams: Derived[tuple[StreamSelector, ...]] = Derived(_streams)
+
+    @property
+    def region(self) -> str | None:
+        """The region of the first ARN, None if all streams are given by name."""
+        return next((stream.region for stream in self.streams if stream.region), None)
+
+
+class AggregationMode(Enum):
+    """What is done with the KPL's aggregate records."""
+
+    AUTO = "auto"
+    """They are deaggregated; of the KPL's, what belongs to another shard after a reshard is left
+    out."""
+
+    KPL = "kpl"
+    """They are deaggregated; what belongs to another shard is left out, for every producer."""
+
+    UNFILTERED = "unfiltered"
+    """They are deaggregated, and everything in them is delivered."""
+
+    OFF = "off"
+    """They are delivered as they are."""
+
+
+class OnInvalidAggregate(Enum):
+    """What is done with a record that begins like an aggregate and is not a valid one."""
+
+    PLAIN = "plain"
+    """It is delivered as it is."""
+
+    FAIL = "fail"
+    """Reading stops with an error, after what stands before it."""
+
+    DEAD_LETTER = "dead-letter"
+    """The dead letter of ``scan`` takes it, and ``process`` does not."""
+
+
+class SourceConfig(Section, section="Source"):
+    """What becomes of aggregates and of lost data.
+
+    The class of the publisher is found by the assembly, from the option.
+    """
+
+    record_publisher: ClassVar[Option[str]] = Option(
+        key="stream.recordpublisher",
+        parser=PluginName(
+            built_in=BUILT_IN_PUBLISHERS,
+            accepts="POLLING, EFO, module:Class or the name of an installed entry point",
+        ),
+        default=POLLING,
+        guarded=":",
+        doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "
+        "factory of your own as module:Class or entry point.",
+    )
+    aggregation: Option[AggregationMode] = Option(
+        key="aggregation",
+        parser=Choice(members=AggregationMode),
+        default=AggregationMode.AUTO,
+        namespace=Namespace.OURS,
+        doc="What becomes of aggregates: deaggregated, where records that belong to another shard "
+        "are left out of the KPL's after a reshard (auto), of all (kpl) or of none (unfiltered), "
+        "or delivered whole (off).",
+    )
+    on_invalid_aggregate: Option[OnInvalidAggregate] = Option(
+        key="aggregation.on-invalid",
+        parser=Choice(members=OnInvalidAggregate),
+        default=OnInvalidAggregate.PLAIN,
+        namespace=Namespace.OURS,
+        doc="What becomes of a record that begins like an aggregate and is not a valid one: "
+        "delivered as it is (plain), an error (fail), or given to the DeadLetter of scan "
+        "(dead-letter).",
+    )
+    fail_on_data_loss: Option[bool] = Option(
+        key="failondataloss",
+        parser=Flag(),
+        default=True,
+        namespace=Namespace.OURS,
+        doc="Whether a trimmed position or a re-created stream is an error.",
+    )
+
+    @property
+    def fails_on_invalid_aggregate(self) -> bool:
+        """Whether an aggregate that is not valid is an error."""
+        return self.on_invalid_aggregate is OnInvalidAggregate.FAIL
+
+    @classmethod
+    def from_properties(cls, properties: Lookup) -> SourceConfig:
+        """Read the choices.
+
+        Raises:
+            InvalidOptionError: an invalid aggregate is for a dead letter: there is none here.
+        """
+        config = super().from_properties(properties)
+        if config.on_invalid_aggregate is OnInvalidAggregate.DEAD_LETTER:
+            raise InvalidOptionError(
+                f"{properties.written_key(cls.on_invalid_aggregate)} is dead-letter, and "
+                "only scan(properties, process, on_error=DeadLetter(put)) has one, with a process "
+                "that takes single records: use plain or fail elsewhere"
+            )
+        return config

@@ -1,0 +1,96 @@
+"""What only the Spark source reads: how micro-batches are planned and what they contain."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from kinesis_publishers.config.option import Namespace, Option, Section
+from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
+
+__all__ = ["Planner", "SparkConfig", "WatermarkConfig"]
+
+
+class Planner(Enum):
+    """How the end of a micro-batch is found."""
+
+    PREFETCH = "prefetch"
+    RANGES = "ranges"
+
+
+class SparkConfig(Section, section="Spark"):
+    """How micro-batches are planned and what they contain."""
+
+    planner: Option[Planner] = Option(
+        key="spark.planner",
+        parser=Choice(members=Planner),
+        default=Planner.PREFETCH,
+        namespace=Namespace.OURS,
+        doc="Who reads the records: the driver, ahead of the micro-batch (prefetch), or the "
+        "executors, after the driver has found where it ends (ranges; with POLLING or EFO).",
+    )
+    parallelism: Option[int | None] = Option(
+        key="spark.parallelism",
+        parser=WholeNumber(minimum=1),
+        default=None,
+        namespace=Namespace.OURS,
+        doc="The largest number of partitions in a micro-batch; if it is not set, the cores of the "
+        "driver's machine, because a source learns nothing of the cluster's: set it there.",
+    )
+    max_records_per_trigger: Option[int | None] = Option(
+        key="spark.maxrecordspertrigger",
+        parser=WholeNumber(minimum=1),
+        default=None,
+        namespace=Namespace.OURS,
+        doc="The largest number of records in a micro-batch.",
+    )
+    max_bytes_per_trigger: Option[int | None] = Option(
+        key="spark.maxbytespertrigger",
+        parser=Size(),
+        default=None,
+        namespace=Namespace.OURS,
+        doc="The largest size of a micro-batch.",
+    )
+    include_metadata: Option[bool] = Option(
+        key="spark.includemetadata",
+        parser=Flag(),
+        default=False,
+        namespace=Namespace.OURS,
+        doc="Whether the columns subSequenceNumber, explicitHashKey and encryptionType are there.",
+    )
+
+
+_NO_WATERMARKS: Final = "this version has no watermarks, and no shard waits for another one"
+
+
+class WatermarkConfig(Section, section="Watermarks"):
+    """The watermarks of Flink's connector, whose keys are accepted and not read."""
+
+    idle_interval_seconds: Option[float] = Option(
+        key="shard.idle.interval",
+        parser=Duration(can_be_off=True),
+        default=-1.0,
+        unread=_NO_WATERMARKS,
+        doc="A shard without records for this long is idle and holds no watermark back.",
+    )
+    sync_interval_seconds: Option[float] = Option(
+        key="watermark.sync.interval",
+        parser=Duration(),
+        default=30_000.0,
+        unread=_NO_WATERMARKS,
+        doc="The period in which shards exchange their watermarks.",
+    )
+    lookahead_seconds: Option[float] = Option(
+        key="watermark.lookahead.millis",
+        parser=Duration(),
+        default=0.0,
+        unread=_NO_WATERMARKS,
+        doc="How far a shard may run ahead of the common watermark.",
+    )
+    queue_capacity: Option[int] = Option(
+        key="watermark.sync.queue.capacity",
+        parser=WholeNumber(minimum=1),
+        default=100,
+        unread=_NO_WATERMARKS,
+        doc="How many records of a shard wait for the common watermark.",
+    )
