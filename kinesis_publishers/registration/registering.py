@@ -224,7 +224,7 @@ async def consumer_limit_error(
         f"The stream consumer {consumer_name} could not be registered on {stream_arn}, in "
         f"several attempts: {failure} {await _describe_consumers(stream_arn, config, context)} A "
         "stream has up to 20 (50 with on-demand advantage), of which 5 may be CREATING at a time: "
-        "remove an unused one (aws kinesis deregister-stream-consumer), share one by its "
+        "remove one that is not used (aws kinesis deregister-stream-consumer), share one by its "
         "name, or read with kinesis.stream.recordpublisher = POLLING.",
         operation=failure.operation,
         code=failure.code,
