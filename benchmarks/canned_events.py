@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.canned_pages import Workload, page_of, sequence_number
 from benchmarks.canned_server import STREAM_ARN
-from kinesis_publishers.testing.local_kinesis.event_stream import INITIAL_RESPONSE, event_frame
+from kinesis_publishers.testing.local_kinesis.event_feed import INITIAL_RESPONSE, event_frame
 
 if TYPE_CHECKING:
     from benchmarks.canned_server import CannedService

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
     InternalServiceError,
     ProcessingCancelledError,
     ServiceError,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConsumerContext",
     "CreatePublisher",
+    "SHARD_NOT_FOUND",
     "Delivery",
     "DeliveryRoom",
     "DeliverySink",
@@ -54,6 +56,9 @@ __all__ = [
     "drop_processed",
     "user_records",
 ]
+
+#: What the service says of a shard that it does not find; :class:`MissingShard` decides.
+SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError)
 
 _LOGGER = logging.getLogger(__name__)
 

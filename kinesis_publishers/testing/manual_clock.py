@@ -36,7 +36,7 @@ class ManualClock(Clock):
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._timeouts: set[asyncio.Future[None]] = set()
         self._count = 0
-        self._somebody_sleeps = asyncio.Event()
+        self._has_sleepers = asyncio.Event()
         #: Every delay that was asked for, in order, in seconds.
         self.sleeps: list[float] = []
 
@@ -52,7 +52,7 @@ class ManualClock(Clock):
             await asyncio.sleep(0)
             return
         future = self._wake_after(seconds)
-        self._somebody_sleeps.set()
+        self._has_sleepers.set()
         await future
 
     @asynccontextmanager
@@ -97,8 +97,8 @@ class ManualClock(Clock):
     async def wait_for_sleepers(self, count: int = 1) -> None:
         """Wait in real time until ``count`` tasks are asleep, for code that does real I/O first."""
         while self.sleeper_count < count:
-            self._somebody_sleeps.clear()
-            await self._somebody_sleeps.wait()
+            self._has_sleepers.clear()
+            await self._has_sleepers.wait()
 
     async def advance(self, seconds: float) -> None:
         """Move time on by ``seconds`` and let every task that is due run until it parks again."""

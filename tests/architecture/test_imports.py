@@ -12,7 +12,9 @@ import kinesis_publishers
 # The package itself knows its names, and loads what they need at their first use.
 _NOTHING: frozenset[str] = frozenset()
 _FRAMEWORK = frozenset({"attr", "attrs", "backoff", "javaproperties", "orjson"})
-_COMMAND = frozenset({"attr", "attrs", "click", "orjson"})
+_SPARK = frozenset({"py4j", "pyspark"})
+_COMMAND = frozenset({"click"})
+_TABLES = frozenset({"markdown_it", "mdurl", "pygments", "rich"})
 # What a Python worker does under the prefetch planner.
 _FIRST_TASK = """
 from kinesis_publishers_spark.partitions import PrefetchedPartition
@@ -54,6 +56,11 @@ with contextlib.redirect_stdout(io.StringIO()):
         ("from kinesis_publishers import *", _FRAMEWORK),
         ("import kinesis_publishers.assembly", _FRAMEWORK),
         ("import kinesis_publishers.testing", _FRAMEWORK),
+        ("import kinesis_publishers_spark", _SPARK),
+        pytest.param(_call("--version"), _COMMAND, id="--version"),
+        # The package of the command `demo` is one of Spark's.
+        pytest.param(_call("--help"), _COMMAND | _SPARK, id="--help"),
+        pytest.param(_call("config list"), _COMMAND | _FRAMEWORK | _TABLES, id="config list"),
     ],
 )
 def test_an_import_loads_no_package_before_something_needs_it(

@@ -14,7 +14,7 @@ from kinesis_publishers.testing.contracts import (
     RecordPublisherFactoryContract,
     RegistrarSubject,
     StreamConsumerRegistrarContract,
-    base,
+    subjects,
 )
 from tests.contract.list_publisher import ListFactory, ListSubject
 from tests.contract.test_contract_registrars import registering
@@ -258,7 +258,7 @@ UNREGISTERING: list[tuple[type[_Wrapper], str, str]] = [
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
+    monkeypatch.setattr(subjects, "CANCELLING_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("_impatient")

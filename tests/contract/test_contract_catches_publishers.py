@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers.testing.contracts import RecordPublisherContract, base
+from kinesis_publishers.testing.contracts import RecordPublisherContract, subjects
 from tests.contract.broken_publishers import (
     AcceptsLatest,
     AsksAgainAtOnce,
@@ -107,7 +107,7 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
         "ended 100 times without waiting",
     ),
     (ReturnsNothing, EACH_ONCE, {}, "run\\(\\) returned None, which is no RunResult"),
-    (ReturnsCancelled, EACH_ONCE, {}, "returned CANCELLED though nobody asked"),
+    (ReturnsCancelled, EACH_ONCE, {}, "returned CANCELLED though the publisher was not cancelled"),
     (NamesAnotherShard, EACH_ONCE, {}, "delivered by the publisher of orders/shardId-0"),
     (LosesAColumn, EACH_ONCE, {}, "5 payloads and 0 partition_keys"),
     (DeliversText, EACH_ONCE, {}, "payloads of a batch has 'text', of type str"),
@@ -186,9 +186,9 @@ async def test_a_broken_publisher_is_caught(
     message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
+    monkeypatch.setattr(subjects, "CANCELLING_SECONDS", 0.1)
     if broken is Hangs:
-        monkeypatch.setattr(base, "_PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(subjects, "REACHING_SECONDS", 0.1)
     with pytest.raises(AssertionError, match=message):
         await getattr(RecordPublisherContract(), test)(subject_of(broken), **arguments)
 
@@ -224,7 +224,7 @@ class _OpensSomething(ListFactory):
 async def test_what_a_publisher_was_made_with_is_closed_however_a_test_ends(
     publisher: type[ListPublisher], test: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "CANCELLING_SECONDS", 0.1)
+    monkeypatch.setattr(subjects, "CANCELLING_SECONDS", 0.1)
 
     class Factory(_OpensSomething):
         publisher_class = publisher

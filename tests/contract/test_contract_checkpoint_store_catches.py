@@ -157,7 +157,7 @@ async def test_a_store_that_keeps_the_contract_fails_nothing() -> None:
         (OverwritesAll, "test_a_stale_writer_is_refused_and_told_what_to_do"),
         (OverwritesAll, "test_of_writers_that_race_exactly_one_succeeds"),
         (OverwritesAll, "test_the_same_writer_does_not_fall_back_behind_what_it_knows"),
-        (SwallowsRefusals, "test_a_checkpoint_that_somebody_else_has_begun_is_not_begun_again"),
+        (SwallowsRefusals, "test_a_checkpoint_that_another_writer_has_begun_is_not_begun_again"),
         (RemovesAll, "test_a_checkpoint_that_has_moved_on_is_not_removed"),
         (SharesApplications, "test_applications_do_not_see_each_other"),
         (ForgetsSubRecords, "test_checkpoints_are_there_for_the_next_store_as_they_were_written"),
@@ -165,7 +165,7 @@ async def test_a_store_that_keeps_the_contract_fails_nothing() -> None:
         (TakesItselfForSomebodyElse, "test_a_write_whose_outcome_is_not_known_may_be_repeated"),
         (
             ForcesAfterUnknown,
-            "test_a_write_whose_outcome_is_not_known_does_not_go_over_that_of_somebody_else",
+            "test_a_write_whose_outcome_is_not_known_does_not_replace_that_of_another_writer",
         ),
         (CountsFromOneAgain, "test_a_version_from_before_a_removal_is_never_valid_again"),
         (NeverCloses, "test_a_closed_store_is_not_used"),

@@ -1,4 +1,7 @@
-"""Where commands write: results to standard output, messages to standard error."""
+"""Where commands write: results to standard output, messages to standard error.
+
+Rich is imported when something is drawn: most commands start faster without it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,11 @@ import sys
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
-import orjson
-from rich.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.tree import Tree
 
 __all__ = [
@@ -32,6 +33,8 @@ _ENDLESS: Final = 100_000
 
 def output_console() -> Console:
     """Return a console on standard output; colours only on a terminal, and not with NO_COLOR."""
+    from rich.console import Console
+
     console = Console()
     return console if console.is_terminal else Console(width=_ENDLESS)
 
@@ -70,6 +73,8 @@ def print_tree(tree: Tree) -> None:
 
     Deep branches would otherwise be cut at its width, and their labels with them.
     """
+    from rich.console import Console
+
     # With a height as well: a terminal that calls itself dumb counts as 80 columns else.
     console = Console(width=_ENDLESS, height=_ENDLESS)
     with console.capture() as capture:
@@ -79,6 +84,8 @@ def print_tree(tree: Tree) -> None:
 
 def print_json_lines(objects: Iterable[Any]) -> None:
     """Write each object as JSON on a line of its own."""
+    import orjson
+
     stream = output_bytes()
     for one in objects:
         stream.write(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE))

@@ -6,13 +6,6 @@ import logging
 from typing import Final
 
 from kinesis_publishers.cli.shared.console import say
-from kinesis_publishers.events import (
-    CheckpointsRefused,
-    DataLossTolerated,
-    FetcherStopped,
-    ProcessingFailed,
-    ShardStopped,
-)
 
 __all__ = ["log_everything", "set_up_logging"]
 
@@ -59,10 +52,15 @@ def log_everything() -> None:
 
 def _says_more_than_the_error(record: logging.LogRecord) -> bool:
     """Leave out what ends the command, and is the error with which it ends."""
+    # Imported with the first record: `--version` logs none.
+    from kinesis_publishers.events import FetcherStopped, ProcessingFailed, ShardStopped
+
     return not isinstance(_event_of(record), FetcherStopped | ShardStopped | ProcessingFailed)
 
 
 def _words_of(record: logging.LogRecord) -> str:
+    from kinesis_publishers.events import CheckpointsRefused, DataLossTolerated
+
     event = _event_of(record)
     if isinstance(event, DataLossTolerated | CheckpointsRefused):
         return event.message

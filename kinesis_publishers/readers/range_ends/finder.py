@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Self
 from attrs import field, frozen
 
 from kinesis_publishers.assembly import Services, open_services
+from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
 from kinesis_publishers.errors import (
     PositionTrimmedError,
-    ShardNotFoundError,
-    StreamNotFoundError,
     StreamRecreatedError,
 )
 from kinesis_publishers.model import (
@@ -274,7 +273,7 @@ class KinesisRangeFinder:
                 await services.data_loss.report_trimmed(probe.shard, progress, now, cause=error)
                 horizon = StartingPosition.trim_horizon()
                 probe.begin_at_horizon(await services.polling.create(horizon, probe.shard))
-            except (StreamNotFoundError, ShardNotFoundError) as error:
+            except SHARD_NOT_FOUND as error:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from kinesis_publishers.abc import RecordBatchConsumer
-from kinesis_publishers.errors import ShardNotFoundError, StreamNotFoundError
+from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
@@ -88,7 +88,7 @@ class PolledPages(ShardPages):
             publisher.limit = limit
             try:
                 page, result = await read_page(publisher)
-            except (StreamNotFoundError, ShardNotFoundError) as error:
+            except SHARD_NOT_FOUND as error:
                 if await missing.has_left(error, ShardProgress(position=position)):
                     raise
                 continue

@@ -13,8 +13,8 @@ from kinesis_publishers.testing.contracts.record_publisher import RecordPublishe
 from kinesis_publishers.testing.contracts.record_publisher_factory import (
     RecordPublisherFactoryContract,
 )
-from kinesis_publishers.testing.contracts.registrar_subject import RegistrarSubject
 from kinesis_publishers.testing.contracts.stream_consumer_registrar import (
+    RegistrarSubject,
     StreamConsumerRegistrarContract,
 )
 from kinesis_publishers.testing.contracts.subjects import (

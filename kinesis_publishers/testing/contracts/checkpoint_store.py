@@ -94,7 +94,7 @@ async def _cancelled(
 
 
 async def _overtake(store: CheckpointStore, number: int, key: ShardKey) -> None:
-    """Write over whatever is there; a write that was cancelled may still be on its way."""
+    """Write over any version; a write that was cancelled may still be on its way."""
     for _ in range(_MOST_ATTEMPTS):
         found = (await store.load()).get(key)
         try:
@@ -161,7 +161,7 @@ class CheckpointStoreContract:
         assert {key: one.checkpoint for key, one in found.items()} == written
         assert {key: one.version for key, one in found.items()} == versions
 
-    async def test_a_checkpoint_is_replaced_by_whoever_knows_its_version(
+    async def test_a_checkpoint_is_replaced_by_a_writer_who_knows_its_version(
         self, new_store: NewStore
     ) -> None:
         async with new_store("billing") as first, new_store("billing") as second:
@@ -181,7 +181,7 @@ class CheckpointStoreContract:
                 assert part in str(raised.value)
             assert await _stored(stale) == _checkpoint(5)
 
-    async def test_a_checkpoint_that_somebody_else_has_begun_is_not_begun_again(
+    async def test_a_checkpoint_that_another_writer_has_begun_is_not_begun_again(
         self, new_store: NewStore
     ) -> None:
         async with new_store("billing") as first, new_store("billing") as second:
@@ -259,7 +259,7 @@ class CheckpointStoreContract:
                 assert await _stored(store, key) == _checkpoint(3, key)
 
     @pytest.mark.parametrize("is_first", [True, False], ids=["first write", "later write"])
-    async def test_a_write_whose_outcome_is_not_known_does_not_go_over_that_of_somebody_else(
+    async def test_a_write_whose_outcome_is_not_known_does_not_replace_that_of_another_writer(
         self, new_store: NewStore, is_first: bool
     ) -> None:
         async with new_store("billing") as store, new_store("billing") as other:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, StartingPosition
-from kinesis_publishers.testing.contracts.base import (
+from kinesis_publishers.testing.contracts.checking_consumer import (
+    CheckingConsumer,
+    assert_same_records,
+    run_once,
+    run_to_end,
+    skip_unless_several,
+)
+from kinesis_publishers.testing.contracts.subjects import (
     assert_can_be_cancelled,
     closes_subject,
     no_task_is_left,
     outcome_of,
     require,
-)
-from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
-from kinesis_publishers.testing.contracts.checking_consumer import (
-    CheckingConsumer,
-    run_once,
-    run_to_end,
-    skip_unless_several,
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
 

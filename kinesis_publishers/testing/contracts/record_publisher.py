@@ -2,23 +2,283 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.testing.contracts.base import refuse_missing_fixture
+from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.model import Record, RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.testing.contracts.checking_consumer import (
+    CheckingConsumer,
+    assert_same_records,
+    run_once,
+    run_to_end,
+    skip_unless_several,
+)
 from kinesis_publishers.testing.contracts.publisher_consumer import ConsumerContract
-from kinesis_publishers.testing.contracts.publisher_delivery import DeliveryContract
-from kinesis_publishers.testing.contracts.publisher_positions import PositionContract
+from kinesis_publishers.testing.contracts.subjects import (
+    assert_can_be_cancelled,
+    closes_subject,
+    no_task_is_left,
+    outcome_of,
+    refuse_missing_fixture,
+    require,
+)
+from kinesis_publishers.testing.fakes.samples import sample_records
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.contracts.subjects import PublisherSubject
+    from collections.abc import Sequence
 
-__all__ = ["RecordPublisherContract"]
+    from kinesis_publishers.abc import RecordPublisher
+    from kinesis_publishers.testing.contracts.subjects import HeldShard, PublisherSubject
+
+__all__ = ["DeliveryContract", "PositionContract", "RecordPublisherContract"]
+
+TRIM_HORIZON = StartingPosition.trim_horizon()
+_SOME = 12
+_MIB = 1024 * 1024
+# A few may have their reasons, as a service that answers at once.
+_MOST_RUNS_AT_ONCE = 100
+
+
+@closes_subject
+class DeliveryContract:
+    """Each record once, in order, and the end of the shard only after the last one."""
+
+    async def test_each_record_is_delivered_once_and_in_order(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        assert_same_records(
+            consumer.records,
+            held.records,
+            advice="deliver each record of the shard once, in the order of sequence numbers",
+        )
+
+    async def test_a_shard_without_records_is_complete(self, subject: PublisherSubject) -> None:
+        held = await subject.hold([])
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        assert_same_records(consumer.records, [], advice="the shard holds no records")
+
+    async def test_it_is_complete_only_after_the_last_record(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        assert len(consumer.records) >= len(held.records), (
+            f"run() returned COMPLETE after {len(consumer.records)} of {len(held.records)} "
+            "records: it means that everything has been delivered, and the rest is never read"
+        )
+
+    async def test_it_says_that_nothing_is_missing_only_with_the_last_record(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        delivered = 0
+        for batch in consumer.batches:
+            delivered += len(batch)
+            assert batch.millis_behind_latest != 0 or delivered >= len(held.records), (
+                f"millis_behind_latest was 0 after {delivered} of {len(held.records)} records: it "
+                "says that the tip was reached, where a reader of the present records stops. With "
+                "records left give their distance from the tip, or None if it is not known"
+            )
+        skip_unless_several(consumer, subject)
+
+    async def test_it_keeps_to_it_that_the_shard_has_ended(self, subject: PublisherSubject) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        publisher, consumer = (
+            await subject.publisher(held, TRIM_HORIZON),
+            CheckingConsumer(held.shard),
+        )
+        await subject.finish(run_to_end(publisher, consumer))
+        for _ in range(2):
+            result = await subject.finish(run_once(publisher, consumer))
+            assert result is RunResult.COMPLETE, (
+                f"run() returned {result} after COMPLETE: a shard that has ended stays ended"
+            )
+        assert_same_records(
+            consumer.records, held.records, advice="after COMPLETE nothing is delivered any more"
+        )
+
+    async def test_a_shard_that_is_open_is_never_complete(self, subject: PublisherSubject) -> None:
+        require(subject, "can_hold_open")
+        held = await subject.hold(sample_records(_SOME), is_open=True)
+        publisher, consumer = (
+            await subject.publisher(held, TRIM_HORIZON),
+            CheckingConsumer(held.shard),
+        )
+        quiet_turns = iter(range(5))
+
+        def is_waiting_for_more() -> bool:
+            return len(consumer.records) >= _SOME and next(quiet_turns, None) is None
+
+        with no_task_is_left():
+            await assert_can_be_cancelled(
+                _read_open_shard(publisher, consumer),
+                is_waiting_for_more,
+                what="while it waits for more records",
+                clock=subject.clock,
+            )
+        assert_same_records(
+            consumer.records,
+            held.records,
+            advice="an open shard delivers what it holds",
+        )
+
+    @pytest.mark.parametrize(
+        ("data", "partition_key"),
+        [
+            pytest.param(b"", "k", id="no payload"),
+            pytest.param(bytes(range(256)) * (_MIB // 256 - 1), "k", id="almost 1 MiB"),
+            pytest.param(b"x", "\N{KEY}\N{CJK UNIFIED IDEOGRAPH-6587} '\"\\", id="unicode key"),
+            pytest.param(b"x", "k" * 256, id="256 characters"),
+            pytest.param(b"x", "null", id="like null"),
+        ],
+    )
+    async def test_unusual_records_come_through_unchanged(
+        self, subject: PublisherSubject, data: bytes, partition_key: str
+    ) -> None:
+        usual = sample_records(2)
+        unusual = [one._replace(data=data, partition_key=partition_key) for one in usual]
+        held = await subject.hold(unusual)
+        consumer = CheckingConsumer(held.shard)
+        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        got = [(one.data, one.partition_key) for one in consumer.records]
+        assert [key for _, key in got] == [partition_key] * 2, "a partition key was changed"
+        assert [one == data for one, _ in got] == [True] * 2, "a payload was changed"
+
+
+async def _read_open_shard(publisher: RecordPublisher, consumer: CheckingConsumer) -> None:
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+
+    runs_at_once = 0
+    while True:
+        before = turns
+        asyncio.get_running_loop().call_soon(count)
+        result = await run_once(publisher, consumer)
+        assert result is RunResult.INCOMPLETE, (
+            "run() returned COMPLETE for a shard that has not ended: what arrives later is never "
+            "read; return INCOMPLETE"
+        )
+        runs_at_once = runs_at_once + 1 if turns == before else 0
+        assert runs_at_once < _MOST_RUNS_AT_ONCE, (
+            f"run() ended {runs_at_once} times without waiting for anything: everything else on "
+            "the event loop stands still; sleep before the service is asked again"
+        )
+
+
+# In turns; enough for one record per run, and some that are refused.
+_MOST_RUNS = 100
+
+
+@closes_subject
+class PositionContract:
+    """Every kind of starting position is honoured, and LATEST is refused."""
+
+    @pytest.mark.parametrize("index", [0, 5, 11])
+    async def test_at_a_sequence_number_it_begins_with_that_record(
+        self, subject: PublisherSubject, index: int
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        start = StartingPosition.at(SequenceNumber(held.records[index].sequence_number))
+        await _assert_read(subject, held, start, held.records[index:])
+
+    @pytest.mark.parametrize("index", [0, 5, 11])
+    async def test_after_a_sequence_number_it_begins_with_the_next_record(
+        self, subject: PublisherSubject, index: int
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        start = StartingPosition.after(SequenceNumber(held.records[index].sequence_number))
+        await _assert_read(subject, held, start, held.records[index + 1 :])
+
+    async def test_inside_an_aggregate_it_begins_with_the_whole_record(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        start = StartingPosition.at(SequenceNumber(held.records[4].sequence_number, 2))
+        # The reader drops the sub-records that were processed before.
+        await _assert_read(subject, held, start, held.records[4:])
+
+    @pytest.mark.parametrize("index", [0, 5, 11])
+    @pytest.mark.parametrize("seconds", [-0.5, 0.0, 0.5])
+    async def test_at_a_timestamp_it_begins_with_what_arrived_then_or_later(
+        self, subject: PublisherSubject, index: int, seconds: float
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        arrivals = [one.approximate_arrival_timestamp for one in held.records]
+        assert len(set(arrivals)) == len(arrivals), (
+            f"{type(subject).__name__}.hold() gave several records the same arrival time: keep "
+            "them as far apart as they were (a second each)"
+        )
+        instant = arrivals[index] + timedelta(seconds=seconds)
+        expected = [
+            one for one, arrival in zip(held.records, arrivals, strict=True) if arrival >= instant
+        ]
+        await _assert_read(subject, held, StartingPosition.at_timestamp(instant), expected)
+
+    async def test_two_publishers_of_one_shard_know_nothing_of_each_other(
+        self, subject: PublisherSubject
+    ) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        start = StartingPosition.trim_horizon()
+        publishers = [await subject.publisher(held, start) for _ in range(2)]
+        consumers = [CheckingConsumer(held.shard) for _ in publishers]
+        unfinished = list(zip(publishers, consumers, strict=True))
+        for _ in range(_MOST_RUNS):
+            for one in list(unfinished):
+                if await subject.finish(run_once(*one)) is RunResult.COMPLETE:
+                    unfinished.remove(one)
+        for consumer in consumers:
+            assert_same_records(
+                consumer.records,
+                held.records,
+                advice="two publishers took turns in reading one shard, and each delivers all of "
+                "it: keep the place in the publisher",
+            )
+
+    async def test_latest_is_refused(self, subject: PublisherSubject) -> None:
+        held = await subject.hold(sample_records(_SOME))
+        error = await outcome_of(_read(subject, held, StartingPosition.latest()))
+        assert isinstance(error, ValueError | KinesisPublishersError), (
+            f"StartingPosition.latest() led to {error!r}: refuse it with a ValueError. It means "
+            "another place each time that it is asked, so that a restart loses records; what "
+            "creates publishers pins it to an instant first"
+        )
+
+
+async def _assert_read(
+    subject: PublisherSubject, held: HeldShard, start: StartingPosition, expected: Sequence[Record]
+) -> None:
+    assert_same_records(
+        await _read(subject, held, start),
+        expected,
+        advice=f"reading was to begin {start}, and did not",
+    )
+
+
+async def _read(
+    subject: PublisherSubject, held: HeldShard, start: StartingPosition
+) -> list[Record]:
+    consumer = CheckingConsumer(held.shard)
+    publisher = await subject.publisher(held, start)
+    await subject.finish(run_to_end(publisher, consumer))
+    return consumer.records
 
 
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
-    """What every publisher owes, whatever it reads from.
+    """What every publisher owes, with any source.
 
     Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
     ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless

@@ -13,13 +13,16 @@ from kinesis_publishers.config import Properties
 from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import SequenceNumber, StartingPosition
-from kinesis_publishers.testing.contracts.base import (
+from kinesis_publishers.testing.contracts.checking_consumer import (
+    CheckingConsumer,
+    assert_same_records,
+    run_to_end,
+)
+from kinesis_publishers.testing.contracts.subjects import (
     no_task_is_left,
     outcome_of,
     refuse_missing_fixture,
 )
-from kinesis_publishers.testing.contracts.batch_checks import assert_same_records
-from kinesis_publishers.testing.contracts.checking_consumer import CheckingConsumer, run_to_end
 from kinesis_publishers.testing.fakes.planes import (
     FakeControlPlane,
     FakeDataPlane,
@@ -37,7 +40,7 @@ TRIM_HORIZON = StartingPosition.trim_horizon()
 
 
 class RecordPublisherFactoryContract:
-    """What every factory owes, whatever its publishers read from.
+    """What every factory owes, with any source of records.
 
     Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
     ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless

@@ -1,22 +1,24 @@
-"""What a contract needs to know of the thing that it tests: the value of its one fixture."""
+"""What a contract is given to test, and how it runs and cancels that."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from abc import ABC, abstractmethod
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
+import pytest
 from attrs import frozen
 
 from kinesis_publishers.config import Properties
-from kinesis_publishers.testing.contracts.base import assert_sleeps_on_its_clock
 from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.reading import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from kinesis_publishers.abc import (
         PublisherContext,
@@ -27,7 +29,19 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import Record, Shard, StartingPosition
     from kinesis_publishers.testing.manual_clock import ManualClock
 
-__all__ = ["FactorySubject", "HeldShard", "PublisherSubject"]
+__all__ = [
+    "FactorySubject",
+    "HeldShard",
+    "PublisherSubject",
+    "assert_can_be_cancelled",
+    "assert_sleeps_on_its_clock",
+    "closes_subject",
+    "let_others_run",
+    "no_task_is_left",
+    "outcome_of",
+    "refuse_missing_fixture",
+    "require",
+]
 
 _T = TypeVar("_T")
 # Of real time: a contract takes milliseconds unless the publisher hangs.
@@ -89,7 +103,7 @@ class PublisherSubject(ABC):
     async def interrupt_after(self, deliveries: int) -> None:
         """Let the service break off, once, after so many deliveries of the next publisher.
 
-        An iterator expires or a subscription ends: whatever the publisher has remembered of the
+        An iterator expires or a subscription ends: what the publisher remembers of the
         service is of no use any more (only with ``can_be_interrupted``).
         """
         raise NotImplementedError("can_be_interrupted is True, but interrupt_after() is not there")
@@ -150,3 +164,157 @@ class FactorySubject(PublisherSubject):
             for factory in self._in_use:
                 stack.push_async_callback(factory.close)
             self._in_use = ()
+
+
+_C = TypeVar("_C", bound=type)
+
+# Turns of the event loop: a task that is done but for its last steps is gone within these.
+_TURNS = 20
+#: Of real time: how long something may take to get to where it is cancelled.
+REACHING_SECONDS = 10.0
+#: Of real time: how long something that was cancelled may take to close what it has open.
+CANCELLING_SECONDS = 5.0
+
+
+def refuse_missing_fixture(contract: type, kind: str) -> NoReturn:
+    """Say which fixture a subclass of a contract lacks."""
+    raise NotImplementedError(
+        f"{contract.__name__} needs a fixture `subject` that returns a {kind}: override it in the "
+        "class"
+    )
+
+
+def closes_subject(contract: _C) -> _C:
+    """Let every test of ``contract`` close its subject at the end, however it ends.
+
+    A fixture could not: it may run on another event loop than the test, and what was opened on one
+    cannot be closed on the other.
+    """
+    for name, test in inspect.getmembers(contract, inspect.iscoroutinefunction):
+        if name.startswith("test_"):
+            setattr(contract, name, _closing(test))
+    return contract
+
+
+def _closing(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def test_and_close(self: object, subject: PublisherSubject, **more: object) -> None:
+        try:
+            await test(self, subject, **more)
+        finally:
+            await subject.finish(subject.close())
+
+    return test_and_close
+
+
+def require(subject: PublisherSubject, capability: str) -> None:
+    """Skip the test if ``subject`` does not declare ``capability``."""
+    if not getattr(subject, capability):
+        pytest.skip(f"{type(subject).__name__}.{capability} is False")
+
+
+@contextmanager
+def no_task_is_left() -> Iterator[None]:
+    """Check that no task is running afterwards that was not before."""
+    before = asyncio.all_tasks()
+    yield
+    left = [task for task in asyncio.all_tasks() - before if not task.done()]
+    names = ", ".join(f"{one.get_name()} ({one.get_coro()})" for one in left)
+    for task in left:
+        task.cancel()
+    assert not left, (
+        f"left running: {names}. Own every task (asyncio.TaskGroup), and wait for it before "
+        "returning or raising"
+    )
+
+
+async def assert_can_be_cancelled(
+    work: Coroutine[Any, Any, object],
+    is_reached: Callable[[], bool],
+    *,
+    what: str,
+    clock: ManualClock | None = None,
+) -> None:
+    """Cancel ``work`` once it ``is_reached``; check that it ends at once, and as cancelled.
+
+    Args:
+        work: what is cancelled.
+        is_reached: whether it has come to where it is cancelled.
+        what: where that is, in words.
+        clock: what ``work`` sleeps on, if a test can move it.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        assert await _comes_true(is_reached, task, clock), (
+            f"{what}: it did not come to that within {REACHING_SECONDS:g} s: it waits for "
+            "something that never happens"
+        )
+        if task.done():
+            raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCELLING_SECONDS)
+        assert task.done(), f"{what}: it went on after it was cancelled: let CancelledError pass"
+        assert task.cancelled(), (
+            f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
+            "swallow it, and raise nothing else in its place"
+        )
+        await let_others_run()
+    finally:
+        await _end(task)
+
+
+async def _end(task: asyncio.Task[object]) -> None:
+    """Cancel ``task`` as often as it takes, within reason: it may be what swallows it."""
+    for _ in range(_TURNS):
+        if task.done():
+            return
+        task.cancel()
+        await asyncio.wait([task], timeout=0.05)
+
+
+def _outcome(task: asyncio.Task[object]) -> str:
+    error = task.exception()
+    return f"the result {task.result()!r}" if error is None else f"the error {error!r}"
+
+
+async def _comes_true(
+    condition: Callable[[], bool], task: asyncio.Task[object], clock: ManualClock | None
+) -> bool:
+    deadline = asyncio.get_running_loop().time() + REACHING_SECONDS
+    while not (task.done() or condition()):
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        if clock is None:
+            await asyncio.sleep(0.001)
+        else:
+            await clock.advance(0.1)
+            assert_sleeps_on_its_clock(task)
+    return True
+
+
+def assert_sleeps_on_its_clock(work: asyncio.Future[Any]) -> None:
+    """Check that ``work`` is not just now in ``asyncio.sleep``; only where there is a clock."""
+    awaited: Any = work.get_coro() if isinstance(work, asyncio.Task) else None
+    while awaited is not None:
+        is_sleep = getattr(awaited, "cr_code", None) is asyncio.sleep.__code__
+        # A sleep of 0 only lets others run.
+        assert not (is_sleep and awaited.cr_frame and awaited.cr_frame.f_locals["delay"] > 0), (
+            "it waits in asyncio.sleep(): sleep on the clock that it was given (context.clock), or "
+            "no test of it can do without real time"
+        )
+        awaited = getattr(awaited, "cr_await", None)
+
+
+async def let_others_run() -> None:
+    """Let tasks take their last steps."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+async def outcome_of(work: Awaitable[object]) -> BaseException | None:
+    """Return what ``work`` raises, ``None`` if it does not."""
+    try:
+        await work
+    except BaseException as error:  # noqa: BLE001 - the error is the result
+        return error
+    return None

@@ -53,7 +53,7 @@ class FakeSubscription(ShardSubscription):
 
     Attributes:
         taken: how many events have been received.
-        is_closed: whether whoever subscribed has left; nothing may be taken after that.
+        is_closed: whether the subscriber has left; nothing may be taken after that.
     """
 
     def __init__(self, pushed: AsyncIterator[SubscriptionEvent]) -> None:
@@ -114,8 +114,7 @@ class FakeDataPlane(DataPlane):
     fails the test.
 
     Args:
-        shards: the behaviour of each shard, by shard id; or one behaviour, for whatever shard is
-            asked for.
+        shards: the behaviour of each shard, by shard id; or one behaviour for all shards.
     """
 
     def __init__(self, shards: Mapping[str, ShardBehaviour] | ShardBehaviour) -> None:
@@ -145,7 +144,7 @@ class FakeDataPlane(DataPlane):
         """Return what decides the answers of a shard."""
         if not isinstance(self._shards, Mapping):
             return self._shards
-        assert shard_id in self._shards, f"nobody was expected to read {shard_id}"
+        assert shard_id in self._shards, f"no test expected a call for {shard_id}"
         return self._shards[shard_id]
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
@@ -349,7 +348,7 @@ def publisher_context(
     """Return the context of a factory.
 
     Args:
-        data_plane: without one, nobody may read a shard: it fails the test.
+        data_plane: without one, a call for any shard fails the test.
         control_plane: without one, there are no streams.
         clock: this machine's unless it is given.
         events: dropped unless it is given.

@@ -74,7 +74,7 @@ def aggregated(per_batch: int, children: int, batches: int) -> FakeDataPlane:
     """A shard of aggregates, as the KPL puts them, that hands them out and has then ended.
 
     :func:`~kinesis_publishers.testing.fakes.taken_apart` of
-    :func:`~kinesis_publishers.testing.fakes.sample_aggregates` says what is to be delivered. It is
+    :func:`~kinesis_publishers.testing.fakes.sample_aggregates` says what a reader gets. It can be
     polled and subscribed to.
 
     Args:

@@ -1,9 +1,10 @@
-"""What goes back to a client: a whole answer, or one whose body is made while it is sent."""
+"""What goes back to a client: a whole answer, a body that is made while it is sent, an error."""
 
 from __future__ import annotations
 
 import uuid
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import orjson
@@ -12,9 +13,23 @@ from attrs import field, frozen
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from kinesis_publishers.testing.local_kinesis.errors import ApiError
-
-__all__ = ["Answer", "ConnectionBroken", "StreamingAnswer"]
+__all__ = [
+    "Answer",
+    "ApiError",
+    "ConnectionBroken",
+    "StreamingAnswer",
+    "expired_iterator",
+    "expired_next_token",
+    "internal_failure",
+    "invalid_argument",
+    "limit_exceeded",
+    "resource_in_use",
+    "resource_not_found",
+    "serialization",
+    "throughput_exceeded",
+    "unknown_operation",
+    "validation",
+]
 
 
 class ConnectionBroken(Exception):
@@ -76,3 +91,26 @@ class StreamingAnswer(_Headed):
     body: AsyncGenerator[bytes, None]
     status: int = field(default=200, init=False)
     content_type: str = field(default="application/vnd.amazon.eventstream", init=False)
+
+
+class ApiError(Exception):
+    """An error answer: AWS's error code, its message and the HTTP status."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+resource_not_found = partial(ApiError, "ResourceNotFoundException")
+resource_in_use = partial(ApiError, "ResourceInUseException")
+invalid_argument = partial(ApiError, "InvalidArgumentException")
+limit_exceeded = partial(ApiError, "LimitExceededException")
+throughput_exceeded = partial(ApiError, "ProvisionedThroughputExceededException")
+expired_iterator = partial(ApiError, "ExpiredIteratorException")
+expired_next_token = partial(ApiError, "ExpiredNextTokenException")
+validation = partial(ApiError, "ValidationException")
+serialization = partial(ApiError, "SerializationException")
+unknown_operation = partial(ApiError, "UnknownOperationException")
+internal_failure = partial(ApiError, "InternalFailure", "Internal service failure.", status=500)

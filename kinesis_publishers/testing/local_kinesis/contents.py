@@ -1,4 +1,4 @@
-"""Writing and reading the contents of a stream in process, past limits and HTTP."""
+"""Writing, reading and trimming a stream in the process, past limits and HTTP."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import orjson
 import pybase64
 from attrs import frozen
 
-from kinesis_publishers.testing.local_kinesis.hash_keys import hash_of_partition_key
+from kinesis_publishers.testing.local_kinesis.shard import hash_of_partition_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_publishers.testing.local_kinesis.account import Account
+    from kinesis_publishers.testing.local_kinesis.state import Account
 
-__all__ = ["StoredRecord", "read_records", "write_records"]
+__all__ = ["StoredRecord", "read_records", "trim_stream", "write_records"]
 
 
 @frozen
@@ -65,3 +65,33 @@ def _stored_record(fragment: bytes) -> StoredRecord:
         pybase64.b64decode(fields["Data"]),
         datetime.fromtimestamp(fields["ApproximateArrivalTimestamp"], UTC),
     )
+
+
+def trim_stream(
+    account: Account,
+    stream: str,
+    *,
+    shard_id: str | None = None,
+    through: str | None = None,
+    drop_closed_shards: bool = True,
+) -> int:
+    """Remove records as if they had left the retention; return how many.
+
+    Args:
+        account: whose stream it is.
+        stream: its name.
+        shard_id: only this shard; all of them unless given.
+        through: the sequence number of the last record to remove; all records unless given.
+        drop_closed_shards: a closed shard that has become empty leaves ListShards, too.
+    """
+    found = account.find(stream)
+    now_ms = account.now_ms()
+    shards = found.retained_shards(now_ms) if shard_id is None else [found.shard(shard_id, now_ms)]
+    removed = 0
+    for shard in shards:
+        before = shard.record_count
+        shard.trim_through(int(through) if through is not None else shard.last_number)
+        removed += before - shard.record_count
+        if drop_closed_shards and not shard.is_open and not shard.record_count:
+            found.drop_shard(shard.shard_id)
+    return removed

@@ -1,20 +1,29 @@
-"""What a front does with a request, whatever the protocol: an admin call or one of the service."""
+"""What a front does with a request: a call of the service, in JSON or CBOR, or an admin call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import cbor2
+import orjson
+import pybase64
 from attrs import evolve, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import Answer, StreamingAnswer
-from kinesis_publishers.testing.local_kinesis.cbor import CBOR, cbor_of_json, json_of_cbor
-from kinesis_publishers.testing.local_kinesis.errors import serialization
+from kinesis_publishers.testing.local_kinesis.answers import (
+    Answer,
+    ApiError,
+    StreamingAnswer,
+    serialization,
+)
+from kinesis_publishers.testing.local_kinesis.contents import trim_stream
+from kinesis_publishers.testing.local_kinesis.faults import Fault
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.admin import Admin
+    from collections.abc import Callable
+
     from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
-__all__ = ["Dispatcher"]
+__all__ = ["Admin", "CBOR", "Dispatcher", "cbor_of_json", "json_of_cbor"]
 
 
 @frozen
@@ -42,3 +51,124 @@ class Dispatcher:
         if isinstance(answer, StreamingAnswer):
             return answer
         return evolve(answer, body=cbor_of_json(answer.body), content_type=CBOR)
+
+
+CBOR = "application/x-amz-cbor-1.1"
+_INSTANT = 1
+
+
+def json_of_cbor(body: bytes) -> bytes:
+    """Return a request as JSON.
+
+    Raises:
+        ValueError: if it is not CBOR, or nothing that JSON could say.
+    """
+    try:
+        fields = cbor2.loads(body, semantic_decoders={_INSTANT: lambda value, _: value / 1000})
+        return orjson.dumps(fields, default=lambda blob: pybase64.b64encode(blob).decode())
+    except (cbor2.CBORDecodeError, TypeError) as error:
+        raise ValueError(f"not CBOR: {error}") from error
+
+
+def cbor_of_json(body: bytes) -> bytes:
+    """Return an answer as CBOR; one that is empty, or not what the service says, stays as it is."""
+    try:
+        return cbor2.dumps(_member("", orjson.loads(body)))
+    except (TypeError, ValueError):
+        return body
+
+
+def _member(name: str, value: Any) -> object:
+    if isinstance(value, dict):
+        return {key: _member(key, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_member(name, item) for item in value]
+    if name == "Data":
+        return pybase64.b64decode(value)
+    if name.endswith("Timestamp"):
+        return cbor2.CBORTag(_INSTANT, round(value * 1000))
+    return value
+
+
+class Admin:
+    """Answers ``/_admin/...``."""
+
+    def __init__(self, service: KinesisService) -> None:
+        self._service = service
+        self._routes: dict[tuple[str, str], Callable[[object], object]] = {
+            ("POST", "/_admin/faults"): self._add_faults,
+            ("POST", "/_admin/trim"): self._trim,
+            ("POST", "/_admin/reset"): self._reset,
+            ("GET", "/_admin/state"): self._describe,
+        }
+
+    def handle(self, method: str, path: str, body: bytes) -> Answer:
+        route = self._routes.get((method, path))
+        if route is None:
+            return _json(404, {"error": f"no {method} {path}"})
+        try:
+            with self._service.lock:
+                return _json(200, route(orjson.loads(body) if body else {}))
+        except (ApiError, TypeError, ValueError) as error:
+            return _json(400, {"error": str(error)})
+
+    def _add_faults(self, value: object) -> object:
+        items = value if isinstance(value, list) else [value]
+        faults = [Fault(**_keywords(item)) for item in items]
+        for fault in faults:
+            self._service.state.faults.add(fault)
+        return {"added": len(faults)}
+
+    def _trim(self, value: object) -> object:
+        return {"trimmed": trim_stream(self._service.state.account, **_keywords(value))}
+
+    def _reset(self, value: object) -> object:
+        """Forget everything, or everything but the streams with ``{"keep_streams": true}``."""
+        if _keywords(value).get("keep_streams"):
+            self._service.state.faults.clear()
+            self._service.state.rates.clear()
+            self._service.calls.clear()
+        else:
+            self._service.clear()
+        return {}
+
+    def _describe(self, _: object) -> object:
+        state = self._service.state
+        streams = {
+            stream.name: {
+                "status": stream.status(state.now_ms()),
+                "shards": {
+                    shard.shard_id: {"open": shard.is_open, "records": shard.record_count}
+                    for shard in stream.retained_shards(state.now_ms())
+                },
+                "consumers": {
+                    consumer.name: {
+                        "arn": consumer.arn,
+                        "status": consumer.status(state.now_ms()),
+                        "subscriptions": [
+                            open_one.describe(state.monotonic())
+                            for open_one in state.subscriptions.find(
+                                stream=stream.name, consumer=consumer.name
+                            )
+                        ],
+                    }
+                    for consumer in stream.consumers.present(state.now_ms())
+                },
+            }
+            for stream in state.account.all_streams()
+        }
+        return {
+            "streams": streams,
+            "calls": self._service.calls.describe(),
+            "faults": state.faults.describe(),
+        }
+
+
+def _keywords(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    return value
+
+
+def _json(status: int, value: object) -> Answer:
+    return Answer(status, orjson.dumps(value), content_type="application/json")

@@ -1,27 +1,41 @@
-"""What a subscription sends next: records, a sign of life, the end of its shard or its own end."""
+"""The body of an accepted SubscribeToShard: what comes next, its frames, and their faults."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import orjson
 from attrs import define, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
-from kinesis_publishers.testing.local_kinesis.event_stream import event_frame
-from kinesis_publishers.testing.local_kinesis.operations.positions import Position
-from kinesis_publishers.testing.local_kinesis.operations.shapes import (
+from kinesis_publishers.aws.event_stream import encode_frame
+from kinesis_publishers.testing.local_kinesis.answers import ApiError, ConnectionBroken
+from kinesis_publishers.testing.local_kinesis.shard import Position
+from kinesis_publishers.testing.local_kinesis.stream import (
     child_shards_of,
     millis_behind,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from threading import RLock
+
     from kinesis_publishers.testing.local_kinesis.faults import Fault
     from kinesis_publishers.testing.local_kinesis.shard import Page
     from kinesis_publishers.testing.local_kinesis.state import ServiceState
     from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
-__all__ = ["Event", "EventFeed", "Wait"]
+__all__ = [
+    "Event",
+    "EventFeed",
+    "INITIAL_RESPONSE",
+    "Wait",
+    "event_frame",
+    "exception_frame",
+    "open_body",
+    "with_bad_crc",
+]
 
 # The sum of an instant and what is left until another one may be a little before that other one.
 _SHORTEST_WAIT_SECONDS = 0.001
@@ -177,3 +191,129 @@ class EventFeed:
         self._subscription.event_count += 1
         self._subscription.last_event_at = self._state.monotonic()
         return event
+
+
+def _headers(message_type: str, name: str) -> dict[str, str]:
+    return {
+        f":{message_type}-type": name,
+        ":content-type": "application/x-amz-json-1.1",
+        ":message-type": message_type,
+    }
+
+
+_EVENT_HEADERS = _headers("event", "SubscribeToShardEvent")
+
+#: The frame that every accepted subscription begins with.
+INITIAL_RESPONSE = encode_frame(_headers("event", "initial-response"), b"{}")
+
+
+def event_frame(
+    fragments: list[bytes],
+    continuation: int | None,
+    millis_behind: int,
+    child_shards: list[dict[str, object]] | None = None,
+) -> bytes:
+    """Return a SubscribeToShardEvent.
+
+    Args:
+        fragments: the records, each as the JSON object that goes into the event.
+        continuation: the ContinuationSequenceNumber; None at the end of a shard.
+        millis_behind: MillisBehindLatest.
+        child_shards: ChildShards, at the end of a shard only.
+    """
+    number = b"null" if continuation is None else b'"%d"' % continuation
+    children = b"" if child_shards is None else b'"ChildShards":%s,' % orjson.dumps(child_shards)
+    head = b'{"ContinuationSequenceNumber":%s,"MillisBehindLatest":%d,%s"Records":[' % (
+        number,
+        millis_behind,
+        children,
+    )
+    return encode_frame(_EVENT_HEADERS, b"%b%b]}" % (head, b",".join(fragments)))
+
+
+def exception_frame(code: str, message: str) -> bytes:
+    """Return the frame with which a subscription fails after it was accepted."""
+    return encode_frame(_headers("exception", code), orjson.dumps({"message": message}))
+
+
+def with_bad_crc(frame: bytes) -> bytes:
+    """Return the frame with a checksum that does not match its contents."""
+    return frame[:-1] + bytes([frame[-1] ^ 0xFF])
+
+
+# Enough to cut through the prelude and the headers of the smallest event.
+_TRICKLE_PIECES = 20
+
+
+async def open_body(
+    state: ServiceState, subscription: Subscription, lock: RLock
+) -> AsyncGenerator[bytes, None]:
+    """Return the body; closing it, or reading it to its end, closes the subscription.
+
+    An event is made when the body is read and not before: a client that does not read costs no
+    memory. ``lock`` is held while one is made, never while one is awaited or sent.
+    """
+    body = _body(state, subscription, lock)
+    # Only a generator that has been started runs its "finally" when it is closed: the subscription
+    # of a client that leaves before the first piece would stay open.
+    await anext(body)
+    return body
+
+
+async def _body(
+    state: ServiceState, subscription: Subscription, lock: RLock
+) -> AsyncGenerator[bytes, None]:
+    feed = EventFeed(state, subscription)
+    clock = state.account.clock
+    try:
+        yield b""
+        yield INITIAL_RESPONSE
+        while (event := await _pull(feed, state, subscription, lock)) is not None:
+            fault = event.fault
+            for index, piece in enumerate(_pieces_of(event.frame, fault)):
+                if index and fault is not None:
+                    await clock.sleep(fault.delay_seconds)
+                yield piece
+            if fault is not None and fault.kind == "reset_mid_event":
+                raise ConnectionBroken
+            if fault is not None and fault.kind == "truncated_frame":
+                return
+        if subscription.error is not None:
+            yield exception_frame(subscription.error.code, subscription.error.message)
+    finally:
+        with lock:
+            state.subscriptions.close(subscription)
+
+
+def _pieces_of(frame: bytes, fault: Fault | None) -> list[bytes]:
+    """Return what is sent instead of a frame; between pieces there is the delay of the fault."""
+    if fault is None:
+        return [frame]
+    if fault.kind == "bad_crc":
+        return [with_bad_crc(frame)]
+    if fault.kind == "trickle":
+        size = -(-len(frame) // _TRICKLE_PIECES)
+        return [frame[start : start + size] for start in range(0, len(frame), size)]
+    if fault.kind in ("reset_mid_event", "truncated_frame"):
+        return [frame[: len(frame) // 2]]
+    return [frame]
+
+
+async def _pull(
+    feed: EventFeed, state: ServiceState, subscription: Subscription, lock: RLock
+) -> Event | None:
+    """Wait for the next event; None when there are no more."""
+    # A shard that never runs dry must leave the loop to others between two events.
+    await asyncio.sleep(0)
+    while True:
+        with lock:
+            step = feed.next_step()
+            if not isinstance(step, Wait):
+                return step
+            # Armed under the lock: what is put from here on rings.
+            armed = subscription.wakeup.arm()
+            if step.is_for_records:
+                subscription.shard.watchers.add(subscription.wakeup)
+        with suppress(TimeoutError):
+            async with state.account.clock.timeout(step.seconds):
+                await armed

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from attrs import Factory, asdict, define, field, frozen, validators
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.testing.local_kinesis.errors import (
+from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     internal_failure,
     limit_exceeded,
@@ -66,7 +66,7 @@ class Fault:
         operation: the name of the operation, or ``*`` for any.
         kind: ``throttle`` (ProvisionedThroughputExceededException; LimitExceededException from
             the control plane), ``internal_failure`` (HTTP 500), ``error`` (``code``, ``message``,
-            ``status``), ``body`` (nothing was done, the answer is ``message`` as it stands),
+            ``status``), ``body`` (nothing was done, the answer is ``message``, unchanged),
             ``reset`` (of the connection, nothing was done), ``truncate`` (done, but the answer ends
             before its Content-Length) or ``delay`` (only that). For GetRecords: ``empty`` (no
             records although there are some), ``no_next_iterator`` (neither an iterator nor child

@@ -1,8 +1,9 @@
-"""One HTTP/2 connection: takes requests, runs the calls and ends those whose client has left."""
+"""One HTTP/2 connection: takes requests, runs the calls, sends within the client's windows."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import h2.connection
@@ -26,14 +27,16 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     ConnectionBroken,
     StreamingAnswer,
 )
-from kinesis_publishers.testing.local_kinesis.http2_sender import Http2Sender
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from h2.connection import H2Connection
     from h2.events import Event
 
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
 
-__all__ = ["Http2Connection"]
+__all__ = ["Http2Connection", "Http2Sender"]
 
 # PutRecords has up to 14 MB: a small window would make it wait for each piece.
 _RECEIVE_WINDOW = 16 * 1024 * 1024
@@ -108,7 +111,7 @@ class Http2Connection(asyncio.Protocol):
             self._sender.flush()
 
     async def close(self) -> None:
-        """Say good-bye, break the connection off and end the calls that are open on it."""
+        """Send GOAWAY, abort the connection and cancel the calls that are open on it."""
         if not self._transport.is_closing():
             self._http.close_connection()
             self._sender.flush()
@@ -209,3 +212,72 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionBroken
         await self._sender.send(stream_id, answer.body)
         self._sender.end(stream_id)
+
+
+class Http2Sender:
+    """Sends headers and bodies of many streams over one transport."""
+
+    def __init__(self, http: H2Connection, transport: asyncio.Transport) -> None:
+        self._http = http
+        self._transport = transport
+        self._may_write = True
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+
+    def pause(self) -> None:
+        self._may_write = False
+
+    def resume(self) -> None:
+        self._may_write = True
+        self.wake_all()
+
+    def wake(self, stream_id: int) -> None:
+        """Look again whether a stream may send."""
+        waiter = self._waiting.pop(stream_id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def wake_all(self) -> None:
+        for stream_id in tuple(self._waiting):
+            self.wake(stream_id)
+
+    def send_headers(self, stream_id: int, status: int, headers: Iterable[tuple[str, str]]) -> None:
+        lower = ((name.lower(), value) for name, value in headers)
+        self._http.send_headers(stream_id, [(":status", str(status)), *lower])
+        self.flush()
+
+    async def send(self, stream_id: int, data: bytes) -> None:
+        """Send all of ``data``, waiting for room in the windows and in the socket."""
+        left = memoryview(data)
+        while left:
+            room = self._http.local_flow_control_window(stream_id) if self._may_write else 0
+            if room <= 0:
+                await self._wait(stream_id)
+                continue
+            now, left = left[:room], left[room:]
+            largest = self._http.max_outbound_frame_size
+            for start in range(0, len(now), largest):
+                self._http.send_data(stream_id, now[start : start + largest])
+            # One write for all frames: each is a TLS record and a system call.
+            self.flush()
+
+    def end(self, stream_id: int) -> None:
+        self._http.end_stream(stream_id)
+        self.flush()
+
+    def reset(self, stream_id: int, code: ErrorCodes) -> None:
+        """Break a stream off, if it is not over on the other side as well."""
+        with suppress(ProtocolError):
+            self._http.reset_stream(stream_id, code)
+        self.flush()
+
+    def flush(self) -> None:
+        data = self._http.data_to_send()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def _wait(self, stream_id: int) -> None:
+        waiter = self._waiting[stream_id] = asyncio.get_running_loop().create_future()
+        try:
+            await waiter
+        finally:
+            self._waiting.pop(stream_id, None)

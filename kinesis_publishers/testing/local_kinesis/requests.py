@@ -1,15 +1,18 @@
-"""Typed access to the fields of a request, refused in AWS's words when they are not as modelled."""
+"""Typed access to a request, refused in AWS's words, and the tokens that clients hand back."""
 
 from __future__ import annotations
 
+import json
 import re
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import orjson
-from attrs import frozen
+import pybase64
+from attrs import astuple, field, frozen
+from attrs.validators import instance_of
 
-from kinesis_publishers.testing.local_kinesis.errors import (
+from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     invalid_argument,
     resource_not_found,
@@ -20,7 +23,16 @@ from kinesis_publishers.testing.local_kinesis.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Request", "missing", "parse_decimal", "stream_name_of", "violation"]
+__all__ = [
+    "ConsumerListToken",
+    "ListToken",
+    "Request",
+    "ShardIterator",
+    "missing",
+    "parse_decimal",
+    "stream_name_of",
+    "violation",
+]
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
@@ -69,7 +81,7 @@ class Request:
         return value
 
     def name(self, member: str) -> str:
-        """Return the name that something is to be created by."""
+        """Return the name of a resource to create."""
         name = self.required_text(member)
         if _NAME.fullmatch(name) is None:
             constraint = "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
@@ -124,6 +136,16 @@ class Request:
             raise missing(name)
         return value
 
+    def tags(self) -> dict[str, str]:
+        """Return the Tags; none if the request has none."""
+        section = self.section("Tags")
+        tags: dict[str, str] = {}
+        for key, value in section.fields.items() if section is not None else ():
+            if not isinstance(value, str):
+                raise serialization(f"The value of tag {key} is not a string.")
+            tags[key] = value
+        return tags
+
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         value = self.required_text(name)
         if value not in allowed:
@@ -172,3 +194,65 @@ def stream_name_of(request: Request, own_arn_prefix: str) -> str:
 
 def _member(name: str) -> str:
     return name[0].lower() + name[1:]
+
+
+@frozen
+class _Token:
+    member: ClassVar = "NextToken"
+
+    def encode(self) -> str:
+        # Not orjson, whose integers have 64 bits.
+        return pybase64.urlsafe_b64encode(json.dumps(astuple(self)).encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Read a token.
+
+        Raises:
+            ApiError: InvalidArgumentException if it is none.
+        """
+        try:
+            return cls(*json.loads(pybase64.urlsafe_b64decode(text)))
+        except (TypeError, ValueError) as error:
+            raise invalid_argument(f"Invalid {cls.member}.") from error
+
+
+@frozen
+class ShardIterator(_Token):
+    """A place in a shard.
+
+    Attributes:
+        stream_created_ms: tells a stream from one of the same name that was deleted before.
+        number: reading begins with the first record at or above this sequence number.
+        kind: "stuck" is the iterator behind a trimmed record that never answers anything.
+    """
+
+    member = "ShardIterator"
+
+    stream_name: str
+    stream_created_ms: int
+    shard_id: str
+    number: int = field(validator=instance_of(int))
+    kind: Literal["live", "stuck"]
+    created_ms: int
+
+
+@frozen
+class ListToken(_Token):
+    """Where the next page of ListShards begins and what it is filtered by."""
+
+    stream_name: str
+    stream_created_ms: int
+    after_shard_id: str
+    shard_filter: dict[str, object] | None
+    created_ms: int
+
+
+@frozen
+class ConsumerListToken(_Token):
+    """Where the next page of ListStreamConsumers begins."""
+
+    stream_arn: str
+    stream_created_ms: int
+    after_name: str
+    created_ms: int

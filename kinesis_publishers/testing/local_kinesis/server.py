@@ -7,19 +7,18 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.testing.local_kinesis.calls import Call, busiest_second
 from kinesis_publishers.testing.local_kinesis.contents import (
     StoredRecord,
     read_records,
+    trim_stream,
     write_records,
 )
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
 from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
-from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
-from kinesis_publishers.testing.local_kinesis.service import KinesisService
+from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
+from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
 from kinesis_publishers.testing.local_kinesis.tls import ServerCertificate, TlsOptions
-from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -288,7 +287,7 @@ class LocalKinesis:
             return account.register(account.find_active(stream), name, {}).arn
 
     def deregister_consumer(self, stream: str, name: str) -> None:
-        """Deregister a consumer, as if somebody else had done it; its subscriptions end."""
+        """Deregister a consumer as another process would; its subscriptions end."""
         with self._service.lock:
             state = self._service.state
             consumer = state.account.find(stream).consumers.get(name, state.now_ms())
@@ -325,8 +324,7 @@ class LocalKinesis:
 
     async def _open(self) -> None:
         # Only a server that listens needs what the extra "local" installs.
-        from kinesis_publishers.testing.local_kinesis.admin import Admin
-        from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
+        from kinesis_publishers.testing.local_kinesis.dispatch import Admin, Dispatcher
         from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
 
         async with AsyncExitStack() as opened:

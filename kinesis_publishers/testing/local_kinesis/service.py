@@ -1,37 +1,40 @@
 """The service without its transport: a target and a body in, an answer and its fate out.
 
-A front (HTTP/1.1 or HTTP/2) carries answers and breaks connections; it decides nothing.
+A front (HTTP/1.1 or HTTP/2) carries answers and breaks connections; it decides nothing. The log of
+calls tells a test how often a client asked.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter, deque
 from threading import RLock
 from typing import TYPE_CHECKING
 
 import orjson
+from attrs import define, field, frozen
 
-from kinesis_publishers.testing.local_kinesis.account import Account
-from kinesis_publishers.testing.local_kinesis.answers import Answer, StreamingAnswer
-from kinesis_publishers.testing.local_kinesis.calls import CallLog
-from kinesis_publishers.testing.local_kinesis.consumers import ConsumerArn
-from kinesis_publishers.testing.local_kinesis.errors import (
+from kinesis_publishers.testing.local_kinesis.answers import (
+    Answer,
     ApiError,
+    StreamingAnswer,
     resource_not_found,
     unknown_operation,
 )
-from kinesis_publishers.testing.local_kinesis.event_body import open_body
-from kinesis_publishers.testing.local_kinesis.faults import Fault, Scope
+from kinesis_publishers.testing.local_kinesis.event_feed import open_body
+from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
-from kinesis_publishers.testing.local_kinesis.requests import Request
-from kinesis_publishers.testing.local_kinesis.state import ServiceState
+from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request, ShardIterator
+from kinesis_publishers.testing.local_kinesis.state import Account, ServiceState
+from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
-from kinesis_publishers.testing.local_kinesis.tokens import ListToken, ShardIterator
 
 if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
+    from kinesis_publishers.testing.local_kinesis.faults import Fault
     from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 
-__all__ = ["KinesisService"]
+__all__ = ["Call", "CallLog", "KinesisService", "busiest_second"]
 
 _TARGET_PREFIX = "Kinesis_20131202."
 _SHARD_MEMBERS = ("ShardId", "ShardToSplit", "ShardToMerge")
@@ -137,3 +140,70 @@ def _code_of(answer: Answer | Subscription) -> str:
     if isinstance(answer, Subscription):
         return ""
     return answer.error_code if answer.delivery == "whole" else answer.delivery
+
+
+# A benchmark makes hundreds of thousands of calls: the newest are kept, all are counted.
+_KEPT_CALLS = 100_000
+
+
+@frozen
+class Call:
+    """One call as it arrived.
+
+    Attributes:
+        at_seconds: arrival on the server's monotonic clock.
+        code: the AWS error code of the answer; empty for success, ``reset`` or ``truncate`` if the
+            connection was broken.
+    """
+
+    operation: str
+    stream: str | None
+    shard_id: str | None
+    at_seconds: float
+    code: str
+
+
+@define
+class CallLog:
+    """The newest calls and the number of all."""
+
+    _calls: deque[Call] = field(factory=lambda: deque(maxlen=_KEPT_CALLS))
+    _counts: Counter[str] = field(factory=Counter)
+
+    def add(self, scope: Scope, at_seconds: float, code: str) -> None:
+        self._calls.append(Call(scope.operation, scope.stream, scope.shard_id, at_seconds, code))
+        self._counts[scope.operation] += 1
+
+    def clear(self) -> None:
+        self._calls.clear()
+        self._counts.clear()
+
+    def find(
+        self, operation: str | None = None, stream: str | None = None, shard_id: str | None = None
+    ) -> list[Call]:
+        """Return the calls that match, oldest first."""
+        return [
+            call
+            for call in self._calls
+            if operation in (None, call.operation)
+            and stream in (None, call.stream)
+            and shard_id in (None, call.shard_id)
+        ]
+
+    def describe(self) -> dict[str, object]:
+        """Return counts per operation, and times per operation and ``stream/shard``."""
+        times: dict[str, dict[str, list[float]]] = {}
+        for call in self._calls:
+            place = "/".join(part for part in (call.stream, call.shard_id) if part)
+            times.setdefault(call.operation, {}).setdefault(place, []).append(call.at_seconds)
+        return {"counts": dict(self._counts), "times": times}
+
+
+def busiest_second(calls: list[Call]) -> int:
+    """Return the largest number of calls within any one second."""
+    times = sorted(call.at_seconds for call in calls)
+    # Half-open: a call exactly one second after another belongs to the next second.
+    return max(
+        (position + 1 - bisect_right(times, at - 1.0) for position, at in enumerate(times)),
+        default=0,
+    )

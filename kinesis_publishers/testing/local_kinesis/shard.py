@@ -1,9 +1,11 @@
-"""One shard: its place in the lineage and its records, kept as ready-made JSON."""
+"""One shard: its place in the lineage and in the hash key space, and its records as JSON."""
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from hashlib import md5
+from typing import Literal
 
 from attrs import define, field, frozen
 
@@ -12,10 +14,23 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     shard_id_of_index,
 )
 
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.wakeups import Wakeup
+__all__ = [
+    "HASH_KEY_COUNT",
+    "Page",
+    "Position",
+    "Shard",
+    "Wakeup",
+    "even_starts",
+    "hash_of_partition_key",
+]
 
-__all__ = ["Page", "Shard"]
+
+@frozen
+class Position:
+    """Reading begins with the first record at or above ``number``; "stuck" never reads any."""
+
+    number: int
+    kind: Literal["live", "stuck"] = "live"
 
 
 @frozen
@@ -138,13 +153,13 @@ class Shard:
         self.ring()
 
     def ring(self) -> None:
-        """Wake everybody who waits for records."""
+        """Wake all who wait for records."""
         watchers, self.watchers = self.watchers, set()
         for watcher in watchers:
             watcher.ring()
 
     def page(self, number: int, max_records: int | None, max_bytes: int | None) -> Page:
-        """Return the records from ``number`` on; one record always fits, whatever its size."""
+        """Return the records from ``number`` on; one record of any size always fits."""
         start = bisect_left(self._numbers, number)
         stop = len(self._numbers)
         if max_records is not None:
@@ -191,3 +206,47 @@ class Shard:
 
     def _arrival_at(self, index: int) -> int | None:
         return self._arrivals_ms[index] if index < len(self._arrivals_ms) else None
+
+
+class Wakeup:
+    """Something that one coroutine waits for and anybody rings.
+
+    ``arm`` and ``ring`` are called under the service's lock. A ring after ``arm`` is never lost,
+    whether or not the coroutine waits already; one before ``arm`` is forgotten, because what it
+    announced has been seen under the same lock.
+    """
+
+    def __init__(self) -> None:
+        self._armed: asyncio.Future[None] | None = None
+
+    def arm(self) -> asyncio.Future[None]:
+        """Return what the coroutine awaits; its loop must be running."""
+        self._armed = asyncio.get_running_loop().create_future()
+        return self._armed
+
+    def ring(self) -> None:
+        """Wake the coroutine; from any thread."""
+        armed, self._armed = self._armed, None
+        # A server that was stopped has closed its loop; no coroutine waits there any more.
+        if armed is not None and not armed.get_loop().is_closed():
+            armed.get_loop().call_soon_threadsafe(_complete, armed)
+
+
+def _complete(armed: asyncio.Future[None]) -> None:
+    # The wait may have timed out meanwhile.
+    if not armed.done():
+        armed.set_result(None)
+
+
+HASH_KEY_COUNT = 1 << 128
+
+
+def hash_of_partition_key(partition_key: str) -> int:
+    digest = md5(partition_key.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest, "big")
+
+
+def even_starts(count: int) -> list[int]:
+    """Return where each of ``count`` equal ranges begins, as CreateStream lays them out."""
+    width = HASH_KEY_COUNT // count
+    return [width * number for number in range(count)]

@@ -1,23 +1,190 @@
-"""Everything that the operations of the service act on."""
+"""The streams of one account, and all else that the operations of the service act on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.testing.local_kinesis.errors import expired_next_token, limit_exceeded
+from kinesis_publishers.testing.local_kinesis.answers import (
+    expired_next_token,
+    limit_exceeded,
+    resource_in_use,
+    resource_not_found,
+)
 from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
-from kinesis_publishers.testing.local_kinesis.rates import Rates
+from kinesis_publishers.testing.local_kinesis.limits import Rates
 from kinesis_publishers.testing.local_kinesis.requests import Request, stream_name_of
-from kinesis_publishers.testing.local_kinesis.subscriptions import Subscriptions
+from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds
+from kinesis_publishers.testing.local_kinesis.stream import (
+    Consumer,
+    Stream,
+    StreamMode,
+    StreamStatus,
+)
+from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription, Subscriptions
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.account import Account
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.testing.local_kinesis.answers import ApiError
     from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
-    from kinesis_publishers.testing.local_kinesis.stream import Stream
 
-__all__ = ["ServiceState"]
+__all__ = ["Account", "Members", "Operation", "ServiceState"]
+
+
+@define(eq=False)
+class Account:
+    """Creates, finds, changes and deletes streams and their consumers.
+
+    Every stream that is handed out has been settled: what was due by now has happened.
+    """
+
+    clock: Clock
+    behaviour: Behaviour
+    _streams: dict[str, Stream] = field(factory=dict)
+    _creation_seconds: CreationSeconds = field(factory=CreationSeconds)
+    _last_creation_ms: int = 0
+    _consumer_seconds: dict[str, CreationSeconds] = field(factory=dict)
+
+    def now_ms(self) -> int:
+        seconds = self.clock.now().timestamp() + self.behaviour.clock_skew_seconds
+        return round(seconds * 1000)
+
+    def arn_of(self, name: str) -> str:
+        return f"arn:aws:kinesis:{self.behaviour.region}:{self.behaviour.account_id}:stream/{name}"
+
+    def create(
+        self, name: str, mode: StreamMode, shard_count: int, max_record_kib: int | None = None
+    ) -> Stream:
+        """Create a stream.
+
+        Raises:
+            ApiError: ResourceInUseException if there is one of that name, even a DELETING one.
+        """
+        if self.get(name) is not None:
+            raise resource_in_use(
+                f"Stream {name} under account {self.behaviour.account_id} already exists."
+            )
+        now_ms = self.now_ms()
+        # A stream that is created again must differ in its creation time, however fast a test is.
+        self._last_creation_ms = created_ms = max(now_ms, self._last_creation_ms + 1)
+        stream = Stream(
+            name=name,
+            arn=self.arn_of(name),
+            account_id=self.behaviour.account_id,
+            mode=mode,
+            created_ms=created_ms,
+            creation_seconds=self._creation_seconds,
+            active_ms=now_ms + _milliseconds(self.behaviour.creating_seconds),
+            max_record_kib=max_record_kib,
+        )
+        stream.add_initial_shards(shard_count, now_ms)
+        self._streams[name] = stream
+        return stream
+
+    def delete(self, stream: Stream) -> None:
+        stream.deleted_ms = self.now_ms() + _milliseconds(self.behaviour.deleting_seconds)
+
+    def register(self, stream: Stream, name: str, tags: dict[str, str]) -> Consumer:
+        """Register a consumer.
+
+        Raises:
+            ApiError: ResourceInUseException if there is one of that name, even a DELETING one.
+        """
+        now_ms = self.now_ms()
+        existing = stream.consumers.get(name, now_ms)
+        if existing is not None:
+            raise resource_in_use(
+                f"Consumer {name} of stream {stream.name} under account {stream.account_id} "
+                f"already exists in state {existing.status(now_ms)}."
+            )
+        # The ARN counts in seconds: one that is registered again within a second runs ahead.
+        base_arn = f"{stream.arn}/consumer/{name}"
+        second = self._consumer_seconds.setdefault(base_arn, CreationSeconds()).next(now_ms)
+        consumer = Consumer(
+            name=name,
+            arn=f"{base_arn}:{second}",
+            created_ms=second * 1000,
+            active_ms=now_ms + _milliseconds(self.behaviour.consumer_creating_seconds),
+            tags=tags,
+        )
+        stream.consumers.add(consumer)
+        return consumer
+
+    def deregister(self, consumer: Consumer) -> None:
+        """Let a consumer go; one that is going already is gone no later."""
+        if consumer.deleted_ms is None:
+            deleting = _milliseconds(self.behaviour.consumer_deleting_seconds)
+            consumer.deleted_ms = self.now_ms() + deleting
+
+    def change(self, stream: Stream, change: Callable[[int], object]) -> None:
+        """Apply ``change`` to a stream, which stays UPDATING for the configured time before."""
+        now_ms = self.now_ms()
+        stream.change_later(now_ms + _milliseconds(self.behaviour.updating_seconds), change)
+        stream.settle(now_ms)
+
+    def get(self, name: str) -> Stream | None:
+        """Return a stream in any state, or None."""
+        stream = self._streams.get(name)
+        if stream is None:
+            return None
+        now_ms = self.now_ms()
+        if stream.deleted_ms is not None and stream.deleted_ms <= now_ms:
+            del self._streams[name]
+            return None
+        stream.settle(now_ms)
+        return stream
+
+    def find(self, name: str) -> Stream:
+        """Return a stream in any state.
+
+        Raises:
+            ApiError: ResourceNotFoundException.
+        """
+        stream = self.get(name)
+        if stream is None:
+            raise self.not_found(name)
+        return stream
+
+    def find_readable(self, name: str) -> Stream:
+        """Return a stream that takes data calls; to them one in creation is not there yet."""
+        stream = self.find(name)
+        if stream.status(self.now_ms()) not in ("ACTIVE", "UPDATING"):
+            raise self.not_found(name)
+        return stream
+
+    def find_active(self, name: str, *allowed: StreamStatus) -> Stream:
+        """Return a stream that may be changed, or is in another state that is allowed.
+
+        Raises:
+            ApiError: ResourceInUseException while it is CREATING, UPDATING or DELETING.
+        """
+        stream = self.find(name)
+        status = stream.status(self.now_ms())
+        if status not in ("ACTIVE", *allowed):
+            raise resource_in_use(
+                f"Stream {name} under account {self.behaviour.account_id} not ACTIVE, instead in "
+                f"state {status}"
+            )
+        return stream
+
+    def all_streams(self) -> list[Stream]:
+        """Return all streams by name."""
+        found = (self.get(name) for name in sorted(self._streams))
+        return [stream for stream in found if stream is not None]
+
+    def clear(self) -> None:
+        self._streams.clear()
+
+    def not_found(self, name: str) -> ApiError:
+        return resource_not_found(
+            f"Stream {name} under account {self.behaviour.account_id} not found."
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 @define(eq=False)
@@ -73,3 +240,10 @@ class ServiceState:
         """
         if not self.rates.take_call((operation, *scope), per_second, self.monotonic()):
             raise limit_exceeded(f"Rate exceeded for {operation}.")
+
+
+#: The answer: its members, a body that is JSON already, nothing at all, or a subscription whose
+#: events follow.
+Members = dict[str, object] | bytes | Subscription | None
+
+Operation = Callable[[ServiceState, Request], Members]

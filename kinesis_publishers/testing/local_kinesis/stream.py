@@ -1,30 +1,122 @@
-"""One stream: its settings, its shards, and which of them are open, listed or gone."""
+"""One stream: its settings, shards and consumers, and how answers show them."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from kinesis_publishers.testing.local_kinesis.consumers import StreamConsumers
-from kinesis_publishers.testing.local_kinesis.errors import resource_not_found
-from kinesis_publishers.testing.local_kinesis.hash_keys import HASH_KEY_COUNT, even_starts
+from kinesis_publishers.testing.local_kinesis.answers import resource_not_found
+from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     CreationSeconds,
     SequenceSpace,
 )
-from kinesis_publishers.testing.local_kinesis.shard import Shard
+from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, Shard, even_starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Stream", "StreamMode", "StreamStatus"]
+    from kinesis_publishers.testing.local_kinesis.shard import Page
+
+__all__ = [
+    "Consumer",
+    "ConsumerArn",
+    "ConsumerStatus",
+    "Stream",
+    "StreamConsumers",
+    "StreamMode",
+    "StreamStatus",
+    "child_shards_of",
+    "millis_behind",
+    "shard_shape",
+]
 
 _HOUR_MS = 3_600_000
 
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
 StreamStatus = Literal["CREATING", "DELETING", "ACTIVE", "UPDATING"]
+
+
+ConsumerStatus = Literal["CREATING", "DELETING", "ACTIVE"]
+
+_ARN = re.compile(
+    r"(?P<stream_arn>arn:aws[^:]*:kinesis:[^:]*:\d{12}:stream/(?P<stream>[a-zA-Z0-9_.-]+))"
+    r"/consumer/(?P<name>[a-zA-Z0-9_.-]+):[0-9]+"
+)
+
+
+@frozen
+class ConsumerArn:
+    """The parts of a ConsumerARN."""
+
+    text: str
+    stream_arn: str
+    stream_name: str
+    consumer_name: str
+
+    @classmethod
+    def parse(cls, text: str) -> ConsumerArn:
+        """Read a ConsumerARN.
+
+        Raises:
+            ApiError: ValidationException if it is none.
+        """
+        match = _ARN.fullmatch(text)
+        if match is None:
+            raise violation(
+                "ConsumerARN",
+                text,
+                "Member must satisfy regular expression pattern: " + _ARN.pattern,
+            )
+        return cls(text, match["stream_arn"], match["stream"], match["name"])
+
+
+@define(eq=False)
+class Consumer:
+    """A registered consumer.
+
+    Attributes:
+        arn: ends in the second of ``created_ms``: one that is registered again has another.
+        active_ms: when it stops being CREATING.
+        deleted_ms: when it is gone, once it has been deregistered.
+    """
+
+    name: str
+    arn: str
+    created_ms: int
+    active_ms: int
+    deleted_ms: int | None = None
+    tags: dict[str, str] = field(factory=dict)
+
+    def status(self, now_ms: int) -> ConsumerStatus:
+        if self.deleted_ms is not None:
+            return "DELETING"
+        return "CREATING" if now_ms < self.active_ms else "ACTIVE"
+
+
+@define(eq=False)
+class StreamConsumers:
+    """The consumers of one stream by name, without those whose deletion is over."""
+
+    _by_name: dict[str, Consumer] = field(factory=dict)
+
+    def add(self, consumer: Consumer) -> None:
+        self._by_name[consumer.name] = consumer
+
+    def get(self, name: str, now_ms: int) -> Consumer | None:
+        consumer = self._by_name.get(name)
+        if consumer is None or consumer.deleted_ms is None or consumer.deleted_ms > now_ms:
+            return consumer
+        del self._by_name[name]
+        return None
+
+    def present(self, now_ms: int) -> list[Consumer]:
+        """Return those that DescribeStreamConsumer knows, in the order of their names."""
+        found = (self.get(name, now_ms) for name in sorted(self._by_name))
+        return [consumer for consumer in found if consumer is not None]
 
 
 @define(eq=False)
@@ -104,7 +196,7 @@ class Stream:
     def change_later(self, due_ms: int, change: Callable[[int], object]) -> None:
         """Keep the stream UPDATING until ``due_ms`` and call ``change(due_ms)`` then."""
         self._pending = (due_ms, change)
-        # Whoever waits for records looks again: the change may close the shard.
+        # Those who wait for records look again: the change may close the shard.
         for shard in self.shards.values():
             shard.ring()
 
@@ -149,3 +241,49 @@ class Stream:
             return False
         self.drop_shard(shard.shard_id)
         return True
+
+
+_PARENT_MEMBERS = ("ParentShardId", "AdjacentParentShardId")
+
+
+def shard_shape(shard: Shard) -> dict[str, object]:
+    """Return the ``Shard`` of ListShards and DescribeStream."""
+    numbers = {"StartingSequenceNumber": str(shard.space.starting())}
+    if shard.ending_number is not None:
+        numbers["EndingSequenceNumber"] = str(shard.ending_number)
+    shape: dict[str, object] = {
+        "ShardId": shard.shard_id,
+        "HashKeyRange": _hash_key_range(shard),
+        "SequenceNumberRange": numbers,
+    }
+    # Parents are named even when they have left the retention, as AWS does.
+    return shape | dict(zip(_PARENT_MEMBERS, shard.parent_ids, strict=False))
+
+
+def child_shards_of(stream: Stream, shard: Shard) -> list[dict[str, object]]:
+    """Return the ChildShards of the last page of a closed shard."""
+    children = (stream.shards.get(child_id) for child_id in shard.child_ids)
+    return [
+        {
+            "ShardId": child.shard_id,
+            "ParentShards": list(child.parent_ids),
+            "HashKeyRange": _hash_key_range(child),
+        }
+        for child in children
+        if child is not None
+    ]
+
+
+def millis_behind(page: Page, now_ms: int) -> int:
+    """Return the MillisBehindLatest of a page."""
+    if page.next_arrival_ms is None:
+        return 0
+    # Zero would say that there is nothing left, even to a reader who came in the same millisecond.
+    return max(1, now_ms - page.next_arrival_ms)
+
+
+def _hash_key_range(shard: Shard) -> dict[str, str]:
+    return {
+        "StartingHashKey": str(shard.first_hash_key),
+        "EndingHashKey": str(shard.last_hash_key),
+    }

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from kinesis_publishers.testing.local_kinesis.rates import RateWindow
-from kinesis_publishers.testing.local_kinesis.wakeups import Wakeup
+from kinesis_publishers.testing.local_kinesis.limits import RateWindow
+from kinesis_publishers.testing.local_kinesis.shard import Wakeup
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.consumers import Consumer
-    from kinesis_publishers.testing.local_kinesis.errors import ApiError
+    from kinesis_publishers.testing.local_kinesis.answers import ApiError
     from kinesis_publishers.testing.local_kinesis.faults import Fault
-    from kinesis_publishers.testing.local_kinesis.operations.positions import Position
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.stream import Stream
+    from kinesis_publishers.testing.local_kinesis.shard import Position, Shard
+    from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
 
 __all__ = ["Subscription", "Subscriptions"]
 
@@ -28,7 +26,7 @@ class Subscription:
         position: what the next event begins with.
         opened_at: the time of the call, monotonic.
         fault: what goes wrong with its events.
-        is_over: nothing more is to be sent, apart from ``error``.
+        is_over: nothing more is sent, except ``error``.
         error: the exception to send at the end, if it is to end with one.
         sent_bytes: the data and partition keys that were sent of late.
         event_count: how many events were sent.

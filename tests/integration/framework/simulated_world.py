@@ -15,7 +15,7 @@ from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.local_kinesis import Limits
 from kinesis_publishers.testing.local_kinesis.contents import write_records
-from kinesis_publishers.testing.local_kinesis.resharding import scale_shards
+from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.integration.framework.simulated_kinesis import SimulatedPlanes

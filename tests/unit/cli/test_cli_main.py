@@ -15,7 +15,8 @@ from kinesis_publishers.cli.main import main
 
 @pytest.fixture
 def _without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "kinesis_publishers_spark"]:
+    packages = {"kinesis_publishers_spark", "pyspark"}
+    for name in [name for name in sys.modules if name.split(".")[0] in packages]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyspark", None)
 

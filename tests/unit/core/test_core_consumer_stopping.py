@@ -113,6 +113,20 @@ async def test_a_publisher_may_deliver_from_a_task_group_of_its_own():
     assert consumer.progress.processed == place(2)
 
 
+async def test_a_publisher_that_asks_for_room_in_its_cleanup_is_not_kept_waiting():
+    async def run(consumer):
+        consumer.stop()
+        try:
+            await consumer.wait_for_space(1, 1)
+        except asyncio.CancelledError:
+            await consumer.wait_for_space(1, 1)
+        pytest.fail("the run goes on")
+
+    reader = ShardReader(factory=RunningPublisher(run))
+    await asyncio.wait_for(reader.consumer().run(), timeout=10)
+    assert reader.pool.records == 0
+
+
 async def test_a_failure_of_a_publisher_that_was_stopped_comes_through():
     async def run(consumer):
         consumer.stop()

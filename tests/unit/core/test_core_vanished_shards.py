@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import SequenceNumber, Shard, ShardProgress, StartingPosition
+from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import (
     PositionTrimmedError,
     RetriesExhaustedError,
@@ -47,7 +48,8 @@ def consumer_of(reader: ShardReader, *args: object, listed: bool | Exception, **
         return listed
 
     consumer = reader.consumer(*args, **more)
-    return evolve(consumer, context=evolve(consumer.context, has_shard=has_shard))
+    context = evolve(consumer.context, has_shard=has_shard)
+    return ShardConsumer(consumer.shard, consumer.progress, context)
 
 
 async def test_a_shard_that_is_not_listed_any_more_is_data_loss():

@@ -34,8 +34,9 @@ from tests.unit.fanout.fanout_support import CONFIG, FanOut, KnownConsumer, fan_
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers import RecordBatch, SequenceNumber
     from kinesis_publishers.testing.fakes.subscriptions import FakeSubscription
+
+    from kinesis_publishers import RecordBatch, SequenceNumber
 
 LAST = event_of(sample_records(1), continuation=None, child_shards=(SUCCESSOR,))
 

@@ -9,10 +9,9 @@ import pybase64
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.account import Account
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
-from kinesis_publishers.testing.local_kinesis.state import ServiceState
+from kinesis_publishers.testing.local_kinesis.state import Account, ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.local_kinesis.subscribing_harness import FanOut
 

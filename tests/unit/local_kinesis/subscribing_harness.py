@@ -12,11 +12,11 @@ from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,
+    ApiError,
     ConnectionBroken,
     StreamingAnswer,
 )
 from kinesis_publishers.testing.local_kinesis.contents import write_records
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
 

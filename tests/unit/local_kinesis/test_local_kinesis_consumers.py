@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 NO_CONSUMER = f"{ARN}/consumer/nobody:1"

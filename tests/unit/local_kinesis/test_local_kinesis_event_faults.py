@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM
 
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from botocore.eventstream import ChecksumMismatch, EventStreamBuffer, EventStreamMessage
 
-from kinesis_publishers.testing.local_kinesis.event_stream import (
+from kinesis_publishers.testing.local_kinesis.event_feed import (
     INITIAL_RESPONSE,
     event_frame,
     exception_frame,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
+from kinesis_publishers.testing.local_kinesis.contents import trim_stream
 from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM
 
 MIB = 1024 * 1024

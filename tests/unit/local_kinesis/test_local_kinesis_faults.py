@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_publishers.testing.local_kinesis.calls import Call, CallLog, busiest_second
 from kinesis_publishers.testing.local_kinesis.faults import Fault, FaultPlan, Scope
+from kinesis_publishers.testing.local_kinesis.service import Call, CallLog, busiest_second
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 READ = Scope("GetRecords", "orders", "shardId-000000000000")

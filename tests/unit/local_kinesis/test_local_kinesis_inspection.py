@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
-from kinesis_publishers.testing.local_kinesis.admin import Admin
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
+from kinesis_publishers.testing.local_kinesis.dispatch import Admin
 from tests.unit.local_kinesis.subscribing_harness import SHARD, STREAM
 
 

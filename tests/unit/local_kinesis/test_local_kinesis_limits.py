@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve, fields
 
 from kinesis_publishers.testing.local_kinesis import Limits
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 MIB = 1024 * 1024
 THROTTLED = "ProvisionedThroughputExceededException: Rate exceeded for shard shardId-000000000000"

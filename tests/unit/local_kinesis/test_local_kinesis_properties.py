@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.account import Account
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
-from kinesis_publishers.testing.local_kinesis.state import ServiceState
+from kinesis_publishers.testing.local_kinesis.state import Account, ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
 

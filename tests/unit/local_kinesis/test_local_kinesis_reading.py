@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 HALF = str(2**127)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 LOW, HALF, HIGH = "0", str(2**127), str(2**128 - 1)
 SHARD = "shardId-{:012d}".format

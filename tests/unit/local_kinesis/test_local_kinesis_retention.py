@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
-from kinesis_publishers.testing.local_kinesis.trimming import trim_stream
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
+from kinesis_publishers.testing.local_kinesis.contents import trim_stream
 
 HOUR = 3600
 DAY_MS = 24 * HOUR * 1000

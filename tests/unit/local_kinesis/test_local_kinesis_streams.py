@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pybase64
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Fault, Limits
-from kinesis_publishers.testing.local_kinesis.errors import ApiError
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
 
 MIB = 1024 * 1024
 LOW, HIGH = "0", str(2**128 - 1)

@@ -1,32 +1,26 @@
-"""The operations of the service by name: a request in, the members of the answer out.
-
-A change that adds operations adds a module with an ``OPERATIONS`` table and one
-line here.
-"""
+"""The operations of the service by name: a request in, the members of the answer out."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kinesis_publishers.testing.local_kinesis.operations import (
     consumers,
-    listing,
     reading,
-    reshards,
+    shards,
     streams,
-    subscribing,
-    tags,
     writing,
 )
-from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
 
-__all__ = ["OPERATIONS", "Members", "Operation"]
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis.state import Operation
+
+__all__ = ["OPERATIONS"]
 
 OPERATIONS: dict[str, Operation] = {
     **streams.OPERATIONS,
-    **listing.OPERATIONS,
-    **reshards.OPERATIONS,
-    **tags.OPERATIONS,
+    **shards.OPERATIONS,
     **writing.OPERATIONS,
     **reading.OPERATIONS,
     **consumers.OPERATIONS,
-    **subscribing.OPERATIONS,
 }

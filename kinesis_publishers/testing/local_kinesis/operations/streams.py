@@ -1,26 +1,26 @@
-"""Creating, describing, listing and deleting streams, and their retention."""
+"""Creating, describing, listing, tagging and deleting streams, and their retention."""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from kinesis_publishers.testing.local_kinesis.errors import (
+from kinesis_publishers.testing.local_kinesis.answers import (
     invalid_argument,
     resource_in_use,
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
-from kinesis_publishers.testing.local_kinesis.operations.shapes import shard_shape
-from kinesis_publishers.testing.local_kinesis.operations.tags import tags_in
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing
+from kinesis_publishers.testing.local_kinesis.stream import shard_shape
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
-    from kinesis_publishers.testing.local_kinesis.state import ServiceState
+    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
     from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode
 
-__all__ = ["OPERATIONS"]
+__all__ = [
+    "OPERATIONS",
+]
 
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
@@ -39,7 +39,7 @@ def create_stream(state: ServiceState, request: Request) -> Members:
         count = _ON_DEMAND_SHARDS
     if count is None:
         raise missing("ShardCount")
-    tags = tags_in(request)
+    tags = request.tags()
     max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, 10_240)
     stream = state.account.create(name, mode, count, max_record_kib)
     stream.tags.update(tags)
@@ -169,6 +169,31 @@ def _change_retention(state: ServiceState, request: Request, refused: str, other
     return None
 
 
+def add_tags(state: ServiceState, request: Request) -> Members:
+    if not request.has("Tags"):
+        raise missing("Tags")
+    state.stream_in(request).tags.update(request.tags())
+    return None
+
+
+def remove_tags(state: ServiceState, request: Request) -> Members:
+    stream = state.stream_in(request)
+    for key in request.items("TagKeys"):
+        stream.tags.pop(str(key), None)
+    return None
+
+
+def list_tags(state: ServiceState, request: Request) -> Members:
+    stream = state.stream_in(request)
+    limit = request.integer("Limit", 1, 50) or 50
+    after = request.text("ExclusiveStartTagKey") or ""
+    tags = [(key, value) for key, value in sorted(stream.tags.items()) if key > after]
+    return {
+        "Tags": [{"Key": key, "Value": value} for key, value in tags[:limit]],
+        "HasMoreTags": len(tags) > limit,
+    }
+
+
 OPERATIONS: dict[str, Operation] = {
     "CreateStream": create_stream,
     "DeleteStream": delete_stream,
@@ -177,4 +202,7 @@ OPERATIONS: dict[str, Operation] = {
     "ListStreams": list_streams,
     "IncreaseStreamRetentionPeriod": increase_retention,
     "DecreaseStreamRetentionPeriod": decrease_retention,
+    "AddTagsToStream": add_tags,
+    "RemoveTagsFromStream": remove_tags,
+    "ListTagsForStream": list_tags,
 }

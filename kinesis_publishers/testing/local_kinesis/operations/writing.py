@@ -8,7 +8,7 @@ import orjson
 import pybase64
 from attrs import define, field, frozen
 
-from kinesis_publishers.testing.local_kinesis.errors import (
+from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     invalid_argument,
     serialization,
@@ -16,19 +16,18 @@ from kinesis_publishers.testing.local_kinesis.errors import (
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
-from kinesis_publishers.testing.local_kinesis.hash_keys import (
+from kinesis_publishers.testing.local_kinesis.requests import parse_decimal
+from kinesis_publishers.testing.local_kinesis.shard import (
     HASH_KEY_COUNT,
     hash_of_partition_key,
 )
-from kinesis_publishers.testing.local_kinesis.requests import parse_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_publishers.testing.local_kinesis.operations.types import Members, Operation
     from kinesis_publishers.testing.local_kinesis.requests import Request
     from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.state import ServiceState
+    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
     from kinesis_publishers.testing.local_kinesis.stream import Stream
 
 __all__ = ["OPERATIONS"]

@@ -1,0 +1,170 @@
+"""Checkpoints that an earlier version has stored are read, and are still written in that form.
+
+The literals are those of version 0.1.0. A form that changes needs a new version of the schema, and
+code that reads the old one: these literals stay.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers.checkpoints.dynamodb import item_of, stored_of
+from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    CheckpointWrite,
+    SequenceNumber,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+    StoredCheckpoint,
+)
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+_NUMBER = "49590338271490256608559692538361571095921575989136588898"
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_VERSION = CheckpointVersion(number=7, writer="host/1/ab")
+
+_EXPECTED = {
+    "*": ShardProgress(position=StartingPosition.trim_horizon(), as_of=_NOON),
+    "shardId-000000000000": ShardProgress(
+        position=StartingPosition.after(SequenceNumber(_NUMBER, 3))
+    ),
+    "shardId-000000000001": ShardProgress(
+        position=StartingPosition.at_timestamp(_NOON.replace(microsecond=123_000)), as_of=_NOON
+    ),
+    "shardId-000000000002": ShardProgress(
+        position=StartingPosition.after(SequenceNumber(_NUMBER)), is_ended=True
+    ),
+    "shardId-000000000003": ShardProgress(position=StartingPosition.at(SequenceNumber(_NUMBER))),
+}
+
+_SQLITE = """
+PRAGMA application_id = 1265193077;
+PRAGMA user_version = 1;
+CREATE TABLE checkpoint (
+    application TEXT NOT NULL,
+    stream_arn TEXT NOT NULL,
+    shard_id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    writer TEXT NOT NULL,
+    written_at TEXT NOT NULL,
+    stream_created_at TEXT NOT NULL,
+    position TEXT NOT NULL,
+    sequence_number TEXT,
+    sub_sequence_number INTEGER,
+    timestamp TEXT,
+    as_of TEXT,
+    is_ended INTEGER NOT NULL,
+    PRIMARY KEY (application, stream_arn, shard_id)
+) WITHOUT ROWID;
+"""
+_NOON_TEXT = "2026-01-01T12:00:00.000000+00:00"
+_OWNER = (7, "host/1/ab", _NOON_TEXT, _NOON_TEXT)
+_ROWS = {
+    "*": ("TRIM_HORIZON", None, None, None, _NOON_TEXT, 0),
+    "shardId-000000000000": ("AFTER_SEQUENCE_NUMBER", _NUMBER, 3, None, None, 0),
+    "shardId-000000000001": (
+        "AT_TIMESTAMP",
+        None,
+        None,
+        "2026-01-01T12:00:00.123000+00:00",
+        _NOON_TEXT,
+        0,
+    ),
+    "shardId-000000000002": ("AFTER_SEQUENCE_NUMBER", _NUMBER, None, None, None, 1),
+    "shardId-000000000003": ("AT_SEQUENCE_NUMBER", _NUMBER, None, None, None, 0),
+}
+
+_ITEM = {
+    "application": {"S": "billing"},
+    "version": {"N": "7"},
+    "writer": {"S": "host/1/ab"},
+    "written_at": {"S": _NOON_TEXT},
+    "stream_created_at": {"S": _NOON_TEXT},
+}
+_ITEMS = {
+    "*": {
+        "shard": {"S": f"{_ARN}/*"},
+        "position": {"S": "TRIM_HORIZON"},
+        "as_of": {"S": _NOON_TEXT},
+        "is_ended": {"N": "0"},
+    },
+    "shardId-000000000000": {
+        "shard": {"S": f"{_ARN}/shardId-000000000000"},
+        "position": {"S": "AFTER_SEQUENCE_NUMBER"},
+        "sequence_number": {"S": _NUMBER},
+        "sub_sequence_number": {"N": "3"},
+        "is_ended": {"N": "0"},
+    },
+    "shardId-000000000001": {
+        "shard": {"S": f"{_ARN}/shardId-000000000001"},
+        "position": {"S": "AT_TIMESTAMP"},
+        "timestamp": {"S": "2026-01-01T12:00:00.123000+00:00"},
+        "as_of": {"S": _NOON_TEXT},
+        "is_ended": {"N": "0"},
+    },
+    "shardId-000000000002": {
+        "shard": {"S": f"{_ARN}/shardId-000000000002"},
+        "position": {"S": "AFTER_SEQUENCE_NUMBER"},
+        "sequence_number": {"S": _NUMBER},
+        "is_ended": {"N": "1"},
+    },
+    "shardId-000000000003": {
+        "shard": {"S": f"{_ARN}/shardId-000000000003"},
+        "position": {"S": "AT_SEQUENCE_NUMBER"},
+        "sequence_number": {"S": _NUMBER},
+        "is_ended": {"N": "0"},
+    },
+}
+
+
+def _checkpoint(shard_id: str) -> Checkpoint:
+    return Checkpoint(
+        shard=ShardKey(_ARN, shard_id), stream_created_at=_NOON, progress=_EXPECTED[shard_id]
+    )
+
+
+def _stored(shard_id: str) -> StoredCheckpoint:
+    return StoredCheckpoint(checkpoint=_checkpoint(shard_id), version=_VERSION)
+
+
+async def test_the_sqlite_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.sqlite3"
+    rows = [("billing", _ARN, shard_id, *_OWNER, *row) for shard_id, row in _ROWS.items()]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(_SQLITE)
+        connection.executemany(f"INSERT INTO checkpoint VALUES ({', '.join('?' * 13)})", rows)
+    async with SqliteCheckpointStore(store_context("billing"), path) as store:
+        assert await store.load() == {
+            ShardKey(_ARN, shard_id): _stored(shard_id) for shard_id in _ROWS
+        }
+
+
+async def test_a_sqlite_file_is_still_written_for_an_earlier_version(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.sqlite3"
+    writes = [CheckpointWrite(checkpoint=_checkpoint(shard_id)) for shard_id in _ROWS]
+    async with SqliteCheckpointStore(store_context("billing"), path) as store:
+        await store.save(writes)
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT * FROM checkpoint").fetchall()
+    assert {row[2]: row[7:] for row in found} == _ROWS
+    assert {row[:2] for row in found} == {("billing", _ARN)}
+    assert {row[6] for row in found} == {_NOON_TEXT}
+
+
+@pytest.mark.parametrize("shard_id", _ITEMS)
+def test_an_item_of_an_earlier_version_is_read_and_still_written(shard_id: str) -> None:
+    item = _ITEM | _ITEMS[shard_id]
+    assert stored_of(item, where="there") == _stored(shard_id)
+    assert item_of("billing", _checkpoint(shard_id), _VERSION, _NOON) == item
