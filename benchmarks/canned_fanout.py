@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import ssl
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ import trustme
 
 from benchmarks.canned_events import HEARTBEAT_SECONDS, CannedSubscription
 from benchmarks.canned_http2 import Http2Connection
-from benchmarks.canned_server import Connection, Server
+from benchmarks.canned_server import Connection, Server, running
 
 if TYPE_CHECKING:
     import socket
@@ -132,19 +131,9 @@ def running_fanout_server() -> Iterator[FanOutServer]:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(ca_bundle)
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
-        with subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.canned_fanout", "--certificate", certificate],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdin is not None
-            try:
-                http_url, https_url = process.stdout.readline().split()
-                yield FanOutServer(http_url, https_url, ca_bundle)
-            finally:
-                process.stdin.close()
+        with running("benchmarks.canned_fanout", "--certificate", certificate) as urls:
+            http_url, https_url = urls.split()
+            yield FanOutServer(http_url, https_url, ca_bundle)
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ class Timeline:
         return workload.pages + max(0, math.ceil(since_last / _TRICKLE_MILLIS) - 1), 0
 
     def millis_behind(self, workload: Workload, shard: int, page: int, place: int) -> int:
-        """Return how far behind the tip a reader is that goes on with the record at ``place``."""
+        """Return how far behind the tip a reader at the record at ``place`` is."""
         if page >= self.pages(workload, shard):
             return 0
         arrived = self.arrival_millis(workload, page)

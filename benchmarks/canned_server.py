@@ -27,6 +27,7 @@ from benchmarks.canned_pages import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ["STREAM_ARN", "Connection", "Server", "cpu_seconds", "running_server"]
 
@@ -265,10 +266,10 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
-    """Run the server in a process of its own; yields its URL."""
+def running(module: str, *arguments: str) -> Iterator[str]:
+    """Run a server in a process of its own; yields the line that it prints first."""
     with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.canned_server"],
+        [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -279,6 +280,11 @@ def running_server() -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.stdin.close()
+
+
+def running_server() -> AbstractContextManager[str]:
+    """Run the server in a process of its own; yields its URL."""
+    return running("benchmarks.canned_server")
 
 
 def cpu_seconds(url: str) -> float:

@@ -274,7 +274,7 @@ class MalformedResponseError(ServiceError):
 
 
 class RetriesExhaustedError(KinesisPublishersError):
-    """A retryable call failed for as long as its retry policy allows; the last error is the cause.
+    """A retryable call failed until its retry policy allowed no more; the last error is the cause.
 
     What to do: see the cause. ``kinesis.retry.outagemillis`` says how long an outage may last; a
     ``maxretries`` that is set alone says how often its call is repeated.

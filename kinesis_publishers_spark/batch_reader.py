@@ -1,4 +1,4 @@
-"""What Spark calls for ``spark.read``: exact ranges of records, planned on the driver."""
+"""The reader of ``spark.read``: exact ranges of records, planned on the driver."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = ["KinesisBatchReader", "PushedFilters", "checked_bounds", "refuse_endi
 
 
 class KinesisBatchReader(DataSourceReader):
-    """Reads what stands between two positions, once.
+    """Reads the records between two positions, once.
 
     Spark plans a batch when an action first needs it, and again for other filters that it pushes
-    down, in processes that share nothing. Where it ends follows from ``bounds`` alone, so that all
+    down, in processes that share nothing. Its end follows from ``bounds`` alone, so that all
     actions see the same records.
 
     Args:
         properties: the whole configuration.
-        config: the part of it that only the Spark source reads.
-        bounds: between which positions the records stand.
+        config: its part for the Spark source.
+        bounds: the two positions.
         tasks: reads the partitions in tasks.
     """
 
@@ -74,7 +74,7 @@ class KinesisBatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> _FilterPushdown:
-        """What Spark calls with the filters of a query, if its configuration allows it."""
+        """Spark calls it with the filters of a query, if its configuration allows that."""
         return _FilterPushdown(self)
 
     def narrow(self, filters: Iterable[Filter]) -> tuple[Filter, ...]:
@@ -87,7 +87,7 @@ class KinesisBatchReader(DataSourceReader):
         """Return the partitions: the shards that have records, spread over the tasks."""
         ranges = asyncio.run(plan_batch(self._properties, self._bounds, self._narrowing))
         most = self._config.parallelism or os.cpu_count() or 1
-        # By polling: a subscription belongs to one reader, and this is not the only action.
+        # By polling: a subscription belongs to one reader, and other actions may run.
         groups = balanced(ranges, None, most)
         return self._tasks.split(RangePartition.of(self._properties, group) for group in groups)
 
@@ -101,9 +101,9 @@ class _FilterPushdown:
     """``pushFilters`` of a reader, which works whether Spark calls it or not.
 
     While ``spark.sql.python.filterPushdown.enabled`` is off, the default, Spark refuses every
-    reader whose class overrides the method, in case its rows depend on the filters. Ours do not:
-    what is not pushed down is evaluated by Spark. So it is the base class's method to whoever
-    asks, and narrows what is read for whoever calls it.
+    reader whose class overrides the method, in case its rows depend on the filters. The rows of
+    this reader do not: Spark evaluates what is not pushed down. So the attribute looks like the
+    base class's method, and a call narrows what is read.
     """
 
     _reader: KinesisBatchReader
@@ -118,7 +118,7 @@ class _FilterPushdown:
 
 
 def refuse_ending_position(properties: Properties) -> None:
-    """Refuse an ending position where a stream is read for ever.
+    """Refuse an ending position for a streaming query.
 
     Raises:
         ConfigErrors: names every option that says where reading ends.
@@ -133,14 +133,14 @@ def refuse_ending_position(properties: Properties) -> None:
 
 
 def checked_bounds(properties: Properties, *, loaded_at: datetime) -> BatchBounds:
-    """Return between which positions a batch is read.
+    """Return the positions between which a batch is read.
 
     Args:
-        properties: the configuration as the user wrote it, for the sake of the messages.
-        loaded_at: the instant that LATEST means, and the latest possible end.
+        properties: the configuration as the user wrote it, for the messages.
+        loaded_at: the instant of LATEST, and the latest possible end.
 
     Raises:
-        ConfigErrors: names everything that is wrong with them; no call to AWS is made.
+        ConfigErrors: names every problem; no call to AWS is made.
     """
     bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
     _raise_all(_problems(properties, bounds))
@@ -207,7 +207,7 @@ def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
         )
 
 
-# Filters are told apart by their names: Spark before 4.1 does not have their classes.
+# Filters are distinguished by their names: Spark before 4.1 does not have their classes.
 _EQUAL = ("EqualTo", "EqualNullSafe")
 _SINCE = ("GreaterThan", "GreaterThanOrEqual", *_EQUAL)
 _UNTIL = ("LessThan", "LessThanOrEqual", *_EQUAL)
@@ -217,11 +217,11 @@ _ARRIVAL = "approximatearrivaltimestamp"
 
 @frozen
 class PushedFilters:
-    """The filters of a query, as far as they decide what is read.
+    """The filters of a query, as far as they limit what is read.
 
     Attributes:
-        narrowing: what the query does not need.
-        rest: the filters that Spark still has to evaluate for each row.
+        narrowing: the records that the query needs.
+        rest: the filters that Spark must evaluate for each row.
     """
 
     narrowing: Narrowing = field(factory=Narrowing)
@@ -229,7 +229,7 @@ class PushedFilters:
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> PushedFilters:
-        """Sort out ``filters``, all of which hold."""
+        """Sort ``filters``, all of which apply."""
         return reduce(_with_filter, filters, cls())
 
 
@@ -239,8 +239,8 @@ def _with_filter(pushed: PushedFilters, one: Filter) -> PushedFilters:
         return _with_names(pushed, one, is_shard=column == _SHARD)
     if column == _ARRIVAL:
         pushed = evolve(pushed, narrowing=_with_arrival(pushed.narrowing, one))
-    # A minute more is read than the arrival times ask for, and records are not in their order:
-    # Spark looks at each row.
+    # A minute more is read than the arrival times ask for, and records are not in order of arrival:
+    # Spark evaluates each row.
     return evolve(pushed, rest=(*pushed.rest, one))
 
 

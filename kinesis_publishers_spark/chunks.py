@@ -1,4 +1,4 @@
-"""Fetched records that wait for their micro-batch: pure rules for taking, splitting and packing."""
+"""Fetched records that wait for their micro-batch: rules for taking, splitting, packing. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchLimit", "Chunk", "balanced", "needs_refresh", "next_offset", "pack", "take"]
 
-# Spark passes partitions of 32 MB and fails on 90 MB; below the lower size another Python task
-# costs more than it gains.
+# Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
+# task costs more than it gains.
 _MAX_PARTITION_BYTES = 24 * 1024 * 1024
 _MIN_PARTITION_BYTES = 2 * 1024 * 1024
-# The pieces in which a shard is cut that does not fit into one partition.
+# The pieces of a shard that does not fit into one partition.
 _PIECE_BYTES = 2 * 1024 * 1024
-# Below it a batch costs more by being one than by its rows.
+# A smaller batch costs more than its rows do.
 _MIN_BATCH_BYTES = 128 * 1024
 
 
@@ -33,10 +33,10 @@ class Chunk:
     """Records of one shard, as Spark rows, in their order.
 
     Attributes:
-        shard: where they come from.
+        shard: their shard.
         rows: at least one row of the source's schema.
-        progress: how far the shard is read with these rows included.
-        payload_bytes: the payloads' lengths together.
+        progress: how far the shard is read, these rows included.
+        payload_bytes: the sum of the lengths of the payloads.
         ancestors: the shards that this one descends from, over all generations.
     """
 
@@ -54,7 +54,7 @@ class Chunk:
         return SequenceNumber(self.rows.column("sequenceNumber")[0].as_py())
 
     def split(self, count: int) -> tuple[Chunk, Chunk]:
-        """Return the first ``count`` rows and the rest; both must have some."""
+        """Return the first ``count`` rows and the rest; neither may be empty."""
         head = self.rows.slice(0, count)
         head_bytes = _payload_bytes(head)
         last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
@@ -79,7 +79,7 @@ class BatchLimit(ReadLimit):
     """The most that one micro-batch may have; ``None`` is no limit."""
 
     def tightened(self, other: BatchLimit) -> BatchLimit:
-        """Return the limit that keeps both."""
+        """Return the limit that satisfies both."""
         return BatchLimit(
             records=_least(self.records, other.records),
             payload_bytes=_least(self.payload_bytes, other.payload_bytes),
@@ -87,12 +87,12 @@ class BatchLimit(ReadLimit):
 
 
 def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list[Chunk]]:
-    """Return what the next micro-batch has, and what stays, in the order of arrival.
+    """Return the chunks of the next micro-batch, and the rest, in the order of arrival.
 
-    The limits hold to the record, an aggregate counting for the records inside and never being
-    split, except that a first one which alone exceeds them goes through: otherwise nothing ever
-    would. A shard waits until the records of its ancestors are
-    in earlier micro-batches, because the tasks of one micro-batch run at the same time.
+    The limits are exact to the record. An aggregate counts as the records inside and is never
+    split. A first record that alone exceeds the limits is taken: otherwise it would block the shard
+    for ever. A shard waits until the records of its ancestors are in earlier micro-batches, because
+    the tasks of one micro-batch run at the same time.
     """
     taken: list[Chunk] = []
     shards: set[ShardKey] = set()
@@ -132,9 +132,9 @@ def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: 
 
 
 def _whole_records(rows: pa.RecordBatch, count: int) -> int:
-    """Return at most ``count``: as many rows as do not end inside an aggregate.
+    """Return the largest number of rows up to ``count`` that does not end inside an aggregate.
 
-    A micro-batch that ended there could not be named by an offset that is read with ranges.
+    No offset could name the end of such a micro-batch for a replay by range.
     """
     numbers = rows.column("sequenceNumber")
     if count >= len(numbers):
@@ -143,7 +143,7 @@ def _whole_records(rows: pa.RecordBatch, count: int) -> int:
 
 
 def _rows_of_first_record(rows: pa.RecordBatch) -> int:
-    """Return how many rows come of the first Kinesis record: several if it is an aggregate."""
+    """Return how many rows the first Kinesis record has: several if it is an aggregate."""
     numbers = rows.column("sequenceNumber")
     return _count(numbers, numbers[0])
 
@@ -158,9 +158,9 @@ def next_offset(
     """Return where a micro-batch ends that begins at ``start`` and has the records ``taken``.
 
     Args:
-        start: the end of the micro-batch before.
+        start: the end of the previous micro-batch.
         taken: the records of this one.
-        waiting: records that were fetched and are left for a later one.
+        waiting: records that were fetched and wait for a later one.
         known: how far the fetcher has read, fetched records included.
         begun: where the fetcher began.
     """
@@ -184,23 +184,23 @@ def next_offset(
 
 
 def _untouched(key: ShardKey, start: Offset, begun: Offset, known: Offset) -> ShardProgress:
-    """Return where a shard stands whose records all wait for a later micro-batch."""
+    """Return the position of a shard whose records all wait for a later micro-batch."""
     arn = key.stream_arn
     for earlier in (start, begun):
         if key in earlier.shards and earlier.streams.get(arn) == known.streams.get(arn):
             return earlier.shards[key].progress
-    # Found since. It must not be left out: with a child of its own in the offset, a restart would
+    # A new shard. It must not be left out: if a child of it were in the offset, a restart would
     # take it for a shard that was read to its end.
     return ShardProgress(position=StartingPosition.trim_horizon())
 
 
 def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
-    """Say whether ``start`` should be written anew although there are no records.
+    """Say whether ``start`` should be replaced although there are no records.
 
-    That is so for a stream that is read for the first time, whose pinned beginning must outlast a
-    restart; when a shard has ended, which its children and a restart rely on; and every few hours
-    for idle shards: the instant up to which they are known to be read must not grow so old that a
-    restart takes it for lost data.
+    A new stream needs it, because its pinned beginning must outlast a restart; the end of a shard
+    needs it, because its children and a restart rely on it; and idle shards need it every few
+    hours: the instant up to which they are known to be read must not become so old that a restart
+    takes it for lost data.
     """
     if known.streams != start.streams:
         return True
@@ -236,7 +236,7 @@ def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]
 
 @define
 class _Rows:
-    """Rows that go into one partition, with their size, which is asked for once: it costs."""
+    """Rows that go into one partition, with their size, which is expensive to compute."""
 
     batches: list[pa.RecordBatch] = field(factory=list)
     size: int = 0
@@ -266,12 +266,12 @@ def _cut(batches: Iterable[pa.RecordBatch]) -> list[_Rows]:
 
 
 def _balance(groups: list[_Rows], parallelism: int) -> list[_Rows]:
-    """Put whole groups together so that the partitions are about equal: the largest first."""
+    """Combine whole groups into partitions of about equal size, the largest first."""
     total = sum(group.size for group in groups)
     wanted = min(parallelism, -(-total // _MIN_PARTITION_BYTES), len(groups))
     count = max(wanted, -(-total // _MAX_PARTITION_BYTES))
     partitions = [_Rows() for _ in range(count)]
-    # Sorting keeps the order of equal ones, so that the same rows give the same partitions.
+    # The sort is stable, so that the same rows give the same partitions.
     for group in sorted(groups, key=lambda group: -group.size):
         target = min(partitions, key=lambda rows: rows.size)
         if target.size and target.size + group.size > _MAX_PARTITION_BYTES:
@@ -282,7 +282,7 @@ def _balance(groups: list[_Rows], parallelism: int) -> list[_Rows]:
 
 
 def _merged(rows: _Rows) -> list[pa.RecordBatch]:
-    """Return the rows in fewer batches if these are small: each costs three processes something."""
+    """Return the rows in fewer batches if these are small: each costs time in three processes."""
     if rows.size >= _MIN_BATCH_BYTES * len(rows.batches):
         return rows.batches
     merged: list[pa.RecordBatch] = pa.Table.from_batches(rows.batches).combine_chunks().to_batches()
@@ -318,7 +318,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 _T = TypeVar("_T")
 
-# Below this, another Python task costs more than it gains.
+# Below this, an additional Python task costs more than it gains.
 _MIN_TASK_BYTES = 2 * 1024 * 1024
 
 
@@ -328,9 +328,9 @@ def balanced(
     """Spread items over at most ``parallelism`` groups of about equal size, the largest first.
 
     Args:
-        items: what is spread; each stays whole, in one group, in the order given.
-        sizes: how many bytes each is expected to have; ``None`` if that is not known.
-        parallelism: the most groups.
+        items: each stays whole, in one group, in the order given.
+        sizes: the expected bytes of each; ``None`` if they are not known.
+        parallelism: the maximum number of groups.
     """
     if not items:
         return []

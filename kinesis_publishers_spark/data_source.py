@@ -1,7 +1,7 @@
 """The entry point for Spark: the data source ``kinesis``.
 
-Every process of Spark that has to do with a query imports this module, a task for the name of the
-class alone. So each method imports what it needs.
+Every process of a query imports this module, a task only to find the class. So each method imports
+what it needs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KinesisDataSource(DataSource):
 
         super().__init__(options)
         self._loaded_at = SystemClock().now()
-        # Checked here, so that a mistake shows at load() and not in the first micro-batch.
+        # Checked here, so that a mistake is reported at load() and not in the first micro-batch.
         allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
         self._written = properties = Properties.from_spark_options(
             dict(options), allow=[*self.allow, *allow]
@@ -59,14 +59,15 @@ class KinesisDataSource(DataSource):
         SourceConfig.from_properties(properties)
         publisher_factory_class(properties)
         self._config = SparkConfig.from_properties(properties)
-        # Executors may have another environment than the driver: the region travels. So do the
-        # ARNs of what EAGER registers here, the one place that runs once.
+        # Executors may have another environment than the driver, so that the region travels with
+        # the properties. So do the ARNs of the consumers that EAGER registers here, where it runs
+        # once.
         self._properties = register_consumers(with_region(properties))
         self._tasks = TaskReader.of(self._properties)
         self._has_reader = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # Afterwards Spark pickles it with the reader, to tasks, which need nothing but its class.
+        # Afterwards Spark pickles it for tasks, which need only its class.
         return {} if self._has_reader else self.__dict__
 
     @classmethod
@@ -92,13 +93,13 @@ class KinesisDataSource(DataSource):
             self._check(schema)
             make = make_session
         except ConfigError as problem:
-            # Raised by the reader's first call. If it were raised here, Spark would stop a reader
-            # that it does not have, and the user would read about an unbound variable of Spark's.
+            # The reader's first call raises it. Raised here, it would make Spark stop a reader that
+            # does not exist, and the user would see an unbound variable of Spark instead.
             make = partial(_refuse, problem)
         return KinesisStreamReader(self._properties, self._config, make, tasks=self._tasks)
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
-        """Return a reader of what stands between two positions."""
+        """Return a reader of the records between two positions."""
         from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
 
         self._has_reader = True
@@ -119,15 +120,15 @@ def _refuse(problem: Exception, *_: object) -> NoReturn:
 def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str] = ()) -> None:
     """Make ``format(name)`` known to ``spark``.
 
-    Spark discovers ``format("kinesis")`` where this package is installed, so that this is needed
-    only for another name, where a jar brings a source of the same name (the jar takes precedence),
-    and to permit what options may not do by themselves.
+    Spark discovers ``format("kinesis")`` where this package is installed. Call this only for
+    another name, because a jar with a source of the same name takes precedence, or to permit values
+    that options may not have by default.
 
     Args:
         spark: the session, over Spark Connect or not.
         name: the name for ``format(...)``.
         allow: what options may name: ``module:Class``, the dotted name of an exception, a file, or
-            a pattern of them (``my_package.*``); see ``docs/security.md``. It holds for every
+            a pattern of them (``my_package.*``); see ``docs/security.md``. It applies to every
             query of this session with this format, SQL included.
     """
     from pyspark.errors import AnalysisException
@@ -137,14 +138,14 @@ def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str]
     is_plain = name == "kinesis" and not allow
     own = {"allow": tuple(allow), "name": classmethod(lambda _: name)}
     try:
-        # A class that no module has is pickled by value, with what is its own.
+        # A class that is in no module is pickled by value, with its own attributes.
         spark.dataSource.register(
             KinesisDataSource if is_plain else type("NamedSource", (KinesisDataSource,), own)
         )
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        # Spark 4.0 refuses the name of what it has discovered itself; later versions replace it.
+        # Spark 4.0 refuses the name of a source that it has discovered; later versions replace it.
         if is_plain and spark.version.startswith("4.0."):
             return
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The only bridge from Spark's synchronous calls to asyncio."""
+"""The bridge from Spark's synchronous calls to asyncio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class EventLoopThread:
-    """An event loop that runs in a thread of its own, beside Spark's blocking calls.
+    """An event loop in a thread of its own, which runs during Spark's blocking calls.
 
     The thread is a daemon: Spark ends the process of a stopped query with SIGKILL or by exiting,
     and neither may wait for a subscription.
@@ -34,7 +34,7 @@ class EventLoopThread:
         try:
             self._loop.run_forever()
         finally:
-            # After a SystemExit as well, which leaves the loop: somebody waits for the futures.
+            # After a SystemExit as well, which leaves the loop: a caller waits for the futures.
             self._clean_up()
 
     def _clean_up(self) -> None:
@@ -62,15 +62,15 @@ class EventLoopThread:
 
 
 class OpenInThread(Generic[_T]):
-    """What an async context manager yields, kept open in a thread with an event loop of its own.
+    """The value of an async context manager, kept open in a thread with an event loop of its own.
 
     Args:
-        context: is entered at once, and left by :meth:`close`.
-        name: the thread's.
+        context: entered at once, left by :meth:`close`.
+        name: the name of the thread.
 
     Attributes:
-        loop: where everything of it runs.
-        value: what the context has yielded.
+        loop: runs everything that uses the value.
+        value: the value that the context has yielded.
     """
 
     def __init__(self, context: AbstractAsyncContextManager[_T], *, name: str) -> None:

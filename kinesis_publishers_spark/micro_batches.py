@@ -52,9 +52,9 @@ __all__ = [
     "default_read_limit",
 ]
 
-# Not ReadAllAvailable when nothing is configured: that is what Spark asks for under Trigger.Once,
-# whatever the default is, and so the only sign by which Once can be told from the other triggers.
-# It is what a long of the JVM can hold.
+# Not ReadAllAvailable when nothing is configured: Spark asks for that under Trigger.Once, for any
+# default, and it is the only sign that distinguishes Once from the other triggers. This is the
+# largest long of the JVM.
 _UNLIMITED_ROWS: Final = 2**63 - 1
 
 
@@ -65,9 +65,9 @@ class Query:
     Attributes:
         properties: the configuration.
         parallelism: the most partitions that a micro-batch is spread over.
-        clock: measures what the service's clock is ahead.
-        guard: removes stream consumers when this process is gone; ``None`` if there are none. One
-            for all sessions: between two of them the consumers are still wanted.
+        clock: measures how far the service's clock is ahead.
+        guard: removes stream consumers when this process is gone; ``None`` if there are none. All
+            sessions share it, because the consumers are still needed between two of them.
     """
 
     properties: Properties
@@ -96,7 +96,7 @@ class MicroBatch:
     """A micro-batch whose two offsets are fixed.
 
     Attributes:
-        start: the end of the one before.
+        start: the end of the previous one.
         end: how far it reads.
         payload_bytes: the payloads' lengths together, or an estimate where they are not read yet.
         records: how many there are, ``None`` where they are not counted.
@@ -111,7 +111,7 @@ class MicroBatch:
 
 
 class Session(ABC):
-    """An uninterrupted series of micro-batches, each of which begins where the one before ends.
+    """An uninterrupted series of micro-batches, each of which begins where the previous one ends.
 
     Constructing one has no side effects: what runs is started by the first call that plans.
     """
@@ -126,8 +126,8 @@ class Session(ABC):
         """Return the next micro-batch, ``None`` if there is nothing new.
 
         Args:
-            start: the end of the one before.
-            limit: the most that it may have; ``None`` for everything that is there now.
+            start: the end of the previous one.
+            limit: the most that it may have; ``None`` for all records that exist now.
         """
 
     @abstractmethod
@@ -157,10 +157,9 @@ class _Choice:
 class MicroBatches:
     """Plans the micro-batches of one query, in the process that Spark keeps for it on the driver.
 
-    They come from a session of the configured planner, except where a micro-batch must have
-    everything that is there now: the memory of a prefetch session is bounded, and it has fetched
-    nothing yet when it is asked for the first time. All sessions write the same offsets, so that
-    they can take turns.
+    A session of the configured planner plans them, unless a micro-batch must have all records that
+    exist now: the memory of a prefetch session is bounded, and it has fetched nothing yet when it
+    is asked for the first time. All sessions write the same offsets, so that they can take turns.
 
     The last micro-batch is kept until it is committed, because Spark may plan it again (two actions
     over one DataFrame). Any other one, as after a restart, is read again by range.
@@ -193,7 +192,7 @@ class MicroBatches:
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
         self._planned: tuple[Offset, Offset] | None = None
-        # Where the query stands, as far as is known: Spark before 4.2 does not say it.
+        # Where the query stands, as far as is known: Spark before 4.2 does not say.
         self._position: Offset | None = None
         self._is_assumed = False
         self._has_planned_blindly = False
@@ -209,7 +208,7 @@ class MicroBatches:
         return self._batch
 
     def prepare_for_available_now(self) -> None:
-        """Read what there is at this instant, children of ended shards included, and no further."""
+        """Read the records that exist now, children of ended shards included, and no more."""
         self._end_session()
         # By this machine's clock: the service may not have told the time yet.
         self._catch_up_to = self._query.clock.now() - self._query.clock.skew
@@ -226,8 +225,8 @@ class MicroBatches:
         """Return the end of the next micro-batch, ``start`` itself if there is nothing new.
 
         Args:
-            start: the end of the one before.
-            limit: the most that it may have, ``None`` for all that is there now (Trigger.Once).
+            start: the end of the previous one.
+            limit: the most that it may have; ``None`` for all that exist now (Trigger.Once).
         """
         self._use(_Choice(Planner.RANGES, reads_everything=True) if limit is None else None)
         return self._plan(start, limit)
@@ -235,9 +234,9 @@ class MicroBatches:
     def next_latest_offset(self, limit: BatchLimit) -> tuple[Offset, Offset]:
         """Return start and end of the next micro-batch for a Spark that does not say the start.
 
-        Spark before 4.2 does not say either whether it will ever ask again: under Trigger.Once and
-        AvailableNow it does not. So the first answer has everything there is, or as much as the
-        limit allows, whatever the trigger.
+        Spark before 4.2 does not say either whether it will ask again: under Trigger.Once and
+        AvailableNow it does not. So the first answer has all records that exist, or as many as the
+        limit allows, under every trigger.
         """
         if self._has_planned_blindly:
             self._use(None)
@@ -334,7 +333,7 @@ class MicroBatches:
 
 
 def _check_streams(properties: Properties, offset: Offset) -> None:
-    """Refuse a checkpoint that has nothing to do with the configured streams."""
+    """Refuse a checkpoint that has none of the configured streams."""
     configured = {one.name for one in StreamsConfig.from_properties(properties).streams}
     stored = {identity.name for identity in offset.streams.values()}
     if stored and not stored & configured:
@@ -360,7 +359,7 @@ def default_read_limit(config: SparkConfig) -> ReadLimit:
 
 
 def batch_limit(config: SparkConfig, asked: ReadLimit | None) -> BatchLimit | None:
-    """Return the most that a micro-batch may have; ``None`` for everything there is, in one.
+    """Return the most that a micro-batch may have; ``None`` for all records that exist.
 
     Args:
         config: its limits apply in addition to ``asked``, except under Trigger.Once.

@@ -1,7 +1,7 @@
 """Offsets: how far every shard of every stream is read, as text in Spark's own offset log. Pure.
 
-An offset is the only thing that is stored: it alone resumes a query, and two of them say exactly
-which records a micro-batch has.
+Nothing else is stored: one offset resumes a query, and two determine exactly which records a
+micro-batch has.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ShardOffset:
     """How far one shard is read.
 
     Attributes:
-        progress: where reading goes on.
-        first: the first record of the micro-batch that this offset ends, if it had any of this
-            shard: a replay begins with exactly this record, or says that it is gone.
+        progress: where reading continues.
+        first: the first record of this shard in the micro-batch that the offset ends, if any: a
+            replay begins with exactly this record, or reports that it is gone.
     """
 
     progress: ShardProgress
@@ -75,7 +75,7 @@ class Offset:
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
-        """The same as a fetcher's progress: what it resumes from."""
+        """The progress from which a fetcher resumes."""
         return {
             arn: StreamProgress(
                 identity=identity,
@@ -89,9 +89,9 @@ class Offset:
         }
 
     def ranges_since(self, start: Offset) -> list[ShardRange]:
-        """Return the records between two offsets, shards without any left out, in a fixed order.
+        """Return the ranges between two offsets, in a fixed order; only shards with records.
 
-        A shard that has ended since, at a record that is not named, is read to its end.
+        A shard that has ended in between, at a record that is not named, is read to its end.
         """
         ranges = []
         for key, end in sorted(self.shards.items(), key=lambda item: str(item[0])):
@@ -154,8 +154,8 @@ def _range_between(key: ShardKey, begin: ShardOffset | None, end: ShardOffset) -
     elif begin is not None:
         start, as_of = begin.progress.position, begin.progress.as_of
     else:
-        # It was read before, as the ancestors that are noted as ended, or has no records yet: those
-        # of its first micro-batch begin with one that is named.
+        # It was read before, as ancestors are that the offset lists as ended, or it has no records
+        # yet: its first micro-batch with records names the first one.
         return None
     last, before = end.progress.processed, None if begin is None else begin.progress.processed
     if last is not None and last != before:

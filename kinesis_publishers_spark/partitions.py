@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["PrefetchedPartition", "RangePartition", "TaskReader", "freeze_in_task"]
 
 
-# What goes through the JVM in partitions costs more there than zstd does here, which is quick to
-# give up on what is compressed or encrypted already (docs/decisions, number 5).
+# Bytes of a partition cost more in the JVM than zstd costs here, which gives up quickly on data
+# that is compressed or encrypted already (docs/decisions, number 5).
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -70,8 +70,8 @@ class RangePartition(InputPartition):
         properties: how they are read; with EFO they name the stream consumers, because an executor
             registers nothing.
         ranges: at most one per shard.
-        expected_bytes: about how much they are together, as a little is not worth a subscription;
-            ``None`` if that is not known.
+        expected_bytes: an estimate of their size, because a few records are not worth a
+            subscription; ``None`` if it is not known.
     """
 
     properties: Properties
@@ -120,12 +120,12 @@ class _SplitPartition(InputPartition):
 class TaskReader:
     """Reads the partitions of one query, in tasks.
 
-    It travels to them with one half of the query's secrets, partitions travel apart from it with
-    the other: a one-time pad and what it masks. Neither half tells more than its length.
+    The reader and the partitions travel separately, each with one half of the query's secrets: a
+    one-time pad, and the secrets that it masks. Neither half reveals more than its length.
 
     Attributes:
-        half: what travels with the reader.
-        other_half: what travels with the partitions, known to the driver alone.
+        half: travels with the reader.
+        other_half: travels with the partitions; only the driver has both.
     """
 
     half: bytes
@@ -139,7 +139,7 @@ class TaskReader:
         return cls(pad, _xor(plain, pad))
 
     def split(self, partitions: Iterable[InputPartition]) -> list[InputPartition]:
-        """Return ``partitions`` as Spark may have them; records have nothing to hide from it."""
+        """Return ``partitions`` without secrets, as Spark may have them."""
         return [self._split(one) if isinstance(one, RangePartition) else one for one in partitions]
 
     def _split(self, one: RangePartition) -> _SplitPartition:

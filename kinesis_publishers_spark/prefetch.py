@@ -36,24 +36,24 @@ __all__ = ["PrefetchSession"]
 
 _T = TypeVar("_T")
 
-# How often an idle source looks whether its offset has become too old.
+# How often an idle source checks whether its offset has become too old.
 _REFRESH_CHECK_SECONDS = 60.0
 # Converted in some ten milliseconds; one answer has no more records unless they are in aggregates.
 _MOST_ROWS_IN_LOOP = 10_000
-# How long a batch of AvailableNow may gather before it is handed out smaller than allowed.
+# How long AvailableNow waits for more records before it hands out a small micro-batch.
 _GATHER_SECONDS = 1.0
 
 
 class PrefetchSession(DeliverySink, Session):
-    """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and keeps what it fetches.
+    """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and buffers its records.
 
     Everything but the constructor, :meth:`close` and the calls that wait for an answer runs on the
-    session's event loop, so that there is nothing to lock. What is in the buffer holds its share of
-    the pending pool: fetching pauses when Spark does not keep up. A micro-batch that is replayed is
-    read again by range on the executors.
+    session's event loop, so that nothing needs a lock. Buffered records hold their share of the
+    pending pool: fetching pauses when Spark does not keep up. The executors read a replayed
+    micro-batch by range.
 
     Args:
-        query: what is the query's.
+        query: what the sessions of the query share.
         resume: how far the streams have been read; empty for a new query.
         catch_up_to: read each shard only until everything that arrived before this instant (by this
             machine's clock) has been read (Trigger.AvailableNow).
@@ -69,8 +69,8 @@ class PrefetchSession(DeliverySink, Session):
         # All that the pool holds: it gets its room back when the micro-batch is planned, and so it
         # fills up again while Spark works on that.
         self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
-        # What a micro-batch of AvailableNow need not wait for more than. Not all of the pool: a
-        # page for which there is no room leaves it short of its limit.
+        # AvailableNow hands out a micro-batch of this size at once. It is less than the pool holds:
+        # a page for which there is no room leaves the pool short of its limit.
         self._enough = BatchLimit(
             records=max(1, pending.max_records // 2), payload_bytes=max(1, pending.max_bytes // 2)
         )

@@ -30,15 +30,15 @@ __all__ = ["RangeSession", "executor_properties"]
 
 # How long AvailableNow waits between two looks that found nothing.
 _PAUSE_SECONDS = 0.1
-# How late a micro-batch may be that has no records, and says that a shard has ended.
+# How late a micro-batch without records may be that says that a shard has ended.
 _SETTLED_SECONDS = 1.0
 
 
 class RangeSession(Session):
-    """Plans by looking at a few records of each shard, in a thread beside Spark's calls.
+    """Plans by looking at a few records of each shard, in a thread of its own.
 
     Args:
-        query: what is the query's.
+        query: what the sessions of the query share.
         resume: how far the streams have been read; empty for a new query.
         catch_up_to: find what arrived before this instant (by this machine's clock), and end there
             (Trigger.AvailableNow).
@@ -131,7 +131,7 @@ class RangeSession(Session):
     def _partitions(
         self, start: Offset, end: Offset, expected: Mapping[ShardKey, int] | None
     ) -> list[RangePartition]:
-        """Return the tasks that read what lies between, of as many bytes as are ``expected``."""
+        """Return the tasks for the records between two offsets, balanced by expected bytes."""
         ranges = end.ranges_since(start)
         if not ranges:
             return []

@@ -1,4 +1,4 @@
-"""The schema of the source: what Spark sees, and the same in Arrow."""
+"""The schema of the source, for Spark and in Arrow."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
     "to_spark_arrow",
 ]
 
-#: The columns that are always there, in Spark's DDL.
+#: The columns that every query has, in Spark's DDL.
 SPARK_SCHEMA = (
     "data binary, streamName string, shardId string, sequenceNumber string, partitionKey string, "
     "approximateArrivalTimestamp timestamp"
 )
 _SPARK_METADATA = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
 
-# Spark compares the schema of what a Python source yields with its own to the letter.
+# Spark compares the schema of the yielded batches literally with its own.
 ARROW_SCHEMA = pa.schema(
     [
         pa.field("data", pa.binary()),
@@ -53,15 +53,15 @@ def spark_schema(*, include_metadata: bool) -> str:
     """Return the columns in Spark's DDL.
 
     Args:
-        include_metadata: whether the additional columns are there, after the others. They are
-            ``subSequenceNumber`` and ``explicitHashKey``, both of a record inside an aggregate and
-            null for a plain one, and ``encryptionType``, which is ``KMS`` or ``NONE``.
+        include_metadata: whether the additional columns follow the others: ``subSequenceNumber``
+            and ``explicitHashKey`` of a record inside an aggregate, null for a plain one, and
+            ``encryptionType``, which is ``KMS`` or ``NONE``.
     """
     return f"{SPARK_SCHEMA}, {_SPARK_METADATA}" if include_metadata else SPARK_SCHEMA
 
 
 def arrow_schema(*, include_metadata: bool) -> pa.Schema:
-    """Return the columns as Arrow has them; see :func:`spark_schema`."""
+    """Return the columns in Arrow; see :func:`spark_schema`."""
     return _ARROW_SCHEMA_WITH_METADATA if include_metadata else ARROW_SCHEMA
 
 
@@ -69,14 +69,14 @@ def check_schema(schema: StructType, *, include_metadata: bool) -> None:
     """Check that ``schema``, which a user may have given, is that of the source.
 
     Raises:
-        InvalidOptionError: names the columns that there are.
+        InvalidOptionError: names the columns of the source.
     """
     columns = spark_schema(include_metadata=include_metadata)
     asked = ", ".join(
         f"{one.name} {one.dataType.simpleString()}{'' if one.nullable else ' not null'}"
         for one in schema
     )
-    # Without columns there is nothing to compare, and Spark refuses the rows itself.
+    # Without columns Spark refuses the rows itself.
     if asked and asked != columns:
         more = "" if include_metadata else f" (and {_SPARK_METADATA} with includeMetadata = true)"
         raise InvalidOptionError(
@@ -103,7 +103,7 @@ def _metadata_columns(batch: RecordBatch) -> list[pa.Array]:
 
 
 def _encryption_types(batch: RecordBatch, count: int) -> pa.Array:
-    # Where AWS leaves it out is not documented, and GetRecords and SubscribeToShard need not agree:
+    # AWS does not document when it omits the type, and GetRecords and SubscribeToShard may differ:
     # a row that said "unknown" once and NONE in its replay would not be the same row.
     if batch.encryption_types is None:
         return pa.repeat(pa.scalar("NONE"), count)

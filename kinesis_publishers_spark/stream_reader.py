@@ -1,4 +1,4 @@
-"""What Spark's engine calls on the driver: offsets and partitions of a streaming query."""
+"""The reader of a streaming query, which Spark's engine calls on the driver."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVEL_VARIABLE", "KinesisStreamReader", "make_session"]
 
-#: The environment variable that names the level from which on logs are written; see `_write_logs`.
+#: The environment variable that names the level from which the driver writes logs.
 LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
 _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# How many shards are named, the furthest behind first, where Spark shows the lag.
+# How many shards Spark shows in the lag, the furthest behind first.
 _SHARDS_IN_LAG = 20
 # Spark asks for the lag a hundred times a second while nothing is new.
 _REPORT_SECONDS = 1.0
-# How long Spark's thread may wait for the planner's, which is busy while many shards are polled:
-# with Python's own 5 ms, a trigger that finds nothing took three times as long.
+# How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
+# Python's default of 5 ms, a trigger that finds nothing took three times as long.
 _SWITCH_SECONDS = 0.0005
-# The two of a micro-batch, and one more for the next.
+# Start and end of a micro-batch, and the end of the next.
 _OFFSETS_KEPT = 3
 
 
 def make_session(
     planner: Planner, query: Query, resume: Offset, catch_up_to: datetime | None
 ) -> Session:
-    """Return a session of a planner; each planner is imported where it is used."""
+    """Return a session of a planner; only that planner is imported."""
     if planner is Planner.PREFETCH:
         from kinesis_publishers_spark.prefetch import PrefetchSession
 
@@ -70,12 +70,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams for one query.
 
     Spark constructs readers in several processes, and pickles them only for tasks, which get a
-    :class:`TaskReader`. Constructing one has no side effects: what runs is made by the first call
-    that needs it.
+    :class:`TaskReader`. Constructing one has no side effects; the first call that needs a session
+    starts it.
 
     Args:
         properties: the whole configuration.
-        config: the part of it that only the Spark source reads.
+        config: its part for the Spark source.
         make_session: makes the sessions of the planners.
         tasks: reads the partitions in tasks.
     """
@@ -93,7 +93,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._make_session = make_session
         self._tasks = tasks or TaskReader.of(properties)
         self._micro_batches: MicroBatches | None = None
-        # Spark names the same ones again and again: as an end, as a start, to commit.
+        # Spark passes the same offsets repeatedly: as an end, as a start, to commit.
         self._offsets: deque[tuple[OffsetJson, Offset]] = deque(maxlen=_OFFSETS_KEPT)
         self._report: dict[str, Any] | None = None
         self._next_report = float("-inf")
@@ -150,13 +150,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the configured limit; Spark can express only one, both are kept."""
+        """Return the configured limit; Spark can express only one, both apply."""
         return default_read_limit(self._config)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the lag, which Spark shows in the query's progress as ``latestOffset``.
 
-        While nothing is new it may be a second old.
+        It may be a second old while nothing is new.
         """
         now = time.monotonic()
         if self._report is None or now >= self._next_report:
@@ -181,12 +181,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _stream_names(self) -> str:
-        # Not a list: what Spark shows is text and numbers.
+        # Not a list: Spark shows text and numbers only.
         streams = StreamsConfig.from_properties(self._properties).streams
         return ",".join(one.name for one in streams)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what there is now, children of ended shards included, and no further."""
+        """Read the records that exist now, children of ended shards included, and no more."""
         self._batches.prepare_for_available_now()
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
@@ -204,20 +204,20 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _log_commit(offset, planner=self._batches.planner)
 
     def stop(self) -> None:
-        """Stop reading. Spark calls it after an error; a stopped query's process is killed."""
+        """Stop reading. Spark calls it after an error; it kills the process of a stopped query."""
         if self._micro_batches is not None:
             self._micro_batches.close()
 
 
 def _write_logs(environ: Mapping[str, str]) -> None:
-    """Write the packages' logs to standard error from the level on that the environment names.
+    """Write the packages' logs to standard error from the level that the environment names.
 
     Spark runs a source in a Python process of its own, in which logging is not configured: without
     a handler it writes warnings only. Standard error of that process is the driver's. Handlers that
     exist already are left alone.
 
     Raises:
-        InvalidOptionError: there is no such level.
+        InvalidOptionError: the level does not exist.
     """
     level = environ.get(LEVEL_VARIABLE, "").strip().upper()
     if not level:
@@ -237,7 +237,7 @@ def _write_logs(environ: Mapping[str, str]) -> None:
 
 
 def _log_plan(start: Offset, end: Offset, batches: MicroBatches, *, seconds: float) -> None:
-    """Say what the micro-batch between two offsets has; a no-op below level INFO."""
+    """Log the size of the micro-batch between two offsets, at level INFO."""
     if _LOGGER.isEnabledFor(logging.INFO):
         planned, lag = batches.planned, batches.lag()
         _log(
@@ -254,7 +254,7 @@ def _log_plan(start: Offset, end: Offset, batches: MicroBatches, *, seconds: flo
 
 
 def _log_commit(end: Offset, *, planner: str) -> None:
-    """Say that Spark is done with the micro-batch that ends at ``end``."""
+    """Log that Spark is done with the micro-batch that ends at ``end``, at level INFO."""
     if _LOGGER.isEnabledFor(logging.INFO):
         _log("committed", streams=_stream_names(end), planner=planner)
 

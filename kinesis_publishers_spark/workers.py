@@ -34,7 +34,7 @@ __all__ = [
     "release_all",
 ]
 
-# One per query and publisher is used at a time; a worker serves all queries of its application.
+# A task uses one for its query and publisher; a worker serves all queries of its application.
 _MAX_READERS = 4
 
 
@@ -79,7 +79,7 @@ class WorkerReader:
             result.result()
         finally:
             # Not waited for: the garbage collector may close this iterator in the loop's thread, or
-            # when the interpreter exits and that thread does not run any more.
+            # at the exit of the interpreter, when that thread has stopped.
             if not sys.is_finalizing():
                 self._loop.start(reading.stop(queue, taken))
 
@@ -89,7 +89,7 @@ class WorkerReader:
 
 
 class _Reading:
-    """One reading; what another thread starts here runs one after the other, in order."""
+    """One reading; its coroutines run one after the other, in the order of their start."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -119,15 +119,15 @@ class _Entry:
 
 @define(eq=False)
 class ReaderCache:
-    """Lends readers by their properties, and keeps the ones that were used last; thread-safe.
+    """Lends readers by their properties, and keeps the most recently used; thread-safe.
 
     Args:
-        max_readers: how many are kept; while more are in use there are more.
+        max_readers: how many are kept; more exist only while they are in use.
     """
 
     _max_readers: int = _MAX_READERS
     _lock: RLock = field(factory=RLock, init=False)
-    # The one that was used last stands last.
+    # In the order of their last use.
     _entries: dict[Properties, _Entry] = field(factory=dict, init=False)
     _abandoned: list[dict[Properties, _Entry]] = field(factory=list, init=False)
 
@@ -150,7 +150,7 @@ class ReaderCache:
         entry = self._take_kept(properties)
         if entry is None:
             # Without the lock: it takes long, and meanwhile the garbage collector may end a task,
-            # in whichever thread, which gives its reader back.
+            # in any thread, which gives its reader back.
             entry = _Entry(WorkerReader(properties), users=1)
             self._keep(properties, entry)
         self._close_surplus()
@@ -166,7 +166,7 @@ class ReaderCache:
 
     def _keep(self, properties: Properties, entry: _Entry) -> None:
         with self._lock:
-            # Where another thread has been faster, this one serves a single task.
+            # If another thread was faster, this one serves a single task.
             entry.is_dropped = self._entries.setdefault(properties, entry) is not entry
 
     def _close_surplus(self) -> None:
@@ -201,7 +201,7 @@ class ReaderCache:
     def abandon(self) -> None:
         """Begin anew in a process that was forked: the threads of the readers are not in it.
 
-        Nothing of them is closed or collected: their sockets and selectors are the parent's too.
+        Nothing of them is closed or collected: the parent uses their sockets and selectors.
         """
         self._lock = RLock()
         self._abandoned.append(self._entries)

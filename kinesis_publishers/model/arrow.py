@@ -16,13 +16,13 @@ __all__ = ["ARROW_SCHEMA", "to_arrow"]
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-# The kernels themselves: most batches are small, and pyarrow's wrappers, which look each of them up
-# and make its options anew, cost more than the work.
+# The kernels themselves: most batches are small, and pyarrow's wrappers, which look up a kernel and
+# make its options with each call, cost more than the work.
 _trunc, _subtract, _multiply, _add, _round, _cast = (
     pc.get_function(name).call for name in ("trunc", "subtract", "multiply", "add", "round", "cast")
 )
 _TO_NEAREST_EVEN = pc.RoundOptions(0, "half_to_even")
-# Whole numbers already: there is nothing to check.
+# The numbers are whole: no check is needed.
 _TO_INTEGERS = pc.CastOptions.unsafe(pa.int64())
 _MILLION, _MILLION_INTEGER = pa.scalar(1e6), pa.scalar(1_000_000)
 

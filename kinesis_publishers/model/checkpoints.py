@@ -17,7 +17,7 @@ __all__ = ["Checkpoint", "CheckpointVersion", "CheckpointWrite", "StoredCheckpoi
 
 @frozen(kw_only=True)
 class Checkpoint:
-    """How far one shard has been processed; the same whichever publisher read it.
+    """How far one shard has been processed, regardless of the publisher that read it.
 
     Attributes:
         shard: which shard. The id ``*`` stands for the stream as a whole: where reading began.

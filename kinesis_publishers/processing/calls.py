@@ -120,8 +120,8 @@ def call_plain(name: str, callback: Callable[..., object], *arguments: object) -
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(
-            f"{name} returned {result!r}, which nobody awaits: it is called in a thread, and has "
-            "to be done when it returns"
+            f"{name} returned {result!r}, which nothing awaits: it is called in a thread, and must "
+            "be done when it returns"
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self
 
 from attrs import define, field
 
@@ -26,42 +26,12 @@ if TYPE_CHECKING:
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import ShardKey
 
-__all__ = [
-    "DeliveryFeed",
-    "HandedOut",
-    "OpenFetcher",
-    "fetcher_opener",
-    "progress_within",
-]
+__all__ = ["DeliveryFeed", "HandedOut"]
 
 _LOGGER = logging.getLogger(__name__)
 
 # How often progress is noted while deliveries are processed.
 _NOTE_SECONDS = 0.2
-
-OpenFetcher: TypeAlias = "Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]]"
-
-
-def fetcher_opener(
-    properties: Properties | Mapping[str, str | int | float | bool],
-    *,
-    events: EventSink | None,
-    clock: Clock,
-) -> OpenFetcher:
-    """Return a function that opens a fetcher for a sink; the fetcher itself records nothing.
-
-    Raises:
-        ConfigError: the properties cannot work; every problem is named.
-    """
-    if not isinstance(properties, Properties):
-        properties = Properties.parse(properties)
-    return partial(
-        KinesisDataFetcher.from_properties,
-        properties,
-        records_deliveries=False,
-        events=events,
-        clock=clock,
-    )
 
 
 @define(eq=False)
@@ -79,7 +49,7 @@ class HandedOut:
     is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
 
 
-def progress_within(delivery: Delivery, count: int) -> ShardProgress:
+def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
     """Return how far a shard has been processed with ``count`` records of a delivery.
 
     After the last record of an aggregate, the whole aggregate counts and is not read again.
@@ -111,7 +81,11 @@ class DeliveryFeed(DeliverySink):
         is_stopping: whether no more is handed out.
     """
 
-    def __init__(self, open_fetcher: OpenFetcher, clock: Clock) -> None:
+    def __init__(
+        self,
+        open_fetcher: Callable[[DeliverySink], AbstractAsyncContextManager[KinesisDataFetcher]],
+        clock: Clock,
+    ) -> None:
         self._open_fetcher = open_fetcher
         self._clock = clock
         self._waiting: deque[HandedOut | ShardStatus] = deque()
@@ -124,6 +98,30 @@ class DeliveryFeed(DeliverySink):
         self._reading: asyncio.Task[None] | None = None
         self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Properties | Mapping[str, str | int | float | bool],
+        *,
+        events: EventSink | None,
+        clock: Clock,
+    ) -> Self:
+        """Return a feed whose fetcher records nothing by itself.
+
+        Raises:
+            ConfigError: the properties cannot work; every problem is named.
+        """
+        if not isinstance(properties, Properties):
+            properties = Properties.parse(properties)
+        open_fetcher = partial(
+            KinesisDataFetcher.from_properties,
+            properties,
+            records_deliveries=False,
+            events=events,
+            clock=clock,
+        )
+        return cls(open_fetcher, clock)
 
     async def __aenter__(self) -> Self:
         for event in self._changes:
@@ -275,7 +273,7 @@ class DeliveryFeed(DeliverySink):
         key = handed.delivery.shard.key
         self._held_back.discard(key)
         if self._checkpointer is not None:
-            progress = progress_within(handed.delivery, count)
+            progress = _progress_within(handed.delivery, count)
             self._checkpointer.record(key, progress, records=count - handed.recorded)
         handed.recorded = count
 

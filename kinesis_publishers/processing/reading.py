@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
-from kinesis_publishers.processing.feed import (
-    DeliveryFeed,
-    HandedOut,
-    OpenFetcher,
-    fetcher_opener,
-)
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
@@ -68,8 +63,8 @@ def read(
     if on_shard_end is not None and not callable(on_shard_end):
         raise TypeError(f"on_shard_end must be an async function, not {on_shard_end!r}")
     clock = clock or SystemClock()
-    open_fetcher = fetcher_opener(properties, events=events, clock=clock)
-    return RecordStream(open_fetcher, clock=clock, on_shard_end=on_shard_end)
+    feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
+    return RecordStream(feed, clock=clock, on_shard_end=on_shard_end)
 
 
 class RecordStream(AsyncIterator["Record"]):
@@ -85,9 +80,9 @@ class RecordStream(AsyncIterator["Record"]):
     """
 
     def __init__(
-        self, open_fetcher: OpenFetcher, *, clock: Clock, on_shard_end: OnShardEnd | None = None
+        self, feed: DeliveryFeed, *, clock: Clock, on_shard_end: OnShardEnd | None = None
     ) -> None:
-        self._feed = DeliveryFeed(open_fetcher, clock)
+        self._feed = feed
         self._feed.notes.add(self._note)
         self._clock = clock
         self._on_shard_end = on_shard_end

@@ -24,7 +24,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, fetcher_opener
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
@@ -101,7 +101,7 @@ def scan(
         process, properties = _with_dead_letters(process, properties, on_error)
     scanner = _Scanner(
         process,
-        DeliveryFeed(fetcher_opener(properties, events=events, clock=clock), clock),
+        DeliveryFeed.from_properties(properties, events=events, clock=clock),
         workers=workers,
         per_batch=per_batch,
         on_error=on_error,

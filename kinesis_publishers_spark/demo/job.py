@@ -54,7 +54,7 @@ _PREFIX: Final = "kinesis-publishers-demo-"
 
 
 class QueryFailedError(Exception):
-    """The query failed, or ended although nobody stopped it."""
+    """The query failed, or ended before it was stopped."""
 
 
 @frozen(kw_only=True)
@@ -119,7 +119,7 @@ class _Job:
             self._wait_for_first_trigger(query)
             with start_loader(properties, _STREAM, self.flights) as (loader, loading):
                 self._say_rate(self._follow(query, loader, loading))
-            # What was fetched beyond the last record that was expected must be found as well.
+            # Records after the last expected one must be found as well.
             query.processAllAvailable()
         finally:
             query.stop()

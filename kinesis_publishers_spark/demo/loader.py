@@ -1,4 +1,4 @@
-"""Puts the flights into the stream, in a thread beside the query that reads them."""
+"""Puts the flights into the stream, in a thread, while the query reads them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Report:
         self._stack.close()
 
     def say(self, text: str) -> None:
-        """Write one line, whatever its length."""
+        """Write one line of any length."""
         self._console.print(escape(text), soft_wrap=True, highlight=False)
 
     def show_progress(self, figures: ReadFigures) -> None:

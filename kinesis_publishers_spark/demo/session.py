@@ -127,7 +127,7 @@ def _wait_for_end(processes: list[psutil.Process], seconds: float) -> list[psuti
     deadline = time.monotonic() + seconds
     while processes and time.monotonic() < deadline:
         _, present = psutil.wait_procs(processes, timeout=_SLICE_SECONDS)
-        # In a container whose first process collects nobody, what has ended stays as a zombie.
+        # In a container whose first process does not reap, ended processes stay as zombies.
         processes = [one for one in present if not _has_ended(one)]
     return processes
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import runpy
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.architecture.sources import ROOT, sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FRAMEWORK, SPARK = ROOT / "kinesis_publishers", ROOT / "kinesis_publishers_spark"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -16,14 +20,17 @@ DRAWN = runpy.run_path(str(ROOT / "docs" / "pictures.py"))
 ARROWS = [(name, arrow) for name, picture in DRAWN["MAPS"].items() for arrow in picture.arrows]
 
 
-def rooms_of_the_code() -> set[str]:
-    folders = {f"{path.parent.name}/" for path in FRAMEWORK.glob("*/__init__.py")}
-    return folders | {path.name for path in FRAMEWORK.glob("*.py") if path.stem[0] != "_"}
+def rooms_in(package: Path) -> set[str]:
+    """Return the folders and modules of a package."""
+    folders = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    return folders | {path.name for path in package.glob("*.py") if path.stem[0] != "_"}
 
 
-def rooms_of_the_page() -> list[str]:
+def rooms_of_the_page(package: Path = FRAMEWORK) -> list[str]:
     section = PAGE.partition("## Rooms")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([\w./]+)` \|", section, re.MULTILINE)
+    framework, _, spark = section.partition("\n| module |")
+    rows = re.findall(r"^\| (`.*?`) \|", framework if package == FRAMEWORK else spark, re.MULTILINE)
+    return [room for row in rows for room in re.findall(r"`([\w./]+)`", row)]
 
 
 def rooms_of_the_contract() -> list[str]:
@@ -44,8 +51,9 @@ def rooms_imported_by(room: str) -> set[str]:
     return {module.split(".")[1] for module in modules if module.startswith("kinesis_publishers.")}
 
 
-def test_the_page_has_every_room_and_no_other() -> None:
-    assert set(rooms_of_the_page()) == rooms_of_the_code()
+@pytest.mark.parametrize("package", [FRAMEWORK, SPARK], ids=lambda package: package.name)
+def test_the_page_has_every_room_and_no_other(package: Path) -> None:
+    assert set(rooms_of_the_page(package)) == rooms_in(package)
 
 
 def test_the_page_has_the_rooms_from_the_highest_layer_to_the_lowest() -> None:
@@ -63,7 +71,7 @@ def test_a_picture_is_up_to_date(name: str) -> None:
 @pytest.mark.parametrize("picture", DRAWN["MAPS"].values(), ids=DRAWN["MAPS"])
 def test_every_room_of_a_picture_exists(picture) -> None:
     shown = {box.room for box in picture.boxes if box.room}
-    names = {room.removesuffix("/").removesuffix(".py") for room in rooms_of_the_code()}
+    names = {room.removesuffix("/").removesuffix(".py") for room in rooms_in(FRAMEWORK)}
     assert shown <= names | {SPARK.name}
 
 

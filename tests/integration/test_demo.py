@@ -26,7 +26,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 _COMMAND = [sys.executable, "-m", "kinesis_publishers.cli.main", "demo"]
 _FLIGHTS = 20_000

@@ -1,4 +1,4 @@
-"""The contract suites of kinesis-publishers: whatever reads, this is what it owes."""
+"""The contract suites of kinesis-publishers, which every publisher must pass."""
 
 from __future__ import annotations
 

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.micro_batches import MicroBatches
 
 
-@pytest.fixture(params=[False, True], ids=["end with records", "late end"])
-def server(request: pytest.FixtureRequest) -> Iterator[LocalKinesis]:
-    """A server without rates, whose stream ``orders`` has two shards.
+@pytest.fixture
+def late_end() -> bool:
+    """Whether closed shards say late that they have ended; see ``BOTH_ENDS``."""
+    return False
 
-    A closed shard says that it has ended with its last records, or only with the answer after them:
-    whoever reads must not rely on either.
-    """
-    behaviour = Behaviour(late_shard_end=request.param)
+
+@pytest.fixture
+def server(late_end: bool) -> Iterator[LocalKinesis]:
+    """A server without rates, whose stream ``orders`` has two shards."""
+    behaviour = Behaviour(late_shard_end=late_end)
     with LocalKinesis.in_thread(Limits.off(), behaviour=behaviour) as server:
         server.create_stream(STREAM, 2)
         yield server

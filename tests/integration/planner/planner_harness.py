@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 STREAM = "orders"
 FIRST_SHARD = "shardId-000000000000"
 NO_LIMIT = BatchLimit()
+# A closed shard says that it has ended with its last records, or only with the answer after them:
+# a reader must not rely on either. For tests in which a shard ends.
+BOTH_ENDS = pytest.mark.parametrize("late_end", [False, True], ids=["end with records", "late end"])
 _PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _READER = TaskReader(b"")

@@ -17,6 +17,7 @@ from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark import prefetch
 from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import (
+    BOTH_ENDS,
     FIRST_SHARD,
     STREAM,
     Query,
@@ -61,6 +62,7 @@ def test_it_keeps_to_the_limit_over_several_batches(
     assert sorted(query.rows) == sorted(expected)
 
 
+@BOTH_ENDS
 def test_children_of_shards_that_have_ended_are_read(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -73,6 +75,7 @@ def test_children_of_shards_that_have_ended_are_read(
     assert sorted(query.rows) == sorted(expected)
 
 
+@BOTH_ENDS
 def test_one_run_after_the_other_reads_everything_once(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -128,6 +131,7 @@ def test_a_page_that_has_to_wait_for_room_is_not_waited_for(
     assert sorted(query.rows) == sorted(expected)
 
 
+@BOTH_ENDS
 @pytest.mark.parametrize("kind", ["prefetch"])
 def test_children_that_appear_behind_a_shard_that_was_read_far_enough_do_not_hold_it_up(
     server: LocalKinesis, start_query: StartQuery

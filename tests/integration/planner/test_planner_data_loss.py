@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_publishers.errors import DataLossError, StreamRecreatedError
 from tests.integration.planner.planner_harness import (
+    BOTH_ENDS,
     FIRST_SHARD,
     STREAM,
     Query,
@@ -69,6 +70,7 @@ def lose_a_shard(server: LocalKinesis, query: Query) -> tuple[list[Row], list[Ro
     return first, [row for row in lost if row[0] != FIRST_SHARD] + left
 
 
+@BOTH_ENDS
 def test_a_shard_that_is_gone_fails_the_query_with_its_last_position(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -80,6 +82,7 @@ def test_a_shard_that_is_gone_fails_the_query_with_its_last_position(
         eventually(lambda: query.run_batch() and False, "the error")
 
 
+@BOTH_ENDS
 def test_what_a_shard_that_is_gone_has_left_is_read_where_loss_is_tolerated(
     server: LocalKinesis, start_query: StartQuery, caplog: pytest.LogCaptureFixture
 ) -> None:

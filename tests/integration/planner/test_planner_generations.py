@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers_spark.chunks import BatchLimit
 from tests.integration.planner.planner_harness import (
+    BOTH_ENDS,
     STREAM,
     Query,
     eventually,
@@ -53,6 +54,7 @@ def wait_for_buffered(query: Query, count: int) -> None:
     eventually(is_buffered, f"{count} records in the buffer")
 
 
+@BOTH_ENDS
 def test_records_of_a_shard_that_leaves_the_retention_while_they_wait_are_not_lost(
     server: LocalKinesis, query_of: QueryOf
 ) -> None:
@@ -76,6 +78,7 @@ def test_records_of_a_shard_that_leaves_the_retention_while_they_wait_are_not_lo
         assert {one.shard.shard_id for one in ranges} == {shard for shard, _, _ in batch.rows}
 
 
+@BOTH_ENDS
 def test_a_grandchild_waits_for_its_grandparent_after_a_restart(
     server: LocalKinesis, query_of: QueryOf
 ) -> None:
@@ -94,6 +97,7 @@ def test_a_grandchild_waits_for_its_grandparent_after_a_restart(
     assert payloads(query) == sorted(payloads(query))
 
 
+@BOTH_ENDS
 def test_a_child_is_not_in_the_micro_batch_of_its_parent(
     server: LocalKinesis, query_of: QueryOf
 ) -> None:

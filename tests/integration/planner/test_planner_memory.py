@@ -13,7 +13,14 @@ import pytest
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, put
+from tests.integration.planner.planner_harness import (
+    BOTH_ENDS,
+    STREAM,
+    Query,
+    eventually,
+    planner,
+    put,
+)
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -47,6 +54,7 @@ def wait_until_reading_rests(server: LocalKinesis, query: Query) -> None:
     eventually(is_resting, "the pool to be full")
 
 
+@BOTH_ENDS
 def test_records_stay_bounded_while_nobody_plans_and_all_arrive_in_the_end(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:

@@ -21,6 +21,7 @@ from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import RangePartition
 from tests.integration.planner.planner_harness import (
+    BOTH_ENDS,
     FIRST_SHARD,
     STREAM,
     Batch,
@@ -52,6 +53,7 @@ def in_shard_order(rows: list[tuple[str, str, bytes]]) -> list[tuple[str, str, b
     return sorted(rows, key=lambda row: row[0])
 
 
+@BOTH_ENDS
 @pytest.mark.parametrize("position", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
 def test_a_replay_gives_the_rows_of_the_first_time(
     server: LocalKinesis, start_query: StartQuery, position: str
@@ -249,6 +251,7 @@ def test_a_range_of_a_stream_that_was_created_again_does_not_give_other_rows(
         replay(server, query.batches[-1])
 
 
+@BOTH_ENDS
 def test_the_end_of_a_shard_is_written_without_records_and_survives_a_restart(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.planner.planner_harness import Batch, Query, eventually, planner
+from tests.integration.planner.planner_harness import BOTH_ENDS, Batch, Query, eventually, planner
 from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.micro_batches import MicroBatches
     from kinesis_publishers_spark.offsets import Offset
     from tests.integration.planner.stream_ledger import Place
+
+pytestmark = BOTH_ENDS
 
 QueryOf = Callable[[Callable[[], "MicroBatches"]], Query]
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from kinesis_publishers_spark.offsets import Offset
-from tests.integration.planner.planner_harness import STREAM, Batch, put, read
+from tests.integration.planner.planner_harness import BOTH_ENDS, STREAM, Batch, put, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,7 @@ def micros(instant: datetime) -> int:
     return round(instant.timestamp() * 1000) * 1000
 
 
+@BOTH_ENDS
 def test_a_query_goes_on_from_an_offset_log_of_the_first_version(
     server: LocalKinesis, start_query: Callable[..., Query], tmp_path: Path
 ) -> None:

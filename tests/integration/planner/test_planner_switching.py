@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.planner.planner_harness import STREAM, Batch, Query, eventually, planner, put
+from tests.integration.planner.planner_harness import (
+    BOTH_ENDS,
+    STREAM,
+    Batch,
+    Query,
+    eventually,
+    planner,
+    put,
+)
 from tests.integration.planner.stream_ledger import StreamLedger
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ def places(batch: Batch) -> list[Place]:
     return [(shard_id, number) for shard_id, number, _ in batch.rows]
 
 
+@BOTH_ENDS
 @BOTH_WAYS
 @pytest.mark.parametrize("position", ["TRIM_HORIZON", "LATEST"])
 def test_the_other_planner_repeats_the_last_batch_and_goes_on(
@@ -75,6 +84,7 @@ def test_the_first_batch_is_repeated_by_the_other_planner(
     assert sorted(query.rows) == sorted(expected)
 
 
+@BOTH_ENDS
 @BOTH_WAYS
 def test_an_end_that_one_planner_has_written_is_the_end_for_the_other(
     server: LocalKinesis, query_of: QueryOf, before: str, after: str

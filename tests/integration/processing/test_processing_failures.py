@@ -110,7 +110,7 @@ async def test_a_cancellation_inside_of_on_batch_ends_the_reading_with_an_error(
     async with KinesisDataFetcher.from_properties(
         orders.properties(), on_batch, events=events.append
     ) as fetcher:
-        with pytest.raises(ProcessingCancelledError, match=r"orders/shardId-.*nobody asked"):
+        with pytest.raises(ProcessingCancelledError, match=r"orders/shardId-.*without a request"):
             await fetcher.run()
     assert any(isinstance(one, ProcessingFailed) for one in events)
 

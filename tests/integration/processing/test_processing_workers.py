@@ -241,7 +241,7 @@ def test_a_dead_letter_that_would_have_to_be_awaited_has_not_taken_the_record(
 ) -> None:
     orders.put(20, key="one shard")
     letter = DeadLetter(lambda record, error: put_later(record, error))
-    with pytest.raises(TypeError, match=r"put of DeadLetter for .* returned .*which nobody awaits"):
+    with pytest.raises(TypeError, match=r"put of DeadLetter for .* returned .*nothing awaits"):
         scan(orders.properties(), Collector(20, before=fails_at(7)), on_error=letter)
     assert scanned(orders, 13) == list(range(7, 20))
 

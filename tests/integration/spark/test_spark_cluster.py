@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from tests.integration.spark.cluster_driver import Rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 _COUNT = 600
 

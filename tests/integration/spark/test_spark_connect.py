@@ -18,7 +18,7 @@ from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 _CLIENT = Path(__file__).with_name("connect_client.py")
 

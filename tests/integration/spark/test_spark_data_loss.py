@@ -43,6 +43,7 @@ def test_a_shard_that_left_unread_fails_the_query_until_loss_is_tolerated(
     assert sorted(numbers(running.rows)) == sorted(set(range(300)) - lost)
 
 
+@pytest.mark.long
 def test_one_of_several_streams_that_is_deleted_fails_the_query_with_its_name(
     runner: QueryRunner, flights: str, planner: str
 ) -> None:

@@ -33,7 +33,7 @@ def test_looking_for_data_sources_imports_nothing_that_takes_time() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_format_is_known_without_register_and_after_it(tmp_path: Path) -> None:
     printed = _run(str(_DRIVER), json.dumps(_OPTIONS), cwd=tmp_path)

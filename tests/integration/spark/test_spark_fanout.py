@@ -69,6 +69,7 @@ def test_one_subscription_per_shard_serves_a_query_which_leaves_nothing_behind(
     assert consumer.calls()["RegisterStreamConsumer"] == 1
 
 
+@pytest.mark.long
 def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_changes_twice(
     runner: QueryRunner, flights: str, consumer: StreamConsumer
 ) -> None:
@@ -86,6 +87,7 @@ def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_cha
     assert_in_order_per_key(running.rows)
 
 
+@pytest.mark.long
 def test_eager_registers_once_at_load_and_the_reader_only_if_somebody_deletes_the_consumer(
     runner: QueryRunner, flights: str, consumer: StreamConsumer
 ) -> None:
@@ -132,6 +134,7 @@ def test_none_takes_the_arns_from_options_whose_keys_spark_lower_cases(
     assert consumer.is_there
 
 
+@pytest.mark.long
 def test_the_last_of_two_queries_removes_their_consumer_although_its_reader_is_killed(
     runner: QueryRunner, flights: str, consumer: StreamConsumer, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
 
 _DEADLINE_SECONDS = 180.0
 

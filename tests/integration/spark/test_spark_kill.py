@@ -21,7 +21,7 @@ _STREAM = "payments"
 _PER_KILL = 3000
 _DEADLINE_SECONDS = 180.0
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @define

@@ -21,6 +21,7 @@ INSIDE = taken_apart(AGGREGATES)
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
+@pytest.mark.long
 def test_the_additional_columns_are_there_and_the_same_in_a_replay(
     runner: QueryRunner, flights: str, planner: str
 ) -> None:

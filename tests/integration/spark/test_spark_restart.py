@@ -38,6 +38,7 @@ def test_a_micro_batch_that_failed_reads_the_same_rows_after_a_restart(
     assert_in_order_per_key(running.rows)
 
 
+@pytest.mark.long
 def test_a_micro_batch_whose_records_were_trimmed_fails_and_says_so(
     runner: QueryRunner, flights: str
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_reshard_while_reading_keeps_every_record_and_the_order_of_each_key(
     assert_in_order_per_key(running.rows)
 
 
+@pytest.mark.long
 def test_a_reshard_while_the_query_is_down_loses_nothing(runner: QueryRunner, flights: str) -> None:
     with runner.run() as running:
         running.wait_until(lambda: 0 in running.batches)
@@ -83,6 +85,7 @@ def test_a_reshard_while_the_query_is_down_loses_nothing(runner: QueryRunner, fl
     assert_in_order_per_key(running.rows)
 
 
+@pytest.mark.long
 def test_a_recreated_stream_is_not_mistaken_for_the_old_one(
     runner: QueryRunner, flights: str
 ) -> None:

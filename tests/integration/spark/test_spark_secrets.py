@@ -16,7 +16,7 @@ from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
 
 _DRIVER = Path(__file__).with_name("secrets_driver.py")
 _BASIC = "aws.credentials.provider.basic"

@@ -36,9 +36,18 @@ ONCE = {"once": True}
 AVAILABLE_NOW = {"availableNow": True}
 
 
-@pytest.fixture(params=["prefetch", "ranges"])
-def planner_options(request: pytest.FixtureRequest) -> dict[str, str]:
-    return {"kinesis.spark.planner": request.param, **FROM_THE_START}
+# Each planner and each trigger once in every run; `tox -e long` and the older Sparks run them all.
+RUNS_THAT_END = [
+    pytest.param("prefetch", AVAILABLE_NOW, id="prefetch-available now"),
+    pytest.param("ranges", ONCE, id="ranges-once"),
+    pytest.param("prefetch", ONCE, marks=pytest.mark.long, id="prefetch-once"),
+    pytest.param("ranges", AVAILABLE_NOW, marks=pytest.mark.long, id="ranges-available now"),
+]
+
+
+@pytest.fixture
+def planner_options(planner: str) -> dict[str, str]:
+    return {"kinesis.spark.planner": planner, **FROM_THE_START}
 
 
 @pytest.fixture
@@ -65,11 +74,11 @@ def test_a_stopped_query_goes_on_where_it_was(
     assert sorted(numbers(running.rows)) == list(range(300))
 
 
-@pytest.mark.parametrize("trigger", [ONCE, AVAILABLE_NOW], ids=str)
+@pytest.mark.parametrize(("planner", "trigger"), RUNS_THAT_END)
 def test_a_run_that_ends_by_itself_reads_what_there_was(
     runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, Any]
 ) -> None:
-    for run in range(3):
+    for run in range(2):
         runner.server.put_many(flights, numbered(100 * run, 100 * run + 100))
         with runner.run(trigger=trigger, **planner_options) as running:
             running.wait_for_the_end()
@@ -91,6 +100,7 @@ def test_once_is_one_micro_batch_that_no_limit_cuts_where_spark_says_that_it_is_
     assert read == 100 if SAYS_WHERE_IT_STANDS else 0 < read <= 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trigger", [ONCE, AVAILABLE_NOW], ids=str)
 def test_a_run_after_a_failed_one_loses_nothing(
     runner: QueryRunner, flights: str, planner_options: dict[str, str], trigger: dict[str, Any]
@@ -106,6 +116,7 @@ def test_a_run_after_a_failed_one_loses_nothing(
     assert sorted(numbers(running.rows)) == list(range(200))
 
 
+@pytest.mark.long
 def test_once_leaves_the_children_of_an_ended_shard_to_the_next_run(
     runner: QueryRunner, flights: str
 ) -> None:
@@ -120,6 +131,7 @@ def test_once_leaves_the_children_of_an_ended_shard_to_the_next_run(
     assert set(range(100)) < set(numbers(running.rows))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("wrapped")
 def test_available_now_never_skips_records_after_a_restart(
     runner: QueryRunner, flights: str
@@ -167,6 +179,7 @@ def test_progress_names_stream_planner_and_lag_also_when_there_is_nothing_new(
     assert json.loads(source.endOffset)["version"] == 1
 
 
+@pytest.mark.long
 def test_batches_are_logged_to_the_standard_error_of_the_driver(
     local_kinesis: LocalKinesis, flights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,12 +206,21 @@ def _edited(text: str) -> str:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99.*newer one"),
-        (lambda text: '{"index": 5}', "version None.*new checkpoint location"),
-        (lambda text: '"garbage"', "version None.*new checkpoint location"),
-        (_edited, "damaged.*yesterday.*Restore the offset log"),
+        pytest.param(
+            lambda text: text.replace('"version": 1', '"version": 99'),
+            "version 99.*newer one",
+            id="newer version",
+        ),
+        # The unit tests read these too.
+        *(
+            pytest.param(edit, message, marks=pytest.mark.long, id=name)
+            for name, edit, message in (
+                ("another source", lambda _: '{"index": 5}', "version None.*new checkpoint loc"),
+                ("not an offset", lambda _: '"garbage"', "version None.*new checkpoint location"),
+                ("wrong type", _edited, "damaged.*yesterday.*Restore the offset log"),
+            )
+        ),
     ],
-    ids=["newer version", "another source", "not an offset", "wrong type"],
 )
 def test_an_offset_that_cannot_be_read_fails_the_query_and_says_so(
     runner: QueryRunner, flights: str, edit: Any, message: str

@@ -17,7 +17,7 @@ from tests.integration.spark.spark_harness import (
 if TYPE_CHECKING:
     from tests.integration.spark.spark_harness import QueryRunner
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 _STREAM = "wide"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,9 @@ from kinesis_publishers_spark.schema import ARROW_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kinesis_publishers_spark.partitions import RangePartition
+    from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -105,6 +109,12 @@ def offset(
             key: ShardOffset(progress=one, first=firsts.get(key)) for key, one in shards.items()
         },
     )
+
+
+def tasks_between(reader: KinesisStreamReader, start: Offset, end: Offset) -> list[RangePartition]:
+    """Return the partitions of a replay as tasks have them, with the reader that travels there."""
+    tasks = pickle.loads(pickle.dumps(reader))
+    return [tasks.joined(one) for one in reader.partitions(start.to_json(), end.to_json())]
 
 
 def numbers_in(batches: Iterable[pa.RecordBatch]) -> list[tuple[str, int]]:

@@ -22,7 +22,13 @@ from kinesis_publishers_spark import KinesisDataSource
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.schema import SPARK_SCHEMA, spark_schema
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
-from tests.unit.spark.spark_builders import starts_no_thread
+from tests.unit.spark.spark_builders import (
+    after,
+    offset,
+    shard,
+    starts_no_thread,
+    tasks_between,
+)
 from tests.unit.spark.spark_schemas import struct_type
 
 if TYPE_CHECKING:
@@ -31,6 +37,12 @@ if TYPE_CHECKING:
 
 # As Spark hands them over: keys in lower case, values as text.
 OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
+
+
+def region_in_task(reader: KinesisStreamReader) -> str:
+    start, end = (offset({shard(0): after(number)}) for number in (3, 9))
+    (task,) = tasks_between(reader, start, end)
+    return task.properties.to_dict()["aws.region"]
 
 
 def test_the_options_of_a_minimal_query_are_accepted() -> None:
@@ -243,7 +255,7 @@ def test_the_region_of_this_machine_travels_to_the_tasks(
     source = KinesisDataSource({"streams": "orders"})
     monkeypatch.delenv(name)
     reader = pickle.loads(pickle.dumps(source)).streamReader(StructType())
-    assert reader._properties.to_dict()["aws.region"] == "eu-central-1"
+    assert region_in_task(reader) == "eu-central-1"
 
 
 def test_the_settings_of_this_machine_matter_only_where_no_region_is_configured(
@@ -269,4 +281,4 @@ def test_the_provider_profile_names_its_own_region(
         "aws.credentials.provider.profile.name": "prod",
     }
     reader = KinesisDataSource(options).streamReader(StructType())
-    assert reader._properties.to_dict()["aws.region"] == "eu-central-1"
+    assert region_in_task(reader) == "eu-central-1"

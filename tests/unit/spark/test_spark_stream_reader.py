@@ -24,13 +24,17 @@ from kinesis_publishers.config import SparkConfig
 from kinesis_publishers.errors import CheckpointError, ConfigError
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
-from tests.unit.spark.spark_builders import after, offset, shard, starts_no_thread
+from tests.unit.spark.spark_builders import (
+    after,
+    offset,
+    shard,
+    starts_no_thread,
+    tasks_between,
+)
 from tests.unit.spark.tip_sessions import TipSessions, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from kinesis_publishers_spark.partitions import RangePartition
 
 
 PLACE_3 = place(3)
@@ -135,23 +139,21 @@ def test_a_checkpoint_of_another_source_is_refused_by_every_call() -> None:
 
 
 def test_partitions_need_nothing_but_their_two_offsets() -> None:
-    start = offset({shard(0): after(3), shard(1): after(3)}).to_json()
-    end = offset({shard(0): after(9), shard(1): after(3)}, first={shard(0): 5}).to_json()
+    start = offset({shard(0): after(3), shard(1): after(3)})
+    end = offset({shard(0): after(9), shard(1): after(3)}, first={shard(0): 5})
     with starts_no_thread():
         one = reader()
-        assert list(one.partitions(start, start)) == []
-        (partition,) = one.partitions(start, end)
-    assert [r.shard for r in one._tasks.joined(partition).ranges] == [shard(0)]
+        assert tasks_between(one, start, start) == []
+        (partition,) = tasks_between(one, start, end)
+    assert [r.shard for r in partition.ranges] == [shard(0)]
 
 
 def test_ranges_are_spread_over_as_many_partitions_as_configured() -> None:
     keys = [shard(number) for number in range(5)]
     start = offset(dict.fromkeys(keys, after(3)))
     end = offset(dict.fromkeys(keys, after(9)), first=dict.fromkeys(keys, 4))
-
-    def planned() -> list[RangePartition]:
-        one = reader(**{"kinesis.spark.parallelism": "2"})
-        return list(map(one._tasks.joined, one.partitions(start.to_json(), end.to_json())))
-
-    assert sorted(len(one.ranges) for one in planned()) == [2, 3]
-    assert planned() == planned()
+    planned, again = (
+        tasks_between(reader(**{"kinesis.spark.parallelism": "2"}), start, end) for _ in range(2)
+    )
+    assert sorted(len(one.ranges) for one in planned) == [2, 3]
+    assert planned == again
