@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 import asyncio, sys, threading
 from kinesis_publishers import StartingPosition
-from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from tests.integration.framework.transport_harness import (
     CONSUMER_ARN, SHARD, aws_config, http_config
 )
