@@ -255,10 +255,10 @@ class AggregatesExpanded:
     """
 
     shard: ShardKey
-    aggregates: int
-    user_records: int
-    left_out: int
-    corrupt: int
+    aggregates: int = 0
+    user_records: int = 0
+    left_out: int = 0
+    corrupt: int = 0
     foreign: int = 0
 
 
