@@ -1,4 +1,7 @@
-"""Removes a stream consumer, and says how to do it by hand where that fails."""
+"""Removes a stream consumer, and reads its ARN.
+
+``arn:aws:kinesis:<region>:<account>:stream/<stream>/consumer/<name>:<created>``
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,20 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import ConsumerNotFoundError, KinesisPublishersError
 from kinesis_publishers.events import ConsumerDeregistered
-from kinesis_publishers.registration.consumer_arns import (
-    consumer_name_in,
-    deregister_command,
-    stream_arn_of,
-)
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext
     from kinesis_publishers.config import RegistrationConfig
 
-__all__ = ["deregister_consumer"]
+__all__ = [
+    "consumer_name_in",
+    "deregister_by_name_command",
+    "deregister_command",
+    "deregister_consumer",
+    "stream_arn_of",
+    "stream_name_in",
+]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -83,3 +88,33 @@ async def _wait_until_gone(
             return
         await context.clock.sleep(config.deregister_retry.delay_seconds(attempt))
         attempt += 1
+
+
+def stream_arn_of(consumer_arn: str) -> str:
+    """Return the ARN of the stream on which a consumer is registered."""
+    return consumer_arn.partition("/consumer/")[0]
+
+
+def consumer_name_in(consumer_arn: str) -> str:
+    """Return the name of a consumer."""
+    return consumer_arn.partition("/consumer/")[2].rpartition(":")[0]
+
+
+def stream_name_in(stream_arn: str) -> str:
+    """Return the name of the stream with this ARN."""
+    return stream_arn.rpartition("/")[2]
+
+
+def deregister_command(consumer_arn: str) -> str:
+    """Return the command that removes a consumer."""
+    return f"{_command(consumer_arn)} --consumer-arn {consumer_arn}"
+
+
+def deregister_by_name_command(stream_arn: str, consumer_name: str) -> str:
+    """Return the command that removes a consumer whose ARN is not known."""
+    return f"{_command(stream_arn)} --stream-arn {stream_arn} --consumer-name {consumer_name}"
+
+
+def _command(arn: str) -> str:
+    region = arn.split(":", 4)[3]
+    return f"aws kinesis deregister-stream-consumer --region {region}"

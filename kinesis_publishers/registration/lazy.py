@@ -11,7 +11,7 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     MissingOptionError,
 )
-from kinesis_publishers.registration.consumer_arns import (
+from kinesis_publishers.registration.deregistration import (
     stream_arn_of,
     stream_name_in,
 )
@@ -27,8 +27,8 @@ __all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
 
 
 class LazyRegistrar(StreamConsumerRegistrar):
-    """Selected by ``stream.efo.registration = LAZY``: the consumer of a stream is registered, if it
-    is not there, when the first of its shards is about to be read.
+    """Selected by ``stream.efo.registration = LAZY``: registers the consumer of a stream, unless it
+    exists, when the first of the stream's shards is about to be read.
     """
 
     def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
@@ -47,15 +47,15 @@ class LazyRegistrar(StreamConsumerRegistrar):
         await self._consumers.close()
 
 
-class EagerRegistrar(StreamConsumerRegistrar):
-    """Selected by ``stream.efo.registration = EAGER``.
+class EagerRegistrar(LazyRegistrar):
+    """Selected by ``stream.efo.registration = EAGER``: registers before any shard is read.
 
-    A stream whose ARN is configured was registered elsewhere: no call is made for it, unless the
-    consumer turns out to be gone. It is removed at the end if this machine has registered it.
+    A consumer whose ARN is configured was registered elsewhere: no call is made for it unless it
+    turns out to be gone. It is removed at the end if this machine has registered it.
     """
 
     def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
-        self._consumers = StreamConsumers(config, context)
+        super().__init__(config, context)
         for arn in config.consumer_arns.values():
             self._consumers.of(stream_arn_of(arn)).arn = arn
 
@@ -74,18 +74,9 @@ class EagerRegistrar(StreamConsumerRegistrar):
     async def _register(self, stream_arn: str) -> None:
         await self._consumers.of(stream_arn).find(is_competing=False)
 
-    async def consumer_arn(self, stream_arn: str) -> str:
-        return await self._consumers.of(stream_arn).find()
-
-    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
-        return await self._consumers.of(stream_arn).renew(consumer_arn)
-
-    async def close(self) -> None:
-        await self._consumers.close()
-
 
 class NoRegistrar(StreamConsumerRegistrar):
-    """Selected by ``stream.efo.registration = NONE``: no call is ever made.
+    """Selected by ``stream.efo.registration = NONE``: makes no call.
 
     Args:
         consumer_arns: the consumers, by the name of the stream.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
 
@@ -19,18 +21,25 @@ from kinesis_publishers.errors import (
     ServiceError,
 )
 from kinesis_publishers.events import ConsumerAwaited, ConsumerRegistered
-from kinesis_publishers.registration.consumer_arns import deregister_command
-from kinesis_publishers.registration.single_flight import finish_once_begun
+from kinesis_publishers.registration.deregistration import deregister_command
 from kinesis_publishers.retry import RetryBudget, call_with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from kinesis_publishers.abc import ControlContext
+    from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import StreamConsumer
     from kinesis_publishers.registration.shared_use import ConsumerLease
 
 __all__ = ["ConsumerRegistration", "consumer_limit_error"]
 
 _LOGGER = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+# A call that is under way when its task is cancelled is usually answered within a second.
+_GRACE_SECONDS = 5.0
 
 # The service may have done what it was asked for.
 _UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseError)
@@ -121,7 +130,7 @@ class ConsumerRegistration:
             if consumer is not None:
                 return consumer
             try:
-                return await finish_once_begun(self._register(), clock=self._context.clock)
+                return await _finish_once_begun(self._register(), clock=self._context.clock)
             except ServiceError as error:
                 failure = error
                 self._is_unanswered |= isinstance(error, _UNANSWERED)
@@ -237,3 +246,22 @@ async def _describe_consumers(
         return f"Its consumers could not be listed ({error})."
     names = ", ".join(f"{one.name} ({one.status})" for one in consumers)
     return f"It has {len(consumers)} consumers: {names}." if names else "It has no consumers."
+
+
+async def _finish_once_begun(call: Coroutine[Any, Any, _T], *, clock: Clock) -> _T:
+    """Await ``call``; if the task is cancelled meanwhile, give it a few seconds to end first.
+
+    Its answer must not be lost: nothing would remove the consumer that the call has made.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(TimeoutError):
+            async with clock.timeout(_GRACE_SECONDS):
+                await asyncio.wait({task})
+        raise
+    finally:
+        if task.done() and not task.cancelled():
+            task.exception()
+        task.cancel()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import MissingOptionError
 from kinesis_publishers.registration.deregistration import deregister_consumer
 from kinesis_publishers.registration.registering import ConsumerRegistration
 from kinesis_publishers.registration.shared_use import ConsumerLease
-from kinesis_publishers.registration.single_flight import SingleFlight
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kinesis_publishers.abc import ControlContext
 
 __all__ = ["StreamConsumers"]
+
+_T = TypeVar("_T")
 
 
 class StreamConsumers:
@@ -58,7 +62,7 @@ class _ConsumerOfStream:
         self._config = config
         self._context = context
         self._lease: ConsumerLease | None = None
-        self._flight: SingleFlight[str] = SingleFlight()
+        self._flight: _SingleFlight[str] = _SingleFlight()
         self._registered_arn: str | None = None
         #: The ARN, as far as it is known.
         self.arn: str | None = None
@@ -134,3 +138,37 @@ class _ConsumerOfStream:
 
     async def _remove(self, consumer_arn: str) -> bool:
         return await deregister_consumer(consumer_arn, self._config, self._context)
+
+
+class _SingleFlight(Generic[_T]):
+    """Does something once for all callers that need it at the same time.
+
+    They all get the result, or the failure, of the caller that does it. If that one is cancelled,
+    another begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._flight: asyncio.Future[_T] | None = None
+
+    async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Return the result of ``work``, or of another caller's that is under way."""
+        while (flight := self._flight) is not None:
+            # Unlike awaiting the future, this does not cancel it when the waiter is cancelled.
+            await asyncio.wait({flight})
+            if not flight.cancelled():
+                return flight.result()
+        self._flight = flight = asyncio.get_running_loop().create_future()
+        try:
+            result = await work()
+        except Exception as error:
+            flight.set_exception(error)
+            flight.exception()  # there may be no other caller
+            raise
+        except BaseException:
+            flight.cancel()
+            raise
+        else:
+            flight.set_result(result)
+            return result
+        finally:
+            self._flight = None

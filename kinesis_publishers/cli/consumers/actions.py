@@ -14,7 +14,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import ConsumerRegistered
 from kinesis_publishers.registration import deregister_consumer
-from kinesis_publishers.registration.consumer_arns import consumer_name_in
+from kinesis_publishers.registration.deregistration import consumer_name_in
 from kinesis_publishers.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 

@@ -23,7 +23,7 @@ from kinesis_publishers.cli.shared.console import print_json_lines, print_rich, 
 from kinesis_publishers.cli.shared.formats import iso_utc
 from kinesis_publishers.cli.shared.interruptions import run_until_signal
 from kinesis_publishers.config import RegistrationConfig, StreamsConfig
-from kinesis_publishers.registration.consumer_arns import stream_arn_of
+from kinesis_publishers.registration.deregistration import stream_arn_of
 
 if TYPE_CHECKING:
     from datetime import timedelta

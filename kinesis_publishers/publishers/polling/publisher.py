@@ -47,9 +47,7 @@ from kinesis_publishers.retry import RetryBudget
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from kinesis_publishers.abc import PublisherContext
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Shard, StartingPosition
     from kinesis_publishers.retry import RetryPolicy
 
 __all__ = ["PollingRecordPublisher", "PollingRecordPublisherFactory"]

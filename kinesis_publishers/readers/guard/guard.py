@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import selectors
@@ -12,22 +13,22 @@ import weakref
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Self
 
+from attrs import frozen
+
 from kinesis_publishers.assembly import publisher_factory_class
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
     DeregistrationPolicy,
+    Properties,
     RegistrationConfig,
     RegistrationStrategy,
 )
 from kinesis_publishers.errors import ConsumerGuardError
-from kinesis_publishers.readers.guard.messages import READY, GuardRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_publishers.config import Properties
-
-__all__ = ["ConsumerGuard"]
+__all__ = ["ConsumerGuard", "GuardRequest", "READY"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -231,3 +232,41 @@ def _error(reason: str) -> ConsumerGuardError:
         f"{reason}. Mend that, or set kinesis.stream.efo.deregister = never and remove consumers "
         "yourself."
     )
+
+
+#: The guard sends this once it holds its leases.
+READY = b"ready\n"
+
+
+@frozen(kw_only=True)
+class GuardRequest:
+    """What the guard does; it travels through a pipe, because it holds credentials.
+
+    Attributes:
+        properties: the configuration of the reader.
+        stream_arns: the streams whose consumers the guard holds.
+        linger_seconds: how long the guard waits after the reader's end before it removes them.
+    """
+
+    properties: Properties
+    stream_arns: tuple[str, ...]
+    linger_seconds: float
+
+    def to_line(self) -> bytes:
+        """Return the request as one line of JSON."""
+        message = {
+            "properties": self.properties.to_dict(),
+            "streamArns": self.stream_arns,
+            "lingerSeconds": self.linger_seconds,
+        }
+        return json.dumps(message).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Self:
+        """Return the request that :meth:`to_line` wrote."""
+        message = json.loads(line)
+        return cls(
+            properties=Properties.parse(message["properties"]),
+            stream_arns=tuple(message["streamArns"]),
+            linger_seconds=message["lingerSeconds"],
+        )

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.errors import KinesisPublishersError
-from kinesis_publishers.readers.guard.messages import READY, GuardRequest
+from kinesis_publishers.readers.guard.guard import READY, GuardRequest
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
-from kinesis_publishers.registration.consumer_arns import deregister_command
+from kinesis_publishers.registration.deregistration import deregister_command
 from kinesis_publishers.registration.lease_files import lease_directory
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 

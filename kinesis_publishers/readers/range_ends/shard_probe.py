@@ -14,7 +14,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     StartingPosition,
 )
-from kinesis_publishers.readers.range_ends.page_reader import read_page
+from kinesis_publishers.readers.range_ends.last_record import read_page
 from kinesis_publishers.readers.range_ends.rules import (
     Sample,
     expected_bytes,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.publishers.polling import PollingRecordPublisher
     from kinesis_publishers.readers.range_ends.admission import Weight
-    from kinesis_publishers.readers.range_ends.page_reader import CreatePollingPublisher
+    from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher
 
 __all__ = ["ShardProbe"]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties, ShardRange, SystemClock
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.batch import plan_batch
-from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, plan_batch
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis

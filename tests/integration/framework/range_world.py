@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties
-from kinesis_publishers.readers.range_publishers import RangePublishers
-from kinesis_publishers.readers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import finish
 from kinesis_publishers.testing.local_kinesis.contents import read_records
 from tests.integration.framework.range_reading import StoredStream

@@ -13,7 +13,7 @@ from kinesis_publishers.errors import (
     PositionTrimmedError,
     StreamNotFoundError,
 )
-from kinesis_publishers.readers.batch_bounds import Narrowing
+from kinesis_publishers.readers.bounded_read import Narrowing
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.integration.framework.batch_planning import FIRST, NOON, BatchServer

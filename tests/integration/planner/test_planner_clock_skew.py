@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import KinesisDataFetcher, Properties, SystemClock
-from kinesis_publishers.readers.batch import plan_batch
-from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, plan_batch
 from kinesis_publishers.testing.local_kinesis import Behaviour, LocalKinesis
 from tests.integration.planner.planner_harness import STREAM, Query, options, planner, put
 

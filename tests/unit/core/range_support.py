@@ -24,7 +24,7 @@ from tests.unit.core.fetcher_support import POLLING
 
 if TYPE_CHECKING:
     from kinesis_publishers import RecordPublisherFactory
-    from kinesis_publishers.engine.continuations import Leftover
+    from kinesis_publishers.engine.range_consumer import Leftover
     from kinesis_publishers.testing.fakes import RecordingSink, ScriptedRun
 
 __all__ = ["RangeWorld", "losses", "polled", "range_of", "scripted"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kinesis_publishers import Properties, SequenceNumber, StartingPosition
-from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing
 
 _LOADED_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)

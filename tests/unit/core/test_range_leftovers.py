@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import ShardRange, StartingPosition
-from kinesis_publishers.engine.continuations import Leftover, Leftovers
+from kinesis_publishers.engine.range_consumer import Leftover, Leftovers
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.core.consumer_support import RECORDS, place

@@ -16,8 +16,7 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
 )
 from kinesis_publishers.events import DataLossTolerated, RangeRead
-from kinesis_publishers.readers.range_publishers import RangePublishers
-from kinesis_publishers.readers.range_reader import KinesisRangeReader
+from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     RecordingSink,

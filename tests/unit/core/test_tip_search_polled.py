@@ -13,8 +13,7 @@ from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import MissingShard
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.readers.range_ends.last_record import TipSearch
-from kinesis_publishers.readers.range_ends.page_reader import PolledPages
+from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     Answer,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_publishers.readers.batch_bounds import Narrowing
+from kinesis_publishers.readers.bounded_read import Narrowing
 from kinesis_publishers_spark.batch_reader import PushedFilters
 
 datasource = pytest.importorskip("pyspark.sql.datasource")

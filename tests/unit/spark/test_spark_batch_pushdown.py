@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import Shard, StartingPosition
-from kinesis_publishers.readers.batch_bounds import BatchBounds, Narrowing
+from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing
 from kinesis_publishers_spark.batch_reader import PushedFilters
 from tests.examples import examples
 
