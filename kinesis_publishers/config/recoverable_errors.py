@@ -37,7 +37,7 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
 
 @frozen(kw_only=True)
 class RecoverableErrors:
-    """Errors after which a call is made again as often as it takes, whatever they are.
+    """Errors after which a call is made again as often as it takes.
 
     Attributes:
         codes: AWS error codes, as ``ThrottlingException``.
