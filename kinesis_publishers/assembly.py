@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kinesis_publishers.abc import RecordPublisher
-    from kinesis_publishers.aws import Boto3RecordWriter
+    from kinesis_publishers.aws.record_writer import Boto3RecordWriter
     from kinesis_publishers.engine.delivery import CreatePublisher, DeliverySink
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
@@ -152,7 +152,8 @@ async def open_services(
         ConfigError: the properties cannot work; found out before any call to AWS.
     """
     # The SDK is loaded when clients are opened: those who import values alone do not wait for it.
-    from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+    from kinesis_publishers.aws.data_plane import AioDataPlane
 
     clock = ServiceClock.around(clock)
     if idle := properties.unimplemented_keys():
@@ -342,7 +343,7 @@ async def open_control(
     properties: Properties, *, events: EventSink = log_event
 ) -> AsyncIterator[ControlServices]:
     """Open the control plane that ``properties`` describe, and close it."""
-    from kinesis_publishers.aws import Boto3ControlPlane
+    from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 
     properties = with_region(properties)
     clock = SystemClock()
@@ -363,6 +364,6 @@ async def open_control(
 
 def open_record_writer(properties: Properties) -> Boto3RecordWriter:
     """Return the client that writes records; ``async with`` opens it."""
-    from kinesis_publishers.aws import Boto3RecordWriter
+    from kinesis_publishers.aws.record_writer import Boto3RecordWriter
 
     return Boto3RecordWriter(AwsConfig.from_properties(with_region(properties)))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.aws.errors import RefusedError
 from kinesis_publishers.checkpoints.dynamodb_table import (
     CONDITION_FAILED,
@@ -21,28 +19,27 @@ from kinesis_publishers.checkpoints.stored_form import (
     instant_text,
     version_from_fields,
 )
-from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.checkpoints.versions import Attempt
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Checkpoint, CheckpointWrite
+    from kinesis_publishers.model import Checkpoint
 
 __all__ = ["DynamoDbCheckpointStore", "item_of", "stored_of"]
 
-_Write: TypeAlias = Callable[[], Awaitable[Refusal | None]]
 _ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
-class DynamoDbCheckpointStore(CheckpointStore):
+class DynamoDbCheckpointStore(VersionedStore):
     """Keeps checkpoints as items of a table, one per shard, which applications may share.
 
     A batch is as many conditional writes, a limited number of them at the same time.
@@ -56,10 +53,8 @@ class DynamoDbCheckpointStore(CheckpointStore):
     def __init__(
         self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
     ) -> None:
-        self._application = context.application
-        self._clock = context.clock
+        super().__init__(context)
         self._client = TableClient(aws, config, context)
-        self._book = WriteBook()
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -101,7 +96,7 @@ class DynamoDbCheckpointStore(CheckpointStore):
                 lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
                 ConsistentRead=True,
                 KeyConditionExpression="application = :application",
-                ExpressionAttributeValues={":application": {"S": self._application}},
+                ExpressionAttributeValues={":application": {"S": self._context.application}},
                 **page,
             )
         except RefusedError as error:
@@ -109,54 +104,33 @@ class DynamoDbCheckpointStore(CheckpointStore):
                 raise missing_table(self._client) from error
             raise
 
-    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
-        attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
-        await self._write_all(
-            [self._put(attempt, write) for attempt, write in zip(attempts, writes, strict=True)]
-        )
-        return self._book.confirm(attempts)
-
-    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
-        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
-        await self._write_all([self._delete(attempt) for attempt in attempts])
-        self._book.confirm(attempts)
-
-    async def _write_all(self, writes: Sequence[_Write]) -> None:
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         """Make every write, refused or not; only another failure ends it early."""
         refusals: list[Refusal] = []
-        pending = iter(writes)
+        pending = iter(changes)
 
         async def work() -> None:
-            for write in pending:
-                refusal = await write()
+            for attempt, checkpoint in pending:
+                refusal = await self._write(attempt, checkpoint)
                 if refusal is not None:
                     refusals.append(refusal)
 
         async with TaskScope() as scope:
-            for number in range(min(MAX_IN_FLIGHT, len(writes))):
+            for number in range(min(MAX_IN_FLIGHT, len(changes))):
                 scope.spawn(work(), name=f"write checkpoints {number}")
-        raise_refused(refusals, application=self._application, where=self)
+        return refusals
 
-    def _put(self, attempt: Attempt, write: CheckpointWrite) -> _Write:
-        item = item_of(self._application, write.checkpoint, attempt.version, self._clock.now())
-        return lambda: self._write("put_item", "PutItem", attempt, Item=item)
-
-    def _delete(self, attempt: Attempt) -> _Write:
-        key = key_of(self._application, attempt.shard)
-
-        async def delete() -> Refusal | None:
-            refusal = await self._write("delete_item", "DeleteItem", attempt, Key=key)
-            return None if refusal is None or refusal.stored is None else refusal
-
-        return delete
-
-    async def _write(
-        self, method: str, operation: str, attempt: Attempt, **request: Any
-    ) -> Refusal | None:
+    async def _write(self, attempt: Attempt, checkpoint: Checkpoint | None) -> Refusal | None:
+        application = self._context.application
+        request: dict[str, Any] = condition_of(attempt) | _ALL_OLD
+        if checkpoint is None:
+            method, operation = "delete_item", "DeleteItem"
+            request["Key"] = key_of(application, attempt.shard)
+        else:
+            method, operation, now = "put_item", "PutItem", self._context.clock.now()
+            request["Item"] = item_of(application, checkpoint, attempt.version, now)
         try:
-            await self._client.call(
-                method, operation, dict, **request, **condition_of(attempt), **_ALL_OLD
-            )
+            await self._client.call(method, operation, dict, **request)
         except RefusedError as error:
             if error.code == NOT_FOUND:
                 raise missing_table(self._client) from error

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import define, field
 
-from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.checkpoints.stored_form import instant_text
-from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import StoredCheckpoint
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import CheckpointVersion, CheckpointWrite, ShardKey
+    from kinesis_publishers.model import ShardKey
 
 __all__ = ["CheckpointMemory", "MemoryCheckpointStore"]
 
@@ -38,7 +37,7 @@ class CheckpointMemory:
 _OF_THIS_PROCESS = CheckpointMemory()
 
 
-class MemoryCheckpointStore(CheckpointStore):
+class MemoryCheckpointStore(VersionedStore):
     """Keeps checkpoints until the process ends; a later fetcher of the process resumes from them.
 
     Args:
@@ -49,9 +48,8 @@ class MemoryCheckpointStore(CheckpointStore):
     def __init__(
         self, context: CheckpointStoreContext, memory: CheckpointMemory = _OF_THIS_PROCESS
     ) -> None:
-        self._context = context
+        super().__init__(context)
         self._memory = memory
-        self._book = WriteBook()
         self._is_open = False
 
     @classmethod
@@ -71,35 +69,20 @@ class MemoryCheckpointStore(CheckpointStore):
         with self._memory.lock:
             return {shard: stored for shard, (stored, _) in self._checkpoints().items()}
 
-    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         written_at = instant_text(self._context.clock.now())
-        attempts, refusals = [], []
-        with self._memory.lock:
-            checkpoints = self._checkpoints()
-            for write in writes:
-                attempt = self._book.attempt(write.shard, write.expected)
-                attempts.append(attempt)
-                if (refusal := _refusal(checkpoints, attempt)) is not None:
-                    refusals.append(refusal)
-                    continue
-                stored = StoredCheckpoint(checkpoint=write.checkpoint, version=attempt.version)
-                checkpoints[write.shard] = (stored, written_at)
-        raise_refused(refusals, application=self._context.application, where=self)
-        return self._book.confirm(attempts)
-
-    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
-        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
         refusals = []
         with self._memory.lock:
             checkpoints = self._checkpoints()
-            for attempt in attempts:
-                refusal = _refusal(checkpoints, attempt)
-                if refusal is None:
-                    del checkpoints[attempt.shard]
-                elif refusal.stored is not None:
+            for attempt, checkpoint in changes:
+                if (refusal := _refusal(checkpoints, attempt)) is not None:
                     refusals.append(refusal)
-        raise_refused(refusals, application=self._context.application, where=self)
-        self._book.confirm(attempts)
+                elif checkpoint is None:
+                    del checkpoints[attempt.shard]
+                else:
+                    stored = StoredCheckpoint(checkpoint=checkpoint, version=attempt.version)
+                    checkpoints[attempt.shard] = (stored, written_at)
+        return refusals
 
     def _checkpoints(self) -> dict[ShardKey, tuple[StoredCheckpoint, str]]:
         if not self._is_open:

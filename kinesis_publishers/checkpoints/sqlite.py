@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.checkpoints.stored_form import (
     FIELDS,
     checkpoint_from_fields,
@@ -19,19 +18,19 @@ from kinesis_publishers.checkpoints.stored_form import (
     instant_text,
     version_from_fields,
 )
-from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, ClosedError, ResourceInUseError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Checkpoint, CheckpointWrite
+    from kinesis_publishers.model import Checkpoint
 
 __all__ = ["SqliteCheckpointStore"]
 
@@ -201,7 +200,7 @@ _REPLACE = f"REPLACE INTO checkpoint VALUES ({', '.join(f':{name}' for name in _
 _DELETE = "DELETE FROM checkpoint WHERE application = ? AND stream_arn = ? AND shard_id = ?"
 
 
-class SqliteCheckpointStore(CheckpointStore):
+class SqliteCheckpointStore(VersionedStore):
     """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
 
     A batch is one transaction, with one wait for the disk.
@@ -212,9 +211,8 @@ class SqliteCheckpointStore(CheckpointStore):
     """
 
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
-        self._context = context
+        super().__init__(context)
         self._file = _CheckpointFile(path)
-        self._book = WriteBook()
         # One thread: a transaction whose caller was cancelled is over before the next one begins.
         self._executor: ThreadPoolExecutor | None = None
 
@@ -238,22 +236,8 @@ class SqliteCheckpointStore(CheckpointStore):
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         return await self._call(self._load)
 
-    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
-        if not writes:
-            return {}
-        attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
-        checkpoints = [write.checkpoint for write in writes]
-        refusals = await self._call(lambda: self._save(attempts, checkpoints))
-        raise_refused(refusals, application=self._context.application, where=self)
-        return self._book.confirm(attempts)
-
-    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
-        if not versions:
-            return
-        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
-        refusals = await self._call(lambda: self._remove(attempts))
-        raise_refused(refusals, application=self._context.application, where=self)
-        self._book.confirm(attempts)
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        return await self._call(lambda: self._transact(changes))
 
     async def _call(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` in the thread, with retries while another process holds the lock."""
@@ -283,27 +267,18 @@ class SqliteCheckpointStore(CheckpointStore):
             version=version_from_fields(shard, row, where=self),
         )
 
-    def _save(self, attempts: list[Attempt], checkpoints: list[Checkpoint]) -> list[Refusal]:
+    def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
         written_at = instant_text(self._context.clock.now())
         refusals = []
         with self._file.transaction() as connection:
-            for attempt, checkpoint in zip(attempts, checkpoints, strict=True):
+            for attempt, checkpoint in changes:
                 refusal = self._refusal(connection, attempt)
                 if refusal is not None:
                     refusals.append(refusal)
+                elif checkpoint is None:
+                    connection.execute(_DELETE, self._key(attempt.shard))
                 else:
                     connection.execute(_REPLACE, self._row(attempt, checkpoint, written_at))
-        return refusals
-
-    def _remove(self, attempts: list[Attempt]) -> list[Refusal]:
-        refusals = []
-        with self._file.transaction() as connection:
-            for attempt in attempts:
-                refusal = self._refusal(connection, attempt)
-                if refusal is None:
-                    connection.execute(_DELETE, self._key(attempt.shard))
-                elif refusal.stored is not None:
-                    refusals.append(refusal)
         return refusals
 
     def _refusal(self, connection: sqlite3.Connection, attempt: Attempt) -> Refusal | None:

@@ -1,23 +1,26 @@
-"""Numbers the writes of one store, and knows which of them may have happened. Pure."""
+"""Numbers the writes of one store, knows which may have happened, and refuses stale ones."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
 
+from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import CheckpointVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from kinesis_publishers.model import ShardKey
+    from kinesis_publishers.abc import CheckpointStoreContext
+    from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
 
-__all__ = ["Attempt", "Refusal", "WriteBook", "raise_refused"]
+__all__ = ["Attempt", "Change", "Refusal", "VersionedStore", "WriteBook", "raise_refused"]
 
 
 @frozen(kw_only=True)
@@ -132,3 +135,38 @@ def _describe(refusal: Refusal) -> str:
         return f"another reader, or an operator, has removed it ({known})"
     when = f" at {refusal.written_at}" if refusal.written_at else ""
     return f"another reader has written it{when} (version {refusal.stored}; {known})"
+
+
+Change: TypeAlias = "tuple[Attempt, Checkpoint | None]"
+"""A write, or a removal, which has no checkpoint."""
+
+
+class VersionedStore(CheckpointStore):
+    """What our stores have in common: they differ in how they apply changes.
+
+    Args:
+        context: the application, the clock, and how often a refused call is repeated.
+    """
+
+    def __init__(self, context: CheckpointStoreContext) -> None:
+        self._context = context
+        self._book = WriteBook()
+
+    async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
+        attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
+        changes = [(one, write.checkpoint) for one, write in zip(attempts, writes, strict=True)]
+        refusals = await self._apply(changes) if changes else []
+        raise_refused(refusals, application=self._context.application, where=self)
+        return self._book.confirm(attempts)
+
+    async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
+        attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
+        refusals = await self._apply([(one, None) for one in attempts]) if attempts else []
+        # What has been removed already need not be removed.
+        refusals = [one for one in refusals if one.stored is not None]
+        raise_refused(refusals, application=self._context.application, where=self)
+        self._book.confirm(attempts)
+
+    @abstractmethod
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        """Make every change whose attempt replaces what is stored; return the others."""

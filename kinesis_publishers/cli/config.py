@@ -187,19 +187,7 @@ def _with_unit(value: str | None, unit: str | None) -> str:
 
 @frozen(kw_only=True)
 class _OptionRow:
-    """What can be configured with one key.
-
-    Attributes:
-        key: as it is written.
-        section: the part of the reference in which it stands.
-        accepted: what it may be.
-        default: what it is unless given; ``None`` for nothing.
-        unit: of the default, and of a number without a unit.
-        doc: what it does.
-        required: whether it must be given.
-        secret: whether its value is masked.
-        implemented: whether anything reads it.
-    """
+    """What can be configured with one key; the fields of the JSON object."""
 
     key: str
     section: str

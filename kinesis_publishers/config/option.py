@@ -21,7 +21,7 @@ from typing import (
     overload,
 )
 
-from attrs import Attribute, Factory, evolve, field, fields, frozen
+from attrs import evolve, field, fields, frozen
 
 from kinesis_publishers.config.parsers import Parser, Scalar, choices_of
 from kinesis_publishers.errors import InvalidOptionError
@@ -145,7 +145,7 @@ class Option(Declared[T]):
         return choices_of(self.parser)
 
     def read(self, lookup: Lookup) -> T:
-        """Return the value in ``lookup``; a duration is in seconds, in whichever unit it is set."""
+        """Return the value in ``lookup``; a duration is in seconds."""
         value: Any = lookup.get(self)
         seconds: T = value / 1000 if self.unit == "ms" else value
         return seconds
@@ -286,16 +286,18 @@ class Section:
 
     def __init_subclass__(cls, *, section: str) -> None:
         cls.title = section
-        found = {
+        cls.declarations = {
             name: one.placed_in(section)
             for name, one in vars(cls).items()
             if isinstance(one, Declared)
         }
-        frozen(cls, kw_only=True, slots=False, field_transformer=_with_defaults)
-        # attrs has removed them from the class.
-        for name, declared in found.items():
+        for name, declared in cls.declarations.items():
+            if not cls.__annotations__[name].startswith("ClassVar"):
+                setattr(cls, name, _field_of(declared))
+        frozen(cls, kw_only=True, slots=False)
+        # attrs has removed the fields from the class.
+        for name, declared in cls.declarations.items():
             setattr(cls, name, declared)
-        cls.declarations = found
 
     @classmethod
     def options(cls) -> tuple[Option[Any], ...]:
@@ -316,19 +318,9 @@ class Section:
         }
 
 
-def _with_defaults(_: type, attributes: list[Attribute[Any]]) -> list[Attribute[Any]]:
-    return [
-        _with_default(one, one.default) if isinstance(one.default, Declared) else one
-        for one in attributes
-    ]
-
-
-def _with_default(attribute: Attribute[Any], declared: Declared[Any]) -> Attribute[Any]:
+def _field_of(declared: Declared[Any]) -> Any:
     is_secret = any(option.secret for option in declared.options)
-    return attribute.evolve(
-        default=Factory(lambda: declared.read(_NOTHING_GIVEN)),
-        repr=_mask if is_secret else True,
-    )
+    return field(factory=lambda: declared.read(_NOTHING_GIVEN), repr=_mask if is_secret else True)
 
 
 def _mask(value: object) -> str:

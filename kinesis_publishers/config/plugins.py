@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from importlib.metadata import EntryPoint, entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +14,7 @@ from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "CHECKPOINT_STORES_GROUP",
@@ -47,6 +47,9 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
     """
     if ":" in name:
         return load_class(name, base)
+    # Slow to import, and most configurations name no entry point.
+    from importlib.metadata import entry_points
+
     announced = entry_points(group=group)
     # The same package may be found twice, as when it is installed and on the path as well.
     candidates = {_reference(point): point for point in announced if point.name == name}
@@ -156,7 +159,7 @@ def check_fit(found: type, base: type, *, reference: str) -> None:
     """Check that what calls ``base`` can call ``found``.
 
     Args:
-        found: a class of somebody else's.
+        found: a custom class.
         base: the interface.
         reference: what ``found`` is called in messages.
 

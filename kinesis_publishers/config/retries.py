@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.config.option import Declared, Lookup, Namespace, Option
 from kinesis_publishers.config.parsers import DecimalNumber, Duration, WholeNumber
-from kinesis_publishers.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from kinesis_publishers.retry import RetryPolicy
 
 __all__ = ["OUTAGE", "RetryOptions"]
 
@@ -29,7 +31,7 @@ OUTAGE: Final = Option(
 )
 
 
-class RetryOptions(Declared[RetryPolicy]):
+class RetryOptions(Declared["RetryPolicy"]):
     """The four options by which one operation is repeated; the field is a ``RetryPolicy``."""
 
     def __init__(
@@ -95,6 +97,9 @@ class RetryOptions(Declared[RetryPolicy]):
 
     def read(self, lookup: Lookup) -> RetryPolicy:
         """Return the policy that the four options say, and the one for all calls."""
+        # It comes with asyncio, which a configuration alone does not need.
+        from kinesis_publishers.retry import RetryPolicy
+
         has_outage = lookup.is_given(OUTAGE)
         # The number alone, as Flink's users set it, is the only limit.
         is_counted = lookup.is_given(self.max_retries) and not has_outage

@@ -53,8 +53,6 @@ class _Interval:
                 self.retries += 1
             case SubscriptionStarted():
                 self.resubscribes += event.is_reopened
-            case _:
-                pass
 
     def describe(self, seconds: float) -> str:
         """Return the line, for an interval that was so long."""
@@ -120,8 +118,6 @@ class SummaryLog(EventReporter):
             case BackpressureEnded():
                 began_at = self._waits.pop(shard, now - event.seconds)
                 self._streams[shard.stream_name].waited_seconds += now - began_at
-            case _:
-                pass
 
     def _note_answer(self, shard: ShardKey, event: Event) -> None:
         now = self._clock.monotonic()
@@ -135,8 +131,6 @@ class SummaryLog(EventReporter):
                 self._answers[shard] = _Answer(lag=lag, at=now)
             case _ if is_end_of_reading(event):
                 self._answers.pop(shard, None)
-            case _:
-                pass
 
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()

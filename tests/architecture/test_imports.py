@@ -12,6 +12,8 @@ import kinesis_publishers
 # The package itself knows its names, and loads what they need at their first use.
 _NOTHING: frozenset[str] = frozenset()
 _FRAMEWORK = frozenset({"attr", "attrs", "backoff", "javaproperties", "orjson"})
+# A server loads HTTP, CBOR and TLS when it listens.
+_TEST_KIT = frozenset({"pybase64"})
 _SPARK = frozenset({"py4j", "pyspark"})
 _COMMAND = frozenset({"click"})
 _TABLES = frozenset({"markdown_it", "mdurl", "pygments", "rich"})
@@ -56,6 +58,7 @@ with contextlib.redirect_stdout(io.StringIO()):
         ("from kinesis_publishers import *", _FRAMEWORK),
         ("import kinesis_publishers.assembly", _FRAMEWORK),
         ("import kinesis_publishers.testing", _FRAMEWORK),
+        ("from kinesis_publishers.testing import *", _FRAMEWORK | _TEST_KIT),
         ("import kinesis_publishers_spark", _SPARK),
         pytest.param(_call("--version"), _COMMAND, id="--version"),
         # The package of the command `demo` is one of Spark's.

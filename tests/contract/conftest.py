@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from kinesis_publishers import PublisherContext
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.config import AwsConfig, Properties, SubscriptionHttpConfig
 from kinesis_publishers.testing.local_kinesis import LocalKinesis
 from tests.contract.service_subjects import (

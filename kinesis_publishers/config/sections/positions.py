@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-import orjson
-
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Scalar, Text
 from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPattern, parse_timestamp
@@ -17,15 +15,11 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     MissingOptionError,
 )
-from kinesis_publishers.model import (
-    PositionType,
-    SequenceNumber,
-    ShardProgress,
-    StartingPosition,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kinesis_publishers.model import ShardProgress, StartingPosition
 
 __all__ = [
     "EndingPosition",
@@ -36,9 +30,10 @@ __all__ = [
     "unused_instants",
 ]
 
-ShardPositions: TypeAlias = tuple[tuple[str, ShardProgress], ...]
+ShardPositions: TypeAlias = "tuple[tuple[str, ShardProgress], ...]"
 
 _AT_TIMESTAMP: Final = "AT_TIMESTAMP"
+_TRIM_HORIZON: Final = "TRIM_HORIZON"
 _SHARD_END: Final = "SHARD_END"
 _SHARD_ID: Final = r"[a-zA-Z0-9_.-]{1,128}"
 _SEQUENCE_NUMBER: Final = r"0|[1-9][0-9]{0,128}"
@@ -74,10 +69,12 @@ class _ShardPositionsParser:
     unit = None
 
     def __call__(self, value: Scalar) -> ShardPositions:
+        import orjson
+
         document = orjson.loads(str(value))
         if not isinstance(document, dict):
             raise ValueError("not an object")
-        # "metadata" stands beside the shards in an offset that was copied from another connector.
+        # An offset that was copied from another connector has "metadata" next to the shards.
         return tuple(
             (shard_id, _parse_position(shard_id, position))
             for shard_id, position in sorted(document.items())
@@ -88,6 +85,14 @@ class _ShardPositionsParser:
 def _parse_position(shard_id: str, position: object) -> ShardProgress:
     if not isinstance(position, dict) or not re.fullmatch(_SHARD_ID, shard_id):
         raise ValueError("not a position")
+    # Imported here, for most configurations name no shard and need no model.
+    from kinesis_publishers.model import (
+        PositionType,
+        SequenceNumber,
+        ShardProgress,
+        StartingPosition,
+    )
+
     name = str(position.get("iteratorType")).upper()
     if name == _SHARD_END:
         return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
@@ -147,6 +152,8 @@ class InitialPositionConfig(Section, section="Source"):
     @property
     def start(self) -> StartingPosition:
         """The position of a stream; LATEST is not pinned yet."""
+        from kinesis_publishers.model import PositionType, StartingPosition
+
         if self.timestamp is not None:
             return StartingPosition.at_timestamp(self.timestamp)
         return StartingPosition(PositionType(self.position.value))
@@ -204,7 +211,7 @@ def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
         yield from _instant_problems(lookup, section)
     option = EndingPositionConfig.shards
     for shard_id, end in lookup.get(option):
-        if end.position.type is PositionType.TRIM_HORIZON and not end.is_ended:
+        if end.position.type.value == _TRIM_HORIZON and not end.is_ended:
             yield InvalidOptionError(
                 f"{lookup.written_key(option)}: {shard_id} ends at TRIM_HORIZON, where it begins: "
                 "nothing of it would be read. Leave the shard out with a filter on shardId, or "
@@ -234,7 +241,7 @@ def _instant_problems(lookup: Lookup, section: _Positions) -> Iterator[ConfigErr
             f"{lookup.written_key(section.position)} is AT_TIMESTAMP: set "
             f"{section.timestamp_text.full_key} to a date or epoch seconds"
         )
-    # Beside a position that somebody chose, a timestamp may be a leftover: Flink ignores it too.
+    # With a position that was chosen, a timestamp may be a leftover: Flink ignores it too.
     # Without one, the default would skip what lies between the timestamp and now, or read it.
     if is_given and not lookup.is_given(section.position):
         yield InvalidOptionError(

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import Properties
-from kinesis_publishers.aws import Boto3ControlPlane
+from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,

@@ -11,7 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, SequenceNumber, Shard, StartingPosition
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,

@@ -13,7 +13,8 @@ from attrs import define
 
 from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import TableClient, provide_table
 from kinesis_publishers.clock import SystemClock

@@ -10,7 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
-from kinesis_publishers.aws import AioDataPlane, Boto3ControlPlane
+from kinesis_publishers.aws.control_plane import Boto3ControlPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.aws.record_writer import Boto3RecordWriter
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import SequenceNumber, StartingPosition
-from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ClosedError,

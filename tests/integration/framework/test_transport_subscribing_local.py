@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import Properties, Shard, StartingPosition
-from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.testing.local_kinesis import LocalKinesis

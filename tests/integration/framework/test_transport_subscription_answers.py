@@ -10,7 +10,7 @@ import pytest
 from hyperframe.frame import DataFrame, GoAwayFrame
 
 from kinesis_publishers import StartingPosition
-from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConnectionFailedError,

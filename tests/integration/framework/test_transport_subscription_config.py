@@ -11,7 +11,7 @@ import trustme
 from attrs import evolve
 
 from kinesis_publishers import StartingPosition
-from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.config import (
     AwsConfig,
     Http2Client,

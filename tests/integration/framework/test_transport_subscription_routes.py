@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import StartingPosition
-from kinesis_publishers.aws import AioDataPlane
+from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.errors import ConnectionFailedError
 from tests.integration.framework.transport_harness import (
     CARRIERS,

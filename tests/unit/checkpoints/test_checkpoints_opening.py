@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 import types
 from importlib.metadata import EntryPoint
@@ -74,7 +75,7 @@ async def test_a_store_of_somebody_else_s_is_opened_and_closed(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     point = EntryPoint("own", "store_plugin:OwnStore", plugins.CHECKPOINT_STORES_GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
     async with open_checkpointer(properties_with(name)) as checkpointer:
         assert checkpointer is not None
         assert await checkpointer.take_over([]) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 import types
 from abc import ABC, abstractmethod
@@ -96,7 +97,7 @@ def test_a_module_that_fails_to_import_says_why(
 @pytest.mark.usefixtures("module")
 def test_an_entry_point_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", "plugin_under_test:Good", plugins.RECORD_PUBLISHERS_GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
     assert load_plugin("mine", Base) is Good
     with pytest.raises(PluginLoadError, match=r"'other' is no entry point .*installed: mine"):
         load_plugin("other", Base)

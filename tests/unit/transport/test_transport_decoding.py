@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import RecordBatch, RecordPage
-from kinesis_publishers.aws import decode_get_records
+from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.testing.fakes import sample_shard
 

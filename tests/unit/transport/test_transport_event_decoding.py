@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber
-from kinesis_publishers.aws import decode_get_records
+from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.event_stream import Frame
 from kinesis_publishers.aws.subscription import (
     carries_records,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.aws import decode_get_records
 from kinesis_publishers.aws.decoding import (
+    decode_get_records,
     has_large_payloads,
     parse_without_payloads,
 )
