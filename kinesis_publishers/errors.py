@@ -179,7 +179,7 @@ class StreamNotFoundError(ServiceError):
 
 
 class ShardNotFoundError(ServiceError):
-    """The shard does not exist (any more) in the stream.
+    """The stream has no such shard, or no longer has it.
 
     What to do: nothing if the shard was read to its end. Otherwise the retention has removed its
     records, see ``PositionTrimmedError``.
@@ -187,7 +187,7 @@ class ShardNotFoundError(ServiceError):
 
 
 class ConsumerNotFoundError(ServiceError):
-    """The enhanced fan-out consumer does not exist (any more).
+    """The enhanced fan-out consumer does not exist, or no longer exists.
 
     What to do: with ``NONE`` register the consumer again, and configure its new ARN. With ``LAZY``
     and ``EAGER`` the framework registers it again.
@@ -394,7 +394,7 @@ class RecordsNotWrittenError(KinesisPublishersError):
 
 
 class ClosedError(KinesisPublishersError):
-    """The object was closed and cannot be used any more.
+    """The object was closed and can no longer be used.
 
     What to do: use the object inside its ``async with``; open a new fetcher for the next run.
     """

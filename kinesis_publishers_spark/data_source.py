@@ -40,8 +40,7 @@ class KinesisDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         from kinesis_publishers import Properties, SystemClock
-        from kinesis_publishers.config import SourceConfig, SparkConfig
-        from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
+        from kinesis_publishers.config import ALLOW_VARIABLE, SourceConfig, SparkConfig
         from kinesis_publishers.readers import (
             publisher_factory_class,
             register_consumers,

@@ -101,7 +101,7 @@ class Deaggregator:
             fails_on_invalid=self._fails_on_invalid,
         )
         expansion = await _run(batch, work)
-        self._report(batch.shard, expansion)
+        self._report(batch.shard, expansion.found, expansion.problem)
         return expansion.batch
 
     async def counts(self, batch: RecordBatch) -> Sequence[int]:
@@ -139,7 +139,7 @@ class Deaggregator:
                 code="ShardNotListed",
             ) from None
 
-    def _report(self, shard: Shard, found: Expansion) -> None:
+    def _report(self, shard: Shard, found: AggregatesExpanded, problem: str) -> None:
         if found.left_out:
             self._warn_once(
                 shard,
@@ -153,18 +153,9 @@ class Deaggregator:
                 shard,
                 "corrupt",
                 f"{found.corrupt} records begin like an aggregate and are not valid: they were "
-                f"delivered as they are. The first is {found.problem}",
+                f"delivered as they are. The first is {problem}",
             )
-        self._events(
-            AggregatesExpanded(
-                shard=shard.key,
-                aggregates=found.aggregates,
-                user_records=found.user_records,
-                left_out=found.left_out,
-                foreign=found.foreign,
-                corrupt=found.corrupt,
-            )
-        )
+        self._events(found)
 
     def _warn_once(self, shard: Shard, kind: str, message: str) -> None:
         if (shard.key, kind) not in self._warned:
@@ -194,21 +185,12 @@ class Expansion:
 
     Attributes:
         batch: the records, with a sub-sequence number for each that was in an aggregate.
-        aggregates: how many aggregates there were.
-        user_records: how many records were in them, including those that were left out.
-        left_out: how many of these belong to other shards and are not in ``batch``.
-        foreign: how many belong to other shards and are in ``batch`` all the same.
-        corrupt: how many records begin like an aggregate and are not valid; they are in ``batch``
-            as they are.
-        problem: what is wrong with the first of these.
+        found: how many there were of each kind.
+        problem: what is wrong with the first invalid aggregate.
     """
 
     batch: RecordBatch
-    aggregates: int = 0
-    user_records: int = 0
-    left_out: int = 0
-    foreign: int = 0
-    corrupt: int = 0
+    found: AggregatesExpanded
     problem: str = ""
 
 
@@ -249,7 +231,7 @@ class _Columns:
     _partition_keys: list[str] = field(factory=list, init=False)
     _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
     _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
-    # By the names of the attributes of Expansion.
+    # By the names of the attributes of AggregatesExpanded.
     _counts: Counter[str] = field(factory=Counter, init=False)
     _problem: str = field(default="", init=False)
 
@@ -334,5 +316,8 @@ class _Columns:
             sub_sequence_numbers=self._sub_sequence_numbers,
             explicit_hash_keys=self._explicit_hash_keys,
         )
-        result = expanded if self._counts["aggregates"] else batch
-        return Expansion(batch=result, problem=self._problem, **self._counts)
+        return Expansion(
+            batch=expanded if self._counts["aggregates"] else batch,
+            found=AggregatesExpanded(shard=batch.shard.key, **self._counts),
+            problem=self._problem,
+        )

@@ -58,6 +58,7 @@ from kinesis_publishers.config.sections.source import (
     StreamSelector,
 )
 from kinesis_publishers.config.sections.spark import Planner, SparkConfig
+from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
 
 __all__ = [
     "Properties",
@@ -91,6 +92,7 @@ __all__ = [
     "MetricsConfig",
     "MetricsLevel",
     "SparkConfig",
+    "ALLOW_VARIABLE",
     "Planner",
     "Option",
     "OptionFamily",

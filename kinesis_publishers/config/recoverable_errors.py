@@ -27,8 +27,8 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
         default=None,
         guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
         section="Retries",
-        doc="An error after which reading a shard is tried again as often as it takes, in addition "
-        "to the built-in ones: i counts from 0 without gaps, and every one counts.",
+        doc="An error after which reading a shard is repeated without a limit, in addition to the "
+        "built-in ones: i counts from 0 without gaps, and all of them apply.",
     ),
     placeholder="[i]",
     name_pattern=r"\[[0-9]{1,4}\]",
@@ -37,7 +37,7 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
 
 @frozen(kw_only=True)
 class RecoverableErrors:
-    """Errors after which a call is made again as often as it takes, whatever they are.
+    """Errors after which a call is repeated without a limit.
 
     Attributes:
         codes: AWS error codes, as ``ThrottlingException``.

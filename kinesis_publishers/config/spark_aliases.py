@@ -193,7 +193,7 @@ def _from_json(text: str) -> list[tuple[Option[Any], Scalar]]:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
         document = None
-    # With anything else beside it, what is refused is the whole text: nothing is ignored.
+    # With any other key the whole text is refused: nothing is ignored.
     if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
         return [(InitialPositionConfig.shards, text)]
     parts: list[tuple[Option[Any], Scalar]] = [

@@ -48,7 +48,7 @@ class FetcherStarted:
 
 @frozen(kw_only=True)
 class FetcherStopped:
-    """A fetcher has stopped: none of its shards is being read any more.
+    """A fetcher has stopped: none of its shards is read further.
 
     Attributes:
         streams: what it read: names or ARNs.
@@ -94,7 +94,7 @@ class ShardStarted:
 
 @frozen(kw_only=True)
 class ShardEnded:
-    """A shard was read to its end, or has left the retention; it is not read any more."""
+    """A shard was read to its end, or has left the retention; it is not read further."""
 
     shard: ShardKey
 
@@ -255,10 +255,10 @@ class AggregatesExpanded:
     """
 
     shard: ShardKey
-    aggregates: int
-    user_records: int
-    left_out: int
-    corrupt: int
+    aggregates: int = 0
+    user_records: int = 0
+    left_out: int = 0
+    corrupt: int = 0
     foreign: int = 0
 
 

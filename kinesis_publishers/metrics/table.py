@@ -98,13 +98,13 @@ _READING: Final = (
     _counter(
         "records_fetched",
         "{record}",
-        "Records that were read, by whatever call.",
+        "Records that were read, by any call.",
         {RecordsFetched: records_of, EventReceived: records_of},
     ),
     _counter(
         "bytes_fetched",
         "By",
-        "Payload that was read, by whatever call.",
+        "Payload that was read, by any call.",
         {RecordsFetched: bytes_of, EventReceived: bytes_of},
     ),
     _counter(

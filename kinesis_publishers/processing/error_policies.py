@@ -64,8 +64,7 @@ class DeadLetter:
             raise failure from failure.__cause__ or error
 
 
-def _few_retries() -> RetryPolicy:
-    return RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)
+_FEW_RETRIES = RetryPolicy(max_retries=5, base_seconds=0.2, max_seconds=10.0, exponent=2.0)
 
 
 @frozen(kw_only=True)
@@ -77,7 +76,7 @@ class RetryOnError:
         otherwise: what follows when the last repetition has failed.
     """
 
-    policy: RetryPolicy = field(factory=_few_retries)
+    policy: RetryPolicy = _FEW_RETRIES
     otherwise: StopOnError | DeadLetter = field(factory=StopOnError)
 
 

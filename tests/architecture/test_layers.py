@@ -37,8 +37,6 @@ def test_the_spark_source_imports_only_what_the_framework_makes_public():
         if source.module.startswith("kinesis_publishers_spark")
         for module, _ in source.imports()
         if module.partition(".")[0] == "kinesis_publishers"
-        # The options are those of the configuration, wherever they are declared.
-        and not module.startswith("kinesis_publishers.config.")
         and module not in (PUBLIC_FOR_DEMO if ".demo." in source.module else PUBLIC)
     }
     assert not surplus

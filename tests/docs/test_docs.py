@@ -29,9 +29,16 @@ _KEY = re.compile(
 _FOREIGN = re.compile(r"kinesis\.(?:executor|client|X$|us-|eu-|ap-)|flink\.X$|\w+$")
 _FILE = re.compile(r"(?<![\w/.:-])((?:[\w.-]+/)*[\w-]+\.(?:py|cfg|ini|toml|yml))\b")
 _MODULE = re.compile(r"`(kinesis_publishers(?:_spark)?(?:\.\w+)+)`")
+# Phrases with a plainer form, as "in addition to" for "beside".
+_AVOIDED = re.compile(
+    r"\b(?:somebody|whoever|whatever|nobody|goes? before|taken apart|now and then|(?:is|are) to be"
+    r"|for who|who asks|of (?:ours|theirs)|beside|what (?:is there|there is)|any more|anew)\b",
+    re.IGNORECASE,
+)
 # Where a path on a page begins; a decision names the files of its time.
 _BEGINNINGS = [ROOT / name for name in ("", "kinesis_publishers", "kinesis_publishers_spark")]
 _OF_TODAY = [page for page in _LINKED if not page.is_relative_to(_DOCS / "decisions")]
+_PLAIN = [page for page in _OF_TODAY if page.name != "CHANGELOG.md"]
 _DECLARED = [option.full_key.lower() for option in all_declarations()]
 _SHARED = [one.full_key.lower() for one in all_declarations() if one.namespace is Namespace.SHARED]
 
@@ -91,6 +98,11 @@ def test_every_file_and_module_that_a_page_names_exists(page: Path) -> None:
     ]
     modules = [one for one in _MODULE.findall(prose) if not is_name_of_the_code(one)]
     assert files + modules == []
+
+
+@pytest.mark.parametrize("page", _PLAIN, ids=name_of)
+def test_a_page_avoids_phrases_with_a_plainer_form(page: Path) -> None:
+    assert _AVOIDED.findall(re.sub(r"`[^`\n]*`", "", prose_of(page))) == []
 
 
 def is_name_of_the_code(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The page about the local server names what there is."""
+"""The page about the local server names existing limits and behaviours."""
 
 from __future__ import annotations
 

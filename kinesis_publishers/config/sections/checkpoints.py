@@ -39,8 +39,8 @@ class CheckpointConfig(Section, section="Checkpoints"):
         parser=Text(accepts="1 to 128 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{1,128}"),
         default=None,
         namespace=Namespace.OURS,
-        doc="Whose checkpoints they are. Setting it turns checkpoints on: reading goes on where "
-        "the application of this name has got to.",
+        doc="The name of the application, which owns the checkpoints. It turns checkpoints on: "
+        "reading continues from the stored position of the application.",
     )
     store: Option[str] = Option(
         key="checkpoint.store",

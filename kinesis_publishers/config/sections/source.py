@@ -85,7 +85,7 @@ def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
             )
             continue
         if any(stream.name == other.name for other in streams):
-            problems.append(f"the stream {stream.name!r} is there twice")
+            problems.append(f"the stream {stream.name!r} is named twice")
         streams.append(stream)
     if problems:
         written_key = lookup.written_key(StreamsConfig.names)

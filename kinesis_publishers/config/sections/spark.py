@@ -56,7 +56,7 @@ class SparkConfig(Section, section="Spark"):
         parser=Flag(),
         default=False,
         namespace=Namespace.OURS,
-        doc="Whether the columns subSequenceNumber, explicitHashKey and encryptionType are there.",
+        doc="Whether rows have the columns subSequenceNumber, explicitHashKey and encryptionType.",
     )
 
 

@@ -6,14 +6,9 @@ reshards, faults) is :class:`~kinesis_publishers.testing.local_kinesis.LocalKine
 """
 
 from kinesis_publishers.testing.fakes.fan_out import (
-    alternating_success_and_error,
     bounded_shard,
-    empty_event_then_record,
-    error_during_subscription,
     events,
-    never_answers,
     pushes_without_demand,
-    rnf_when_subscribing,
 )
 from kinesis_publishers.testing.fakes.planes import (
     DescribeCall,
@@ -28,11 +23,8 @@ from kinesis_publishers.testing.fakes.planes import (
     publisher_context,
 )
 from kinesis_publishers.testing.fakes.polling import (
-    FeedItem,
-    aggregated,
     empty_shard,
     expired_iterator_after,
-    live_feed,
     records_in_calls,
     throttled,
 )
@@ -69,17 +61,9 @@ __all__ = [
     "records_in_calls",
     "expired_iterator_after",
     "throttled",
-    "aggregated",
-    "live_feed",
-    "FeedItem",
     "bounded_shard",
     "events",
-    "rnf_when_subscribing",
-    "error_during_subscription",
-    "alternating_success_and_error",
-    "never_answers",
     "pushes_without_demand",
-    "empty_event_then_record",
     "event_of",
     "SUCCESSOR",
     "publisher_context",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,14 @@ from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
 from tests.integration.framework.fanout_reader import EFO, PROTOCOLS, STREAM
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import IO
 
-SHARDS = 16
 MEBIBYTE = 1024 * 1024
-RECORDS = SHARDS * 160
+# 10 MiB wait in each shard.
+RECORDS_PER_SHARD = 160
 RECORD_BYTES = 64 * 1024
-BLOCKED_SECONDS = 120
 POOL_BYTES = 16 * MEBIBYTE
-# 160 MiB wait in the stream. The pool is paid for, and per shard a buffer and what Python and the
-# TLS library keep of it.
-MOST_GROWTH = POOL_BYTES + SHARDS * 2 * MEBIBYTE
 
 
 @frozen
@@ -38,15 +35,15 @@ class BlockedReader:
     sizes: list[int]
 
     @classmethod
-    def start(cls, stack: ExitStack, name: str) -> BlockedReader:
+    def start(cls, stack: ExitStack, name: str, shards: int) -> BlockedReader:
         tls, options = PROTOCOLS[name]
         server = stack.enter_context(LocalKinesis.in_thread(Limits.aws(), tls=tls))
-        server.create_stream(STREAM, SHARDS)
-        payload = b"x" * RECORD_BYTES
-        server.put_many(STREAM, ((f"key-{n}", payload) for n in range(RECORDS)))
+        server.create_stream(STREAM, shards)
+        payload, records = b"x" * RECORD_BYTES, shards * RECORDS_PER_SHARD
+        server.put_many(STREAM, ((f"key-{n}", payload) for n in range(records)))
         process = stack.enter_context(
             subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("blocked_reader.py")), str(RECORDS)],
+                [sys.executable, str(Path(__file__).with_name("blocked_reader.py")), str(records)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -76,20 +73,35 @@ class BlockedReader:
         return output.splitlines()[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(500)
-def test_the_application_blocks_for_two_minutes_with_sixteen_shards_at_full_rate():
+@contextmanager
+def blocked(seconds: int, shards: int) -> Iterator[list[BlockedReader]]:
+    """Watch readers whose application is blocked; let it go on after the context."""
+    # The pool is paid for, and per shard a buffer and what Python and the TLS library keep of it.
+    most_growth = POOL_BYTES + shards * 2 * MEBIBYTE
     with ExitStack() as stack:
-        readers = [BlockedReader.start(stack, name) for name in ("HTTP/1.1", "HTTP/2")]
-        for _ in range(BLOCKED_SECONDS):
+        readers = [BlockedReader.start(stack, name, shards) for name in ("HTTP/1.1", "HTTP/2")]
+        for _ in range(seconds):
             for reader in readers:
                 reader.watch()
+        yield readers
         for reader in readers:
-            # Nobody holds on to a subscription that is not read.
-            assert reader.server.open_subscriptions(STREAM) == 0
             assert reader.go_on() == "repeated 0"
             assert reader.process.returncode == 0
-            sizes = reader.sizes
-            assert max(sizes) - sizes[0] < MOST_GROWTH, sizes
+            assert max(reader.sizes) - reader.sizes[0] < most_growth, reader.sizes
+
+
+def test_the_application_blocks_for_a_moment():
+    with blocked(8, shards=8) as readers:
+        assert all(reader.server.open_subscriptions(STREAM) <= 8 for reader in readers)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(500)
+def test_the_application_blocks_for_two_minutes_with_sixteen_shards_at_full_rate():
+    with blocked(120, shards=16) as readers:
+        for reader in readers:
+            # A subscription that is not read is closed.
+            assert reader.server.open_subscriptions(STREAM) == 0
             # What is held is held from the beginning: it does not creep up.
-            assert max(sizes) - max(sizes[: BLOCKED_SECONDS // 2]) < 4 * MEBIBYTE, sizes
+            sizes = reader.sizes
+            assert max(sizes) - max(sizes[:60]) < 4 * MEBIBYTE, sizes

@@ -21,6 +21,8 @@ from tests.integration.framework.fanout_reader import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from _pytest.mark import ParameterSet
+
 FAULTS = [
     Fault(
         "SubscribeToShard",
@@ -45,7 +47,14 @@ FAULTS = [
 ]
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[name.replace("/", " ") for name in PROTOCOLS])
+def _protocols() -> Iterator[ParameterSet]:
+    for name in PROTOCOLS:
+        # Each carrier has tests of its own; these are about the whole way.
+        marks = () if name in ("HTTP/1.1", "HTTP/2") else pytest.mark.long
+        yield pytest.param(name, marks=marks, id=name.replace("/", " "))
+
+
+@pytest.fixture(params=_protocols())
 def protocol(request: pytest.FixtureRequest) -> tuple[bool, dict[str, str]]:
     return PROTOCOLS[request.param]
 

@@ -1,4 +1,4 @@
-"""Twenty processes that register the same consumer at the same moment, and leave again."""
+"""Many processes that register the same consumer at the same moment, and leave again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SCRIPT = Path(__file__).with_name("registering_processes.py")
-_PROCESSES = 20
+
+
+@pytest.fixture(params=[6, pytest.param(20, marks=pytest.mark.long)])
+def count(request: pytest.FixtureRequest) -> int:
+    """How many processes there are."""
+    number: int = request.param
+    return number
 
 
 @pytest.fixture
@@ -90,11 +96,11 @@ def successes(server: LocalKinesis, operation: str) -> int:
     return sum(not call.code for call in server.calls(operation))
 
 
-def test_twenty_processes_at_once_make_one_consumer_and_remove_it_once(
-    server: LocalKinesis, tmp_path: Path
+def test_processes_at_once_make_one_consumer_and_remove_it_once(
+    server: LocalKinesis, tmp_path: Path, count: int
 ) -> None:
-    with registered(server, [tmp_path] * _PROCESSES) as crowd:
-        assert len(crowd.arns) == _PROCESSES
+    with registered(server, [tmp_path] * count) as crowd:
+        assert len(crowd.arns) == count
         assert len(set(crowd.arns.values())) == 1
         assert server.consumers("orders") == {"billing": "ACTIVE"}
         assert len(server.calls("RegisterStreamConsumer")) == 1
@@ -103,25 +109,25 @@ def test_twenty_processes_at_once_make_one_consumer_and_remove_it_once(
     assert server.consumers("orders") in ({}, {"billing": "DELETING"})
 
 
-def test_twenty_processes_on_as_many_machines_make_one_consumer_too(
-    server: LocalKinesis, tmp_path: Path
+def test_processes_on_as_many_machines_make_one_consumer_too(
+    server: LocalKinesis, tmp_path: Path, count: int
 ) -> None:
-    runtimes = [tmp_path / str(number) for number in range(_PROCESSES)]
+    runtimes = [tmp_path / str(number) for number in range(count)]
     for runtime in runtimes:
         runtime.mkdir()
     with registered(server, runtimes) as crowd:
-        assert len(crowd.arns) == _PROCESSES
+        assert len(crowd.arns) == count
         assert len(set(crowd.arns.values())) == 1
         assert successes(server, "RegisterStreamConsumer") == 1
         crowd.leave()
     assert successes(server, "DeregisterStreamConsumer") == 1
 
 
-def test_the_last_of_twenty_removes_the_consumer_although_others_were_killed(
-    server: LocalKinesis, tmp_path: Path
+def test_the_last_one_removes_the_consumer_although_others_were_killed(
+    server: LocalKinesis, tmp_path: Path, count: int
 ) -> None:
-    with registered(server, [tmp_path] * _PROCESSES) as crowd:
-        crowd.kill(_PROCESSES - 1)
+    with registered(server, [tmp_path] * count) as crowd:
+        crowd.kill(count - 1)
         assert server.consumers("orders") == {"billing": "ACTIVE"}
         crowd.leave()
     assert len(server.calls("DeregisterStreamConsumer")) == 1

@@ -83,8 +83,9 @@ async def trickle(exchange: Exchange) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.parametrize("way", EXIT_CODES)
-async def test_a_process_ends_with_the_right_code(way: str, tmp_path: Path) -> None:
+async def test_a_process_ends_with_the_right_code(way: str, times: int, tmp_path: Path) -> None:
     authority = trustme.CA()
     ca_bundle = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(ca_bundle)
@@ -92,7 +93,7 @@ async def test_a_process_ends_with_the_right_code(way: str, tmp_path: Path) -> N
     program.write_text(textwrap.dedent(PROGRAM))
     async with ScriptedService(trickle, server_tls(authority, ["h2"])).serve() as service:
         arguments = [sys.executable, str(program), service.url, str(ca_bundle), way]
-        for _ in range(5):
+        for _ in range(times):
             code = await asyncio.to_thread(run, arguments)
             assert code == EXIT_CODES[way]
 

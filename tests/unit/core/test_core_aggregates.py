@@ -25,10 +25,10 @@ from kinesis_publishers.testing.fakes import (
     ScriptedPublisherFactory,
     ScriptedRun,
     ShardReader,
-    aggregated,
     assert_shard_is_read,
     batch_of,
     finish,
+    records_in_calls,
     sample_aggregates,
     sample_shard,
     taken_apart,
@@ -388,12 +388,12 @@ async def test_a_range_of_a_shard_that_is_not_listed_any_more_is_an_error():
 
 
 @pytest.mark.parametrize(("per_batch", "children", "batches"), [(1, 2, 1), (3, 5, 4)])
-async def test_the_named_fake_is_read_by_polling(
+async def test_pages_of_aggregates_are_read_by_polling(
     manual_clock: ManualClock, per_batch: int, children: int, batches: int
 ):
     events: list[object] = []
     context = PublisherContext(
-        data_plane=aggregated(per_batch, children, batches),
+        data_plane=records_in_calls(sample_aggregates(per_batch * batches, children), batches),
         control_plane=FakeControlPlane(),
         clock=manual_clock,
         events=events.append,

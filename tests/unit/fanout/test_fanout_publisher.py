@@ -14,13 +14,13 @@ from kinesis_publishers.testing.fakes import (
     SUCCESSOR,
     RecordingConsumer,
     bounded_shard,
-    empty_event_then_record,
     event_of,
     events,
     finish,
-    never_answers,
     sample_records,
 )
+from kinesis_publishers.testing.local_kinesis import Fault, LocalKinesis
+from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.fanout.fanout_support import CONSUMER_ARN, FanOut
 
 LAST = event_of(sample_records(1, first=9), continuation=None, child_shards=(SUCCESSOR,))
@@ -53,7 +53,9 @@ async def test_a_subscription_that_the_service_ended_is_continued_after_its_last
 
 
 async def test_an_empty_event_moves_the_continuation_but_no_record():
-    fan_out, consumer = FanOut.of(empty_event_then_record()), RecordingConsumer()
+    last = event_of(sample_records(1), continuation=None, child_shards=(SUCCESSOR,))
+    plane = events(event_of(continuation="500"), None, last)
+    fan_out, consumer = FanOut.of(plane), RecordingConsumer()
     assert await fan_out.run(consumer) is RunResult.INCOMPLETE
     assert [len(batch) for batch in consumer.batches] == [0]
     assert await fan_out.run(consumer) is RunResult.COMPLETE
@@ -215,7 +217,9 @@ async def test_an_error_of_the_consumer_is_not_taken_for_one_of_the_service():
 
 
 async def test_a_subscription_without_an_answer_is_given_up_after_the_timeout():
-    fan_out = FanOut.of(never_answers(), subscribe_timeout_seconds=17.0)
+    server = LocalKinesis(clock=ManualClock())
+    server.add_fault(Fault("SubscribeToShard", "delay", delay_seconds=60))
+    fan_out = FanOut.of(server.data_plane(), subscribe_timeout_seconds=17.0)
     assert await fan_out.run(RecordingConsumer(), within=18.0) is RunResult.INCOMPLETE
     assert fan_out.clock.monotonic() >= 17.0
 

@@ -32,11 +32,8 @@ from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
     FakeStream,
     RecordingConsumer,
-    alternating_success_and_error,
-    error_during_subscription,
     event_of,
     events,
-    rnf_when_subscribing,
     sample_records,
     sample_shard,
 )
@@ -91,7 +88,11 @@ async def test_what_says_nothing_about_the_next_call_never_exhausts_the_retries(
 
 
 async def test_twenty_refusals_in_a_row_wait_at_least_a_second_each():
-    shard = alternating_success_and_error(records=5)
+    *first, last = sample_records(5)
+    one_each = [item for one in first for item in (event_of([one]), None)]
+    end = event_of([last], continuation=None, child_shards=(SUCCESSOR,))
+    limited = LimitExceededError("Rate exceeded", code="LimitExceededException")
+    shard = events(*one_each, end, refusals=[None, limited] * 5)
     fan_out, consumer = FanOut.of(shard), RecordingConsumer()
     await fan_out.run_to_end(consumer)
     assert len(consumer.records) == 5
@@ -122,9 +123,18 @@ async def test_the_count_begins_anew_with_every_event():
 
 
 async def test_events_before_an_error_are_delivered_and_then_gone_on_from():
-    errors = ConnectionFailedError("reset"), InternalServiceError("failed")
-    fan_out, consumer = FanOut.of(error_during_subscription(*errors)), RecordingConsumer()
-    await fan_out.run_to_end(consumer)
+    first, second, last = sample_records(3)
+    fan_out, consumer = await _read(
+        FanOut.of(
+            events(
+                event_of([first]),
+                ConnectionFailedError("reset"),
+                event_of([second]),
+                InternalServiceError("failed"),
+                event_of([last], continuation=None, child_shards=(SUCCESSOR,)),
+            )
+        )
+    )
     assert [r.data for r in consumer.records] == [r.data for r in sample_records(3)]
     assert [str(position) for position in fan_out.positions] == [
         "TRIM_HORIZON",
@@ -233,7 +243,7 @@ class TestWhenSomethingIsNotFound:
         assert len(consumer.records) == 1
 
     async def test_nothing_is_said_to_have_ended(self):
-        fan_out = FanOut.of(rnf_when_subscribing())
+        fan_out = FanOut.of(events(refusals=[NOT_FOUND] * 100))
         assert await fan_out.run(RecordingConsumer()) is RunResult.INCOMPLETE
 
     async def test_a_shard_that_is_not_listed_any_more_is_named(self):

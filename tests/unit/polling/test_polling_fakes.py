@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import RunResult, StartingPosition
-from kinesis_publishers.errors import InternalServiceError, IteratorExpiredError
+from kinesis_publishers.errors import IteratorExpiredError
 from kinesis_publishers.testing.fakes import (
     FakeDataPlane,
     ScriptedPublisherFactory,
@@ -19,7 +19,6 @@ from kinesis_publishers.testing.fakes import (
     empty_shard,
     expired_iterator_after,
     finish,
-    live_feed,
     records_in_calls,
     sample_records,
     sample_shard,
@@ -63,30 +62,15 @@ async def test_a_limit_that_the_service_refuses_fails_the_test(limit: int):
         await plane.get_records(SHARD, iterator, limit)
 
 
-async def test_a_shard_that_nobody_should_read_fails_the_test():
+async def test_a_call_for_a_shard_without_a_script_fails_the_test():
     plane = FakeDataPlane({SHARD.shard_id: StoredShard()})
-    with pytest.raises(AssertionError, match="nobody was expected"):
+    with pytest.raises(AssertionError, match="no test expected a call"):
         await plane.get_shard_iterator(sample_shard(1), TRIM_HORIZON)
 
 
 def test_more_calls_than_records_are_refused():
     with pytest.raises(ValueError, match="2 records cannot come in 3 answers"):
         records_in_calls(2, 3)
-
-
-async def test_a_live_feed_hands_out_what_was_put_in_raises_errors_and_ends():
-    queue: asyncio.Queue = asyncio.Queue()
-    plane = live_feed(queue)
-    iterator = await plane.get_shard_iterator(SHARD, TRIM_HORIZON)
-    queue.put_nowait(RECORDS[:2])
-    queue.put_nowait(InternalServiceError("failed"))
-    with pytest.raises(InternalServiceError):
-        await plane.get_records(SHARD, iterator, 10)
-    page = await plane.get_records(SHARD, iterator, 10)
-    assert list(page.payloads) == [one.data for one in RECORDS[:2]]
-    queue.put_nowait(None)
-    page = await plane.get_records(SHARD, page.next_shard_iterator, 10)
-    assert page.next_shard_iterator is None
 
 
 async def test_what_takes_too_long_fails_the_test(manual_clock: ManualClock):

@@ -19,6 +19,7 @@ from kinesis_publishers.errors import IteratorExpiredError
 from kinesis_publishers.events import IteratorReplaced, RecordsFetched
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
 from kinesis_publishers.testing.fakes import (
+    FailingCalls,
     FakeControlPlane,
     FakeDataPlane,
     FakeStream,
@@ -28,7 +29,6 @@ from kinesis_publishers.testing.fakes import (
     empty_shard,
     expired_iterator_after,
     finish,
-    live_feed,
     records_in_calls,
     sample_records,
     sample_shard,
@@ -120,12 +120,11 @@ async def test_the_instant_of_an_answer_is_that_of_the_question():
 
 async def test_empty_answers_do_not_move_an_instant():
     """A position by time stays one until there is a sequence number."""
-    queue: asyncio.Queue = asyncio.Queue()
-    start = StartingPosition.at_timestamp(ARRIVAL)
-    polling, consumer = Polling.of(live_feed(queue), start=start), RecordingConsumer()
+    shard, start = StoredShard(), StartingPosition.at_timestamp(ARRIVAL)
+    plane = FakeDataPlane(FailingCalls(shard, on_read=(*[None] * 5, expired())))
+    polling, consumer = Polling.of(plane, start=start), RecordingConsumer()
     await polling.run(consumer, times=5)
-    queue.put_nowait(expired())
-    queue.put_nowait(RECORDS[:2])
+    shard.extend(RECORDS[:2])
     await polling.run(consumer)
     assert [call.position for call in polling.plane.iterator_calls] == [start, start]
     assert consumer.records == RECORDS[:2]
@@ -161,10 +160,8 @@ async def test_inside_an_aggregate_an_iterator_is_replaced_at_the_record_itself(
 
 
 async def test_calls_are_one_period_apart_whether_there_are_records_or_not():
-    queue: asyncio.Queue = asyncio.Queue()
-    polling = Polling.of(live_feed(queue))
+    polling = Polling.of(FakeDataPlane(StoredShard(list(RECORDS))))
     starts = call_times(polling)
-    queue.put_nowait(RECORDS)
     await polling.run(RecordingConsumer(), times=6)
     assert starts == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
 
