@@ -202,7 +202,7 @@ def test_none_makes_no_call_for_consumers(server: LocalKinesis, query_of: StartQ
     assert server.calls("SubscribeToShard")
 
 
-def test_a_consumer_that_somebody_deletes_is_registered_again_and_nothing_is_lost(
+def test_a_consumer_that_is_deleted_is_registered_again_and_nothing_is_lost(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
     query = fan_out()
