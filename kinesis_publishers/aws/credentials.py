@@ -147,7 +147,7 @@ async def _resolve(value: Any) -> Any:
 
 def _require(credentials: Any, hint: str) -> Any:
     if credentials is None:
-        # Not one of botocore's, which would be one that may pass.
+        # Not one of botocore's errors, which count as temporary.
         raise CredentialsError(f"{hint}. Check aws.credentials.provider.role.provider.")
     return credentials
 
@@ -156,7 +156,7 @@ _SessionT = TypeVar("_SessionT", Session, AioSession)
 # Returns credentials (botocore) or a coroutine that does (aiobotocore).
 _Loader: TypeAlias = Callable[[], Any]
 
-# What stands behind the profile in botocore's chain: PROFILE must not fall through to it.
+# What follows the profile in botocore's chain: PROFILE must not fall through to it.
 _BEHIND_PROFILE: Final = ("ec2-credentials-file", "boto-config", "container-role", "iam-role")
 
 
@@ -282,7 +282,7 @@ def _role_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) 
 
 
 def _web_identity_loader(kit: SimpleNamespace, session: Any, config: CredentialsConfig) -> _Loader:
-    # The variables are those that EKS sets in a pod; Flink's connector falls back to them too.
+    # EKS sets these variables in a pod; Flink's connector falls back to them too.
     token_file = config.web_identity_token_file or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE")
     role_arn = config.role_arn or os.environ.get("AWS_ROLE_ARN")
     for value, option, variable in (

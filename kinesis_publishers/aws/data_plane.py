@@ -121,8 +121,8 @@ class AioDataPlane(DataPlane):
             address,
             session,
             parameter_validation=False,
-            # Given as a whole: botocore would build its own again, twice for each call, which is a
-            # seventh of what a small call costs.
+            # Given as a whole: botocore would build its own twice for each call, a seventh of the
+            # cost of a small call.
             user_agent=_user_agent(session),
         )
 
@@ -173,8 +173,8 @@ class AioDataPlane(DataPlane):
 
 
 def _user_agent(session: AioSession) -> str:
-    """Return what botocore says of itself and of the application, and our name."""
-    # Its extra is added once more where the header is written.
+    """Return the user agent of botocore and of the application, and our name."""
+    # The extra is added again when the header is written.
     base = session.user_agent().removesuffix(f" {session.user_agent_extra}")
     names = [base, "kinesis-publishers"]
     application = session.get_config_variable("user_agent_appid")
@@ -199,7 +199,7 @@ def _restore_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any
 
 
 def _position_of(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the part that says where to begin: SubscribeToShard has it one level down."""
+    """Return the part that holds the position: SubscribeToShard has it one level down."""
     position: dict[str, Any] = request.get("StartingPosition", request)
     return position
 

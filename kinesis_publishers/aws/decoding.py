@@ -1,4 +1,4 @@
-"""Decodes what carries records, GetRecords answers above all, straight into columns.
+"""Decodes GetRecords answers and events straight into columns.
 
 botocore's own parser walks the service model for every field of every record and hands each
 timestamp to dateutil, which costs forty times the transport itself. This one knows the one shape
@@ -45,7 +45,7 @@ def decode_get_records(body: bytes) -> RecordPage:
     """
     with refuse_undecodable("GetRecords", len(body)):
         answer, payloads = parse_records(body)
-        # What is decoded next takes its place: less memory to ask the system for, page by page.
+        # Its memory serves what is decoded next.
         del body
         return decode_page(answer, payloads, _iterator(answer.get("NextShardIterator")))
 
@@ -66,7 +66,7 @@ def refuse_undecodable(operation: str, size: int) -> Iterator[None]:
 
 
 def parse_records(body: bytes) -> tuple[dict[str, Any], list[bytes] | None]:
-    """Return the JSON object, and the payloads of its records if they were cut out of it."""
+    """Return the JSON object, and the payloads of its records if they were cut out."""
     cut = parse_without_payloads(body) if has_large_payloads(body) else None
     return cut or (orjson.loads(body), None)
 
@@ -130,7 +130,7 @@ def _optional(values: list[Any]) -> Sequence[str | None] | None:
 
 
 def _iterator(value: Any) -> str | None:
-    # An empty one must not be taken for the end of the shard: that would lose what follows.
+    # Taking an empty one for the end of the shard would lose what follows.
     if value is not None and not (isinstance(value, str) and value):
         raise TypeError("the next shard iterator is not a string")
     return value
@@ -163,7 +163,7 @@ _MARKER = secrets.token_hex(8)
 
 
 def has_large_payloads(body: bytes) -> bool:
-    """Say whether cutting is likely to pay, judged by the first record."""
+    """Return whether cutting is likely to pay, judged by the first record."""
     start = body.find(_KEY)
     return start >= 0 and body.find(b'"', start + len(_KEY)) - start > _WORTH_CUTTING
 

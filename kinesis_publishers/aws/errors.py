@@ -253,7 +253,7 @@ def mapped_errors(
     client: Any = None,
     unless: Collection[str] = (),
 ) -> Iterator[None]:
-    """Raise errors of our tree for those of a call; put it around the call only.
+    """Raise errors of our tree for those of a call, and of nothing but the call.
 
     Args:
         operation, where, service: as for :func:`map_error`.
@@ -271,7 +271,7 @@ def mapped_errors(
             raise RefusedError(ours.code, known.response) from error
         if ours.code in _PASSING_CREDENTIAL_CODES:
             credentials = client and client._request_signer._credentials
-            # All others are renewed by what provides them.
+            # All others are renewed by their provider.
             ours.retryable = type(credentials) not in (Credentials, AioCredentials)
         raise ours from error
 

@@ -37,7 +37,7 @@ _FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 @frozen
 class FrameHead:
-    """What is known of a frame as soon as its headers are there.
+    """What is known of a frame once its headers have arrived.
 
     Attributes:
         headers: the headers that are strings, by name; unverified, the frame's CRC is its end.
@@ -73,7 +73,7 @@ class EventStreamDecoder:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        # As they came: what is copied is copied once, into the payload.
+        # As they arrived: bytes are copied once, into the payload.
         self._pieces: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._total_bytes = 0
@@ -87,7 +87,7 @@ class EventStreamDecoder:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether bytes are left: the end of the body would cut a frame off here."""
+        """Whether bytes are left: the end of the body would cut off a frame."""
         return self._waiting_bytes > 0
 
     def peek(self) -> FrameHead | None:
@@ -114,7 +114,7 @@ class EventStreamDecoder:
         return Frame(head.headers, payload)
 
     def _views(self, start: int, end: int) -> Iterator[memoryview]:
-        """Yield what lies between two places, both counted from the beginning of the frame."""
+        """Yield the bytes between two offsets in the frame."""
         for piece in self._pieces:
             if end <= 0:
                 return

@@ -35,8 +35,7 @@ _INITIAL_RESPONSE = encode_frame(
 )
 
 
-# The call that a task is making, which its hooks cannot learn otherwise: the shard, and what
-# closes the response.
+# The call that a task is making, for its hooks: the shard, and what closes the response.
 _OPENING: ContextVar[tuple[str, AsyncExitStack]] = ContextVar("opening")
 
 
@@ -106,7 +105,7 @@ class ShardSubscriber:
 
 
 class _Body:
-    """A body that is there already, in the two forms in which aiobotocore asks for one."""
+    """A complete body, in the two forms that aiobotocore reads."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

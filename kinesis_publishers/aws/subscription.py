@@ -61,14 +61,14 @@ def decode_event(payload: bytes) -> SubscriptionEvent:
 def _continuation(value: Any) -> SequenceNumber | None:
     if value is None:
         return None
-    # Only a null one is the end of the shard: an empty one must not be taken for it.
+    # Only null is the end of the shard; an empty text is not.
     if not isinstance(value, str):
         raise TypeError("the continuation is not a string")
     return SequenceNumber(value)
 
 
 def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> None:
-    """Raise what ``frame`` ends the subscription with, if that is what it does.
+    """Raise the error with which ``frame`` ends the subscription, if it does.
 
     Other events pass, among them ``initial-response`` and those that are not invented yet.
 

@@ -32,7 +32,7 @@ __all__ = ["Checkpointer", "CheckpointingSink"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# How long a reader that stops because of an error, or is cancelled, still tries to write.
+# How long a reader that fails or is cancelled still tries to write.
 _LAST_WRITE_SECONDS = 10.0
 # How often a reader that has taken over shows that it is alive.
 _LIFE_SECONDS = 5.0
@@ -180,7 +180,7 @@ class Checkpointer:
             KinesisPublishersError: the store has failed.
         """
         if not (self._pending or self._in_flight):
-            # Not even the first checkpoints of new shards, which are being written, are waited for.
+            # Do not wait, not even for the first checkpoints of new shards.
             self._forget_haste()
             return
         async with self._turn, self._watching():
@@ -284,7 +284,7 @@ class CheckpointingSink(DeliverySink):
         self._checkpointer.record(delivery.shard.key, delivery.progress, records=records)
 
     def observe(self, status: ShardStatus) -> None:
-        # The end of the shard, and that an idle one was at its tip; never what was only fetched.
+        # The end of a shard, or that an idle one was at its tip; never what was only fetched.
         self._checkpointer.record(status.shard.key, status.progress)
         self._inner.observe(status)
 

@@ -42,7 +42,7 @@ Fields: TypeAlias = dict[str, str | int | None]
 
 
 def instant_text(instant: datetime) -> str:
-    """Return an instant as people and ``datetime.fromisoformat`` read it, in UTC."""
+    """Return an instant in UTC, in ISO 8601."""
     return instant.astimezone(UTC).isoformat(timespec="microseconds")
 
 
@@ -102,7 +102,7 @@ def _damaged(
     shard: ShardKey, fields: Mapping[str, object], where: object, error: Exception
 ) -> CheckpointError:
     shown = {name: fields.get(name) for name in ("version", "writer", *FIELDS)}
-    # Not to be removed: with children it would count as read to its end.
+    # Must not be removed: with children, the shard would count as read to its end.
     return CheckpointError(
         f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
         f"({error}): {shown!r:.500}. Restore it from a backup; or mend it with position "

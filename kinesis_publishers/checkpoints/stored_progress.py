@@ -107,20 +107,20 @@ class StoredProgress:
         return resume
 
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
-        """Own streams, so that their former reader is refused; return what :meth:`load` does.
+        """Take streams over from their former reader, which is then refused; see :meth:`load`.
 
-        If that reader has itself taken them over a short while ago, this waits until it has
+        If that reader has itself taken them over recently, this waits until it has
         stopped: otherwise two readers that are restarted would stop each other for ever.
         """
 
         await self.load()
-        # In one order, and each by itself: of several that have waited one gets all of them.
+        # In one order, one by one: of several readers that have waited, one gets all streams.
         for arn in sorted(arns):
             await self._repeat(partial(self._take, arn), lambda _: self.load())
         return resumable_streams(self._stored)
 
     async def _take(self, arn: str) -> None:
-        # The others that have waited have to wait for the one that goes on.
+        # Other readers that have waited must wait for the one that goes on.
         if await self._wait_for_owner(arn) or self._owner(arn):
             self._contested_at = self._clock.monotonic()
         if marks := self._new_marks([arn]):
@@ -167,7 +167,7 @@ class StoredProgress:
         return [evolve(checkpoint, progress=progress) for checkpoint in known]
 
     def _owner(self, arn: str) -> StoredCheckpoint | None:
-        """Return the mark of a stream whose owner has not said that it has stopped."""
+        """Return the mark of a stream whose owner has not noted that it has stopped."""
         mark = self._stored.get(ShardKey(arn, _STREAM))
         return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
@@ -193,7 +193,7 @@ class StoredProgress:
             and (key not in progress or progress[key].is_ended)
         ]
         if new or gone:
-            # A reader that was replaced changes nothing that the other one does not know.
+            # A reader that was replaced must not change anything.
             await self.mark()
         # Batches need not be atomic, and a child without its parent would look as if the parent had
         # been read to its end.
@@ -208,7 +208,7 @@ class StoredProgress:
         await self._remove(gone)
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
-        """Write how far shards have been processed that have a checkpoint, where that is new."""
+        """Write the new progress of shards that have a checkpoint."""
         known = {key: self._stored[key].checkpoint for key in progress if key in self._stored}
         new = [
             evolve(checkpoint, progress=progress[key])
@@ -247,7 +247,7 @@ class StoredProgress:
     async def _change(
         self, keys: Collection[ShardKey], change: Callable[[], Awaitable[None]]
     ) -> None:
-        """Write as the owner: also over what a reader that is not the owner has written."""
+        """Write as the owner, also over what another reader has written."""
         await self._repeat(change, partial(self._learn_versions, keys))
 
     async def _repeat(

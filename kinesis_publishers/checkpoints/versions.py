@@ -25,7 +25,7 @@ __all__ = ["Attempt", "Change", "Refusal", "VersionedStore", "WriteBook", "raise
 
 @frozen(kw_only=True)
 class Attempt:
-    """One write or removal that is about to be tried.
+    """One write or removal before it is tried.
 
     Attributes:
         shard: whose checkpoint.
@@ -41,7 +41,7 @@ class Attempt:
     first_unanswered: int
 
     def replaces(self, stored: CheckpointVersion | None) -> bool:
-        """Say whether ``stored`` is the expected version, or an own one after it.
+        """Return whether ``stored`` is the expected version, or an own one after it.
 
         An own write with a *higher* number than this one is neither: this is then an old request
         that has been under way for long, and must not undo what came after it.
@@ -86,7 +86,7 @@ class WriteBook:
         )
 
     def confirm(self, attempts: Iterable[Attempt]) -> dict[ShardKey, CheckpointVersion]:
-        """Note that the caller is told about these writes; return their versions."""
+        """Note that the caller learns of these writes; return their versions."""
         versions = {}
         for attempt in attempts:
             self._unanswered.pop(attempt.shard, None)

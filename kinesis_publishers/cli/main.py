@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Be the process of a command: what is logged goes to standard error, too."""
+    """Run as a process: log to standard error, too."""
     set_up_logging()
     main()
 

@@ -128,7 +128,7 @@ class _Input:
             async for block in read_blocks(stream):
                 yield splitter.split(block)
                 if splitter.is_too_long:
-                    break  # It is going to be refused, however much of it is still to come.
+                    break  # Too long already: the rest need not be read.
             yield splitter.end()
 
     def _open(self, opened: ExitStack) -> BinaryIO:
@@ -214,7 +214,7 @@ def put(
         explicit_hash_key=explicit_hash_key,
     )
     if as_json:
-        output_bytes()  # Refused before anything is written if there is no output.
+        output_bytes()  # Fails before anything is written if there is no output.
     report = _print_nothing if quiet else _print_json if as_json else _print_line
     on_written = _until_output_fails(report)
     run_until_signal(lambda: _put(records, properties, stream, retries, on_written))

@@ -132,7 +132,7 @@ def all_declarations() -> tuple[Option[Any], ...]:
 
 
 def find_bare_option(key: str) -> Option[Any] | None:
-    """Return the option whose key without a prefix is ``key``, whatever its case."""
+    """Return the option whose key without a prefix is ``key``, in any case."""
     option = _BY_KEY.get(key.lower())
     if option is not None:
         return option

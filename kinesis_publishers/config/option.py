@@ -145,7 +145,7 @@ class Option(Declared[T]):
         return choices_of(self.parser)
 
     def read(self, lookup: Lookup) -> T:
-        """Return the value in ``lookup``; a duration is in seconds, in whichever unit it is set."""
+        """Return the value in ``lookup``; a duration is in seconds."""
         value: Any = lookup.get(self)
         seconds: T = value / 1000 if self.unit == "ms" else value
         return seconds

@@ -159,7 +159,7 @@ def check_fit(found: type, base: type, *, reference: str) -> None:
     """Check that what calls ``base`` can call ``found``.
 
     Args:
-        found: a class of somebody else's.
+        found: a custom class.
         base: the interface.
         reference: what ``found`` is called in messages.
 

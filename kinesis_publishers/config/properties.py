@@ -1,4 +1,4 @@
-"""The parsed configuration: one immutable mapping, from whichever source the properties came."""
+"""The parsed configuration: one immutable mapping, from every source of properties."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Properties(Lookup):
                 written; ``None`` leaves the one of the text out.
 
         Raises:
-            ConfigErrors: as of :meth:`parse`; also where a key is there twice with two values.
+            ConfigErrors: as of :meth:`parse`; also where a key has two values.
         """
         import javaproperties
 

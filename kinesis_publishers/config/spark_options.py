@@ -1,7 +1,7 @@
 """From the options of a Spark source to options.
 
 Accepted are the keys of the properties dict, bare or with their prefix, and the names that other
-connectors use, so that a user of theirs changes one line.
+connectors use, so that their users change one line.
 """
 
 from __future__ import annotations

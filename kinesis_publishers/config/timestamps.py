@@ -70,7 +70,7 @@ class SimpleDateFormat:
                 parts.append(re.escape(literal))
                 continue
             if letter in seen:
-                raise ValueError(f"{letter!r} is there twice")
+                raise ValueError(f"{letter!r} occurs twice")
             seen.add(letter)
             following = tokens[index + 1][2] if index + 1 < len(tokens) else None
             parts.append(_field_expression(letter, len(text), following))

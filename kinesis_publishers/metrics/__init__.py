@@ -1,4 +1,4 @@
-"""Metrics made of diagnostic events: pure tables, and the reporters that export them.
+"""Metrics made of diagnostic events: tables, and the reporters that export them.
 
 Reporters with dependencies of their own are imported from their modules:
 :mod:`~kinesis_publishers.metrics.open_telemetry`, :mod:`~kinesis_publishers.metrics.cloudwatch`.

@@ -67,7 +67,7 @@ class _Answer(Enum):
 
 
 class CloudWatchUpload:
-    """The calls of PutMetricData. They block, and are made by one thread.
+    """The calls of PutMetricData, which block and are made by one thread.
 
     :meth:`add` and :meth:`give_up` are for other threads.
 
@@ -92,7 +92,7 @@ class CloudWatchUpload:
         self._added.extend(data)
 
     def send(self) -> None:
-        """Send what was added behind what could not be sent before; keep what fails."""
+        """Send what was added, after what could not be sent before; keep what fails."""
         self._drop_oldest()
         while self._added:
             self._unsent.append(self._added.popleft())
@@ -117,7 +117,7 @@ class CloudWatchUpload:
             self._client = None
 
     def give_up(self) -> None:
-        """Make no further call; from any thread."""
+        """Make no further call. May be called from any thread."""
         self._gives_up.set()
 
     def _drop_oldest(self) -> None:
@@ -159,7 +159,7 @@ class CloudWatchUpload:
         return _Answer.TAKEN
 
     def _level_of_failure(self) -> int:
-        # A warning when it begins to fail, not each minute for as long as it does.
+        # One warning when it begins to fail, not one each minute.
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         return level

@@ -1,4 +1,4 @@
-"""The metrics of Flink's connector (FLIP-128), under the same words."""
+"""The metrics of Flink's connector (FLIP-128), under the same names."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ def _gauge(
     )
 
 
-# Gauges, as they are there. Histograms would say more, but so many of them for each answer would
-# cost more than the reading itself.
+# Gauges, as in Flink. So many histograms for each answer would cost more than the reading.
 FLINK_METRICS: Final = (
     _gauge(
         "millis_behind_latest",

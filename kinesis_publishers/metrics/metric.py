@@ -1,4 +1,4 @@
-"""What a metric is, and which event says what about it: pure, for every kind of exporter."""
+"""What a metric is, and which events it is made of: pure, for every exporter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 ValueOf: TypeAlias = Callable[[Any], float | None]
-"""Says what an event measures; ``None`` for nothing this time."""
+"""Returns what an event measures; ``None`` for nothing."""
 
 
 class MetricKind(Enum):
@@ -115,7 +115,7 @@ def minus_one(_: Any) -> float:
 
 
 def zero(_: Any) -> float:
-    """Lower a mean: something was tried and has failed."""
+    """Lower a mean, after a failure."""
     return 0
 
 

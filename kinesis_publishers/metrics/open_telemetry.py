@@ -50,7 +50,7 @@ class _LastValues:
             self._values.setdefault(metric.name, {})[shard] = (labels, value)
 
     def forget_ended(self, event: Event) -> bool:
-        """Drop what a shard said if ``event`` says that it is not read any more; return that."""
+        """Drop the values of a shard that is no longer read; return whether ``event`` says so."""
         if not is_end_of_reading(event):
             return False
         with self._lock:

@@ -30,7 +30,7 @@ __all__ = [
 
 @frozen
 class Series:
-    """What values are kept apart by.
+    """What distinguishes values.
 
     Attributes:
         metric: what is measured.

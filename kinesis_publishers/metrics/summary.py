@@ -55,7 +55,7 @@ class _Interval:
                 self.resubscribes += event.is_reopened
 
     def describe(self, seconds: float) -> str:
-        """Return the line, for an interval that was so long."""
+        """Return the line for an interval of this length."""
         rate, megabytes = self.records / seconds, self.payload_bytes / seconds / 1e6
         return (
             f"{rate:,.1f} records/s, {megabytes:,.2f} MB/s, {self.retries} retries, "
@@ -91,7 +91,7 @@ class SummaryLog(EventReporter):
         self._clock = clock
         self._streams: dict[str, _Interval] = {}
         self._answers: dict[ShardKey, _Answer] = {}
-        # Since when shards wait for room, as far as that is in no line yet.
+        # Since when shards wait for room, for the part that is in no line yet.
         self._waits: dict[ShardKey, float] = {}
         self._began_at = clock.monotonic()
         self._repeating = AsyncExitStack()

@@ -11,7 +11,7 @@ import kinesis_publishers
 
 # The package itself knows its names, and loads what they need at their first use.
 _NOTHING: frozenset[str] = frozenset()
-_FRAMEWORK = frozenset({"attr", "attrs", "backoff", "javaproperties", "orjson"})
+_FRAMEWORK = frozenset({"attr", "attrs", "backoff", "orjson"})
 # A server loads HTTP, CBOR and TLS when it listens.
 _TEST_KIT = frozenset({"pybase64"})
 _SPARK = frozenset({"py4j", "pyspark"})

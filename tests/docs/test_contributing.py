@@ -85,5 +85,6 @@ def test_the_edits_of_the_page_add_parts_that_work(tmp_path: Path) -> None:
 def test_every_file_and_folder_of_the_lists_exists() -> None:
     prose = re.sub(r"^```.*?^```", "", _PAGE.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", prose)
-    assert named
+    commands = [block.code for block in blocks_of(_PAGE) if block.language == "sh"]
+    named += [path for code in commands for path in re.findall(r"\btests/\S+", code)]
     assert [name for name in named if not (ROOT / name).exists()] == []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["AiohttpCarrier"]
 
 _ERRORS = (aiohttp.ClientError, OSError)
-# aiohttp stops reading at twice this size; its own 256 KiB is a lot for 1,000 shards in waiting.
+# aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.
 _BUFFER_BYTES = 64 * 1024
 
 
@@ -55,7 +55,7 @@ class AiohttpCarrier(SubscriptionCarrier):
         try:
             response = await session.post(
                 URL(call.url, encoded=True),
-                # Without a tunnel, the proxy is given what the endpoint is given.
+                # Without a tunnel, the proxy gets what the endpoint gets.
                 headers={
                     **call.headers,
                     **({} if self._endpoint.is_https else self._proxy_headers),
@@ -93,7 +93,7 @@ class AiohttpCarrier(SubscriptionCarrier):
 
 
 def _split_proxy(url: str | None) -> tuple[URL | None, Mapping[str, str]]:
-    """Return the proxy and its credentials apart: aiohttp's errors quote the URL as it came."""
+    """Return the proxy and its credentials separately: aiohttp's errors quote the URL."""
     if url is None:
         return None, {}
     proxy = URL(url)
@@ -115,7 +115,7 @@ class _AiohttpResponse(SubscriptionResponse):
     async def read(self) -> bytes:
         body = self._response.content
         if error := body.exception():
-            # aiohttp raises what broke the connection before it gives out what came before.
+            # aiohttp raises what broke the connection before it returns the bytes that came before.
             body.set_exception(None)  # type: ignore[arg-type]
             chunk = body.read_nowait()
             body.set_exception(error)
@@ -129,6 +129,6 @@ class _AiohttpResponse(SubscriptionResponse):
     async def close(self) -> None:
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
-            # Closing would first exchange farewells over TLS, with a peer that is still sending.
+            # Closing would first shut TLS down, with a peer that is still sending.
             connection.transport.abort()
         self._response.close()

@@ -54,7 +54,7 @@ class SignedCall:
 
 
 class SubscriptionResponse(ABC):
-    """An answer whose body arrives while it is read; nothing is read ahead but a small buffer.
+    """An answer whose body arrives while it is read, through a small buffer.
 
     Attributes:
         status: the HTTP status.
@@ -87,7 +87,7 @@ class SubscriptionCarrier(ABC):
 
     @abstractmethod
     async def open(self, call: SignedCall) -> SubscriptionResponse:
-        """Send ``call`` once and return when the status and the headers of the answer are there.
+        """Send ``call`` once and return when the status and the headers have arrived.
 
         Raises:
             ConnectionFailedError: there was no answer.
@@ -104,7 +104,7 @@ def connection_failure(error: Exception, where: str) -> ServiceError:
 
 
 def http_2_not_offered(url: str) -> InvalidOptionError:
-    """Return the error for an endpoint that cannot do what the configuration insists on."""
+    """Return the error for an endpoint without the HTTP/2 that the configuration requires."""
     return InvalidOptionError(
         f"{url} does not offer HTTP/2: set kinesis.stream.efo.http-version to auto or 1.1."
     )

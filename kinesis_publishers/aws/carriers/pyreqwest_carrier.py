@@ -56,7 +56,7 @@ class _Abandonable(Protocol):
 
 
 class _ExitGuard:
-    """What has to be abandoned before the interpreter ends, and the calls that are under way."""
+    """What to abandon before the interpreter ends, and the calls in flight."""
 
     def __init__(self) -> None:
         self._open: dict[_Abandonable, asyncio.AbstractEventLoop] = {}

@@ -1,1 +1,1 @@
-"""``kinesis-publishers consumers``: stream consumers, for those who register them by hand."""
+"""``kinesis-publishers consumers``: stream consumers that an operator registers by hand."""

@@ -199,7 +199,7 @@ def _table(found: list[tuple[str, StreamConsumer]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("Stream", "Name", "Status", "Created"):
         table.add_column(heading, no_wrap=True)
-    # Whole on any terminal: it is there to be copied.
+    # Whole on any terminal, so that it can be copied.
     table.add_column("ARN", overflow="fold")
     for stream_name, one in found:
         table.add_row(stream_name, one.name, one.status, iso_utc(one.created_at)[:19], one.arn)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Checked", "CleanCommand", "CleanGroup", "DurationType"]
 
 _DEBUG = "kinesis_publishers.cli.debug"
-# What only writing can say, or a terminal that has gone.
+# Errors of writing, or of a terminal that has gone.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -83,7 +83,7 @@ def _describe(error: OSError) -> str:
 
 
 def _drop_lost_output() -> None:
-    """Drop what is left of the output if that takes nothing more.
+    """Drop the rest of the output if it cannot be written.
 
     It would be an error again when the interpreter ends.
     """
@@ -109,7 +109,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Return ``value`` as a ``timedelta``; fails for what is none, or negative."""
+        """Return ``value`` as a ``timedelta``; fails if it is none, or negative."""
         if isinstance(value, timedelta):
             return value
         try:

@@ -66,12 +66,12 @@ class Connection:
 
     @property
     def chosen(self) -> frozenset[str]:
-        """The full keys of the options that single properties name, however they are written."""
+        """The full keys of the options that single properties name, in any spelling."""
         options = (find_option(key) for key, _ in self.pairs)
         return frozenset(option.full_key for option in options if option)
 
     def properties(self, more: Mapping[str, str | None] | None = None) -> Properties:
-        """Return everything as checked properties; what is said last counts.
+        """Return everything as checked properties; the last source takes precedence.
 
         The order is: the file, the single properties, the options of their own, ``more``, where
         ``None`` leaves an option out.
@@ -92,7 +92,7 @@ class Connection:
         return self._parse(more or {}, checked=False)
 
     def without(self, keys: AbstractSet[str]) -> Connection:
-        """Return the same without the single properties that name ``keys`` (in full)."""
+        """Return a copy without the single properties that name ``keys`` (in full)."""
         return evolve(
             self, pairs=tuple(pair for pair in self.pairs if _documented_key(pair[0]) not in keys)
         )

@@ -47,7 +47,7 @@ def output_bytes() -> BinaryIO:
 
 
 def discard_output() -> None:
-    """Let what standard output still gets go nowhere, after its reader has gone.
+    """Discard all further output, after its reader has gone.
 
     What is buffered would otherwise be an error when the interpreter ends.
     """
@@ -57,7 +57,7 @@ def discard_output() -> None:
 
 
 def print_rich(renderable: RenderableType) -> None:
-    """Write a table to standard output; not on a terminal without what only fills it."""
+    """Write a table to standard output; where that is no terminal, without padding."""
     console = output_console()
     if console.is_terminal:
         console.print(renderable)
@@ -75,7 +75,7 @@ def print_tree(tree: Tree) -> None:
     """
     from rich.console import Console
 
-    # With a height as well: a terminal that calls itself dumb counts as 80 columns else.
+    # With a height as well: otherwise a dumb terminal counts as 80 columns.
     console = Console(width=_ENDLESS, height=_ENDLESS)
     with console.capture() as capture:
         console.print(tree)

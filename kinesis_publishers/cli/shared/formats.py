@@ -50,7 +50,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_behind(millis: int | None) -> str:
-    """Return how far a reader is behind the tip, in at most two units; ``-`` if it is not known."""
+    """Return how far a reader is behind the tip, in at most two units; ``-`` if unknown."""
     if millis is None:
         return "-"
     if millis < 1000:
@@ -67,12 +67,12 @@ def format_behind(millis: int | None) -> str:
 
 
 def hash_key_share(starting_hash_key: str, ending_hash_key: str) -> float:
-    """Return which part of all hash keys lies between two, both included, from 0 to 1."""
+    """Return the share of all hash keys from one to another, both included, from 0 to 1."""
     return (int(ending_hash_key) - int(starting_hash_key) + 1) / (MAX_HASH_KEY + 1)
 
 
 def format_share(share: float) -> str:
-    """Return a part as a percentage, with up to two decimals."""
+    """Return a share as a percentage, with up to two decimals."""
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
@@ -154,7 +154,7 @@ def plain_line(record: Record, *, longest: int | None = None) -> str:
 
 def _encode(data: bytes, encoding: DataEncoding) -> tuple[DataEncoding, Any]:
     if encoding is DataEncoding.JSON and _is_json(data):
-        # To the letter: parsing would round its numbers. Line breaks stand between tokens only.
+        # Verbatim: parsing would round its numbers. Line breaks occur only between tokens.
         line = data.replace(b"\n", b" ").replace(b"\r", b" ")
         return DataEncoding.JSON, orjson.Fragment(line)
     if encoding is not DataEncoding.BASE64:

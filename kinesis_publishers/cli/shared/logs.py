@@ -14,7 +14,7 @@ _DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _CommandHandler(logging.Handler):
-    """Says what is logged, where messages of commands go at that time: a live table moves them."""
+    """Writes what is logged to where messages go at that time: a live table moves them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -39,7 +39,7 @@ def set_up_logging() -> None:
 
 
 def log_everything() -> None:
-    """Show what the framework does, too; does nothing without :func:`set_up_logging`.
+    """Show what the framework does as well; does nothing without :func:`set_up_logging`.
 
     Only the framework: botocore's log has session tokens.
     """

@@ -1,4 +1,4 @@
-"""Standard input and output within an event loop: a pipe that stands still stops nothing else."""
+"""Standard input and output within an event loop: a pipe that stalls blocks nothing else."""
 
 from __future__ import annotations
 

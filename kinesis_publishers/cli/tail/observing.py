@@ -40,7 +40,7 @@ _LOCAL_SINKS: Final = frozenset({"log", "summary"})
 def observer_properties(
     connection: Connection, position: Mapping[str, str]
 ) -> tuple[Properties, list[str]]:
-    """Return what a tail reads with, and what it leaves out and why, a sentence each.
+    """Return the properties that a tail reads with, and a sentence for each that it leaves out.
 
     A tail that read as the application would move its checkpoints, take over its subscriptions,
     remove its consumer, publish its metrics, and make most of the calls that its shards answer.
@@ -74,7 +74,7 @@ def _leave_checkpoints(changes: _Changes) -> None:
 
 
 def _leave_position(changes: _Changes) -> None:
-    """Leave out where the application began, long ago: it goes on at its checkpoints."""
+    """Leave out where the application began: it goes on at its checkpoints."""
     begin: list[Option[Any]] = [InitialPositionConfig.shards]
     told = {InitialPositionConfig.position.full_key, InitialPositionConfig.timestamp_text.full_key}
     if not told & changes.chosen:
@@ -158,7 +158,7 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
     if not publisher_factory_class(draft).subscribes:
         return
     theirs = _consumers_of_the_application(changes, connection)
-    # Its own must not stay registered, and billed, because that of the application does.
+    # Its own consumer must not stay registered, and billed, because the application's does.
     options: list[Option[Any]] = [RegistrationConfig.deregister, *_arn_options(draft)]
     if _has_own_arns(changes, theirs):
         _leave_out(changes, [*options, RegistrationConfig.consumer_name])

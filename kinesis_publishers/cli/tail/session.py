@@ -1,4 +1,4 @@
-"""What becomes of the records that a tail reads, and when it ends."""
+"""Where the records of a tail go, and when it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecordView(ABC):
         """Show the records of one shard; raises ``BrokenPipeError`` if the reader has gone."""
 
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
-        """Take how far a shard has been read, after each of its answers."""
+        """Note how far a shard has been read, after each of its answers."""
 
 
 class RecordLines(RecordView):
@@ -75,11 +75,11 @@ class TailSession(DeliverySink):
         self._fetcher: KinesisDataFetcher | None = None
 
     def begin(self, fetcher: KinesisDataFetcher) -> None:
-        """Say which fetcher delivers; call it before that runs."""
+        """Set the fetcher that delivers, before it runs."""
         self._fetcher = fetcher
 
     def stop(self) -> None:
-        """Make the fetcher return; what it is showing is shown to its end."""
+        """Make the fetcher return once it has shown its current batch."""
         if self._fetcher is not None:
             # Not from within the call of a shard's own task, which stopping may cancel.
             asyncio.get_running_loop().call_soon(self._fetcher.stop)

@@ -69,7 +69,7 @@ def _order(row: ShardRow) -> tuple[bool, str, str]:
 
 
 def _table(rows: Sequence[ShardRow]) -> Table:
-    # What still moves stands first: a terminal that is too small cuts the end.
+    # Shards that still move come first: a terminal that is too small cuts the end.
     ordered = sorted(rows, key=_order)
     table = Table(
         box=box.SIMPLE_HEAD, show_footer=len(rows) > 1, pad_edge=False, padding=(0, 1, 0, 0)
@@ -103,7 +103,7 @@ def _table(rows: Sequence[ShardRow]) -> Table:
 
 
 _WINDOW_SECONDS: Final = 10.0
-# A rate over less would jump.
+# A rate over a shorter time would jump.
 _SHORTEST_SECONDS: Final = 1.0
 
 

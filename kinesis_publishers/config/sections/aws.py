@@ -1,4 +1,4 @@
-"""Where Kinesis is and who asks: the connection, and where its credentials come from.
+"""The connection to AWS: where Kinesis is, and where credentials come from.
 
 The keys are those of Flink's AWS connectors. What makes a session of botocore use them is in
 :mod:`kinesis_publishers.aws.credentials`.
@@ -78,7 +78,7 @@ class CredentialsConfig(Section, section="AWS"):
         parser=Choice(members=CredentialsProvider),
         default=None,
         namespace=Namespace.AWS,
-        doc="Where credentials come from; BASIC if both basic keys are there, else AUTO.",
+        doc="Where credentials come from; BASIC if both basic keys are set, else AUTO.",
     )
     provider: CredentialsProvider = CredentialsProvider.AUTO
     access_key_id: Option[str | None] = _credential(
@@ -123,8 +123,8 @@ class CredentialsConfig(Section, section="AWS"):
         parser=Choice(members=CredentialsProvider),
         default=None,
         namespace=Namespace.AWS,
-        doc="Where the credentials come from that assume the role; takes all keys of "
-        "aws.credentials.provider after its own name. BASIC if both basic keys are there, else "
+        doc="The source of the credentials that assume the role; takes all keys of "
+        "aws.credentials.provider after its own name. BASIC if both basic keys are set, else "
         "AUTO.",
     )
     source: CredentialsConfig | None = None
@@ -208,7 +208,7 @@ def _effective_provider(lookup: Lookup, depth: int) -> CredentialsProvider:
 
 
 def _source_of_role(properties: Lookup, depth: int) -> CredentialsConfig:
-    """Return who assumes the role: the role provider, else the basic keys beside it, else AUTO."""
+    """Return who assumes the role: the role provider, else the basic keys next to it, else AUTO."""
 
     def is_given(option: Option[Any], depth: int) -> bool:
         return properties.is_given(nested_option(option, depth))
@@ -244,7 +244,7 @@ def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]
 
 
 class AwsConfig(Section, section="AWS"):
-    """Where Kinesis is and who asks.
+    """Where Kinesis is, and with which credentials it is called.
 
     Without a region :func:`resolve_region` finds one; without the URL of an endpoint it is AWS's
     own; without a bundle of CA certificates botocore chooses them.
@@ -263,7 +263,7 @@ class AwsConfig(Section, section="AWS"):
         parser=URL,
         default=None,
         namespace=Namespace.AWS,
-        doc="The URL of the Kinesis endpoint, where it is not AWS's own.",
+        doc="The URL of a Kinesis endpoint other than AWS's own.",
     )
     ca_bundle: Option[str | None] = Option(
         key="aws.cabundle",

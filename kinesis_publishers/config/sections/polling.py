@@ -74,7 +74,7 @@ class DiscoveryConfig(Section, section="Discovery"):
         default=ShardOrder.PARENTS_FIRST,
         namespace=Namespace.OURS,
         section="Source",
-        doc="Whether a shard waits until all that it descends from is read to its end.",
+        doc="Whether a shard waits until all of its ancestors are read to their ends.",
     )
 
     @property

@@ -74,7 +74,7 @@ class _ShardPositionsParser:
         document = orjson.loads(str(value))
         if not isinstance(document, dict):
             raise ValueError("not an object")
-        # "metadata" stands beside the shards in an offset that was copied from another connector.
+        # An offset that was copied from another connector has "metadata" next to the shards.
         return tuple(
             (shard_id, _parse_position(shard_id, position))
             for shard_id, position in sorted(document.items())
@@ -171,7 +171,7 @@ class EndingPositionConfig(Section, section="Batch"):
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
         namespace=Namespace.OURS,
-        doc="Where a batch read ends: LATEST is what has arrived when the DataFrame is loaded.",
+        doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded.",
     )
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",
@@ -196,8 +196,8 @@ class EndingPositionConfig(Section, section="Batch"):
         parser=_ShardPositionsParser(),
         default=(),
         namespace=Namespace.OURS,
-        doc="JSON with a position per shard, before which its last record stands; the other shards "
-        "end at stream.endpos.",
+        doc="JSON with a position per shard: the records before it are read. The other shards end "
+        "at stream.endpos.",
     )
 
 
@@ -241,7 +241,7 @@ def _instant_problems(lookup: Lookup, section: _Positions) -> Iterator[ConfigErr
             f"{lookup.written_key(section.position)} is AT_TIMESTAMP: set "
             f"{section.timestamp_text.full_key} to a date or epoch seconds"
         )
-    # Beside a position that somebody chose, a timestamp may be a leftover: Flink ignores it too.
+    # With a position that was chosen, a timestamp may be a leftover: Flink ignores it too.
     # Without one, the default would skip what lies between the timestamp and now, or read it.
     if is_given and not lookup.is_given(section.position):
         yield InvalidOptionError(

@@ -87,7 +87,7 @@ class RegistrationConfig(Section, section="Registration"):
         parser=Choice(members=DeregistrationPolicy),
         default=DeregistrationPolicy.CREATED,
         namespace=Namespace.OURS,
-        doc="At tear-down: remove a consumer that this application created, or none.",
+        doc="Which consumers are removed at the end: those that this application created, or none.",
     )
     register_timeout_seconds: Option[float] = Option(
         key="stream.registerstreamconsumer.timeout",

@@ -85,7 +85,7 @@ def selected_streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
             )
             continue
         if any(stream.name == other.name for other in streams):
-            problems.append(f"the stream {stream.name!r} is there twice")
+            problems.append(f"the stream {stream.name!r} is named twice")
         streams.append(stream)
     if problems:
         written_key = lookup.written_key(StreamsConfig.names)
@@ -175,16 +175,15 @@ class SourceConfig(Section, section="Source"):
         parser=Choice(members=AggregationMode),
         default=AggregationMode.AUTO,
         namespace=Namespace.OURS,
-        doc="What becomes of aggregates: deaggregated, where records that belong to another shard "
-        "are left out of the KPL's after a reshard (auto), of all (kpl) or of none (unfiltered), "
-        "or delivered whole (off).",
+        doc="How aggregates are delivered: deaggregated, without the records of other shards in "
+        "the KPL's after a reshard (auto), in all (kpl) or in none (unfiltered); or whole (off).",
     )
     on_invalid_aggregate: Option[OnInvalidAggregate] = Option(
         key="aggregation.on-invalid",
         parser=Choice(members=OnInvalidAggregate),
         default=OnInvalidAggregate.PLAIN,
         namespace=Namespace.OURS,
-        doc="What becomes of a record that begins like an aggregate and is not a valid one: "
+        doc="How a record that begins like an aggregate and is not a valid one is treated: "
         "delivered as it is (plain), an error (fail), or given to the DeadLetter of scan "
         "(dead-letter).",
     )

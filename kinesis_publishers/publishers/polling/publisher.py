@@ -156,7 +156,7 @@ class PollingRecordPublisher(RecordPublisher):
         return None if previous is None else self._context.clock.monotonic() - previous
 
     async def _valid_iterator(self) -> str | None:
-        """Return the iterator or a new one; ``None`` if a later run is to ask for it again."""
+        """Return the iterator or a new one; ``None`` if a later run asks for it again."""
         age = self._context.clock.monotonic() - self._iterator_received_at
         if self._iterator is not None and age > _ITERATOR_SECONDS:
             self._drop_iterator()
@@ -196,7 +196,7 @@ class PollingRecordPublisher(RecordPublisher):
         return page
 
     async def _attempt(self, call: Awaitable[_T], retries: RetryBudget) -> _T | None:
-        """Make a call once; return ``None`` if it failed and is to be made again by a later run."""
+        """Make a call once; return ``None`` if it failed and a later run makes it again."""
         try:
             answer = await call
         except ServiceError as error:

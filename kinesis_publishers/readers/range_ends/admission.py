@@ -68,7 +68,7 @@ def shares(weights: Sequence[Sequence[Weight]], limit: ReadLimit, *, first: int 
     Args:
         weights: per shard, what the records that wait count for, in their order.
         limit: the limit for all of them together; it holds to the record.
-        first: which shard is served first. Whoever changes it from round to round lets every shard
+        first: which shard is served first. Changing it from round to round lets every shard
             have its turn, however small the limit.
     """
     count = len(weights)

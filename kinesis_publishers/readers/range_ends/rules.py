@@ -28,8 +28,8 @@ _BEHIND_NOW = timedelta(milliseconds=200)
 _TAIL_RECORDS = 100
 _TAIL_BYTES = 256 * 1024
 _JUMP_RECORDS = 10
-# Unless somebody asks for more, a range has about so much of one shard: a micro-batch of a lagging
-# query is to end in minutes, so that a failure repeats minutes.
+# Without a request for more, a range has about so much of one shard: a micro-batch of a lagging
+# query ends in minutes, so that a failure repeats minutes.
 _RANGE_BYTES = 32 * 1024 * 1024
 _SHORTEST_REACH_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
@@ -87,10 +87,10 @@ def jump_target(
         progress: how far the shard is read.
         now: the present.
         sample: what is known about the shard.
-        nothing_since: an instant from which on nothing had arrived when somebody looked.
+        nothing_since: an instant after which nothing had arrived at the last look.
         is_bounded: whether a range may cover only so much of the shard's time.
     """
-    # A range whose beginning is no record yet is to name its first one: a replay checks it.
+    # A range whose beginning is no record yet must name its first one: a replay checks it.
     if progress.processed is None or progress.as_of is None:
         return None
     target = now - _BEHIND_NOW
@@ -108,7 +108,7 @@ def is_within_reach(
     progress: ShardProgress, now: datetime, sample: Sample | None, *, is_bounded: bool
 ) -> bool:
     """Say whether everything that is left of a closed shard may be in one range."""
-    # As for a jump; and what nobody has read yet has no age.
+    # As for a jump; and what is unread has no age.
     if progress.processed is None or progress.as_of is None:
         return False
     return not is_bounded or progress.as_of + timedelta(seconds=reach_seconds(sample)) >= now

@@ -42,7 +42,13 @@ def created_arns(local_kinesis: LocalKinesis) -> list[str | None]:
     """Return what is recorded as registered, per stream."""
     prefix = f"arn:aws:kinesis:us-east-1:{local_kinesis.behaviour.account_id}:stream"
     leases = [
-        ConsumerLease.acquire(f"{prefix}/{name}", "app", clock=SystemClock()) for name in _STREAMS
+        ConsumerLease.acquire(
+            f"{prefix}/{name}",
+            "app",
+            clock=SystemClock(),
+            endpoint_url=local_kinesis.endpoint_url,
+        )
+        for name in _STREAMS
     ]
     found = []
     for one in leases:

@@ -1,4 +1,4 @@
-"""Options of a publisher that somebody else wrote: ``kinesis.custom.*``."""
+"""Options of a custom publisher: ``kinesis.custom.*``."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_they_travel_to_other_processes() -> None:
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "efo"])
-def test_a_key_that_nobody_reads_is_refused(publisher: str) -> None:
+def test_a_key_that_nothing_reads_is_refused(publisher: str) -> None:
     efo = {"kinesis.stream.efo.consumername": "reports"} if publisher == "efo" else {}
     with pytest.raises(ConfigErrors, match=f"is {publisher.upper()}, which does not read it"):
         Properties.parse({**REPLAY, **efo, "kinesis.stream.recordpublisher": publisher})

@@ -23,7 +23,7 @@ def properties(**options: str) -> Properties:
     return Properties.parse({"kinesis.streams": "orders", **values})
 
 
-def test_a_batch_ends_at_what_is_there_unless_somebody_says_otherwise() -> None:
+def test_a_batch_ends_at_the_tip_by_default() -> None:
     config = EndingPositionConfig.from_properties(properties())
     assert config == EndingPositionConfig(position=EndingPosition.LATEST)
     assert properties().given_keys(EndingPositionConfig.options()) == ()

@@ -152,8 +152,8 @@ def test_a_refused_value_is_reported_once_without_what_would_follow_from_it(valu
     [
         ("a,,b", "'' is neither"),
         ("a b", "'a b' is neither"),
-        ("a,a", "'a' is there twice"),
-        ("a,arn:aws:kinesis:eu-west-1:123456789012:stream/a", "'a' is there twice"),
+        ("a,a", "'a' is named twice"),
+        ("a,arn:aws:kinesis:eu-west-1:123456789012:stream/a", "'a' is named twice"),
         ("arn:aws:kinesis:eu-west-1:12:stream/a", "neither"),
         ("x" * 129, "neither"),
     ],

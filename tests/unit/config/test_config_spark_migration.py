@@ -1,4 +1,4 @@
-"""What somebody who comes from another connector has in his options."""
+"""The options of users who come from another connector."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ _NEEDED = {
 }
 
 
-# A value that is not the default, and what stands beside it so that it matters.
+# A value that is not the default, and the options with which it matters.
 _AT_TIMESTAMP = {"kinesis.stream.initpos": "AT_TIMESTAMP"}
 _ENDS_AT_TIMESTAMP = {"kinesis.stream.endpos": "AT_TIMESTAMP"}
 _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
