@@ -99,7 +99,7 @@ class Services:
         initial_position: where a stream begins that was not read before; LATEST is not pinned yet.
         initial_shards: the same for single shards, by shard id; these take precedence.
         factory: makes the publisher of each shard.
-        polling: makes polling publishers, whatever ``factory`` makes: for looking at a shard.
+        polling: makes polling publishers, for looking at a shard with any ``factory``.
         discovery: describes streams and lists shards.
         pool: the budget of all shards together.
         aggregates: deaggregates.

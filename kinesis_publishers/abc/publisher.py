@@ -98,8 +98,8 @@ class RecordPublisherFactory(ABC):
     ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``.
 
     Attributes:
-        reads_ranges: whether its publishers agree with GetRecords about where a range ends, so that
-            Spark can plan with GetRecords what they read.
+        reads_ranges: whether its publishers agree with GetRecords, by which ``spark.read`` plans,
+            about where a range ends.
         subscribes: whether its publishers hold the one subscription that a consumer has to a shard.
         needs_registration: whether its publishers read with the stream consumers that the options
             of registration describe.

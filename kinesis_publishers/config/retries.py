@@ -26,8 +26,8 @@ OUTAGE: Final = Option(
     namespace=Namespace.OURS,
     section=_SECTION,
     doc="How long every call is repeated, even when its maxretries are used up. If it is not set, "
-    "a service that has never answered is given up after 30 seconds. 0 leaves the maxretries "
-    "alone, as in Flink.",
+    "calls to a service that has never answered fail after 30 seconds. With 0 only the "
+    "maxretries count, as in Flink.",
 )
 
 

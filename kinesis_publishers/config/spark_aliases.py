@@ -220,16 +220,16 @@ _EXPANSIONS: Final[Mapping[str, Callable[[Scalar], _Assigned]]] = MappingProxyTy
 
 NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
 _ENDS_AT_THE_TIP: Final = (
-    "a micro-batch ends with what has arrived and waits for nothing: remove it, or limit the size "
-    "with maxRecordsPerTrigger or maxBytesPerTrigger"
+    "a micro-batch ends with the records that have arrived and does not wait: remove it, or limit "
+    "the size with maxRecordsPerTrigger or maxBytesPerTrigger"
 )
-_NOTHING_TO_SET: Final = "there is nothing of the kind to set here: remove it"
+_NOTHING_TO_SET: Final = "this source has no such setting: remove it"
 _RETRIES: Final = (
     "each API call has its own: see kinesis.shard.getrecords.maxretries and its .backoff.base and "
     ".backoff.max"
 )
 _PARSE_IN_SPARK: Final = (
-    "the payload comes through as it is: read the column data with from_json, from_csv or from_avro"
+    "the payload is delivered as it is: parse the column data with from_json, from_csv or from_avro"
 )
 _PARALLELISM: Final = "set kinesis.spark.parallelism, the largest number of tasks in a micro-batch"
 _TRIGGER: Final = "set the interval with writeStream.trigger(processingTime=...)"
@@ -257,7 +257,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             *("checkNewRecordThreads", "maxShardsPerDescribe", "consumerRefreshInterval"),
             *("coalesceThresholdBlockSize", "coalesceBinSize"),
         ),
-        "no micro-batch is made while there is nothing new: remove it": (
+        "Spark plans no micro-batch without new records: remove it": (
             *("avoidEmptyBatches", "internal.avoidEmptyBatches"),
         ),
         _RETRIES: (
@@ -271,7 +271,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "set kinesis.pending.maxrecords, which counts the records of all shards": (
             "internal.dataQueueCapacity",
         ),
-        "set kinesis.shard.getrecords.intervalmillis, the period in which a shard is asked": (
+        "set kinesis.shard.getrecords.intervalmillis, the polling period of a shard": (
             "addIdleTimeBetweenReads",
         ),
         _PARALLELISM: ("shardsPerTask", "minPartitions", "maxRecordsPerPartition"),

@@ -1,7 +1,4 @@
-"""Records on their way to the application: what is handed over, to whom, and the room for it.
-
-What a consumer of one shard and a consumer of one range have in common; the loops are their own.
-"""
+"""Records on their way to the application: deliveries, their sink, and the room for them."""
 
 from __future__ import annotations
 
@@ -139,8 +136,6 @@ class ConsumerContext:
         sink: what records and facts are handed to.
         aggregates: deaggregates.
         data_loss: what follows when records are gone.
-        clock: the only source of time.
-        events: where diagnostic events go.
         has_shard: asks the service whether a shard is still listed. The service calls a shard that
             has left the retention not found, in the words that it has for a missing stream; without
             this question a missing stream is what it is taken for.

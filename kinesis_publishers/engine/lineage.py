@@ -94,7 +94,7 @@ def starting_progress(
         known: the progress that exists already.
         initial: where a stream begins that is read for the first time; ``None`` if it is not.
 
-    A shard that appears after the start begins at TRIM_HORIZON, whatever the initial position: it
+    A shard that appears after the start begins at TRIM_HORIZON for any initial position: it
     holds what came after the records of its parents. A shard that a known one descends from was
     read to its end in an earlier run, or lies before the initial position: it is not read again.
     """
@@ -156,7 +156,7 @@ def gone_shards(keys: Iterable[ShardKey], listed: Iterable[Shard]) -> list[Shard
 
 
 def generations(shards: Iterable[Shard]) -> list[list[Shard]]:
-    """Return ``shards`` in groups such that whatever a shard descends from is in an earlier one."""
+    """Return ``shards`` in groups, with the ancestors of each shard in earlier groups."""
     pending = {shard.key: shard for shard in shards}
     found = []
     while pending:

@@ -80,7 +80,7 @@ class PendingPool:
         return len(self._waiters)
 
     def try_acquire(self, records: int, payload_bytes: int) -> Reservation | None:
-        """Take so much if there is room now and nobody waits for it; else return ``None``.
+        """Take so much if there is room now and no other caller waits; else return ``None``.
 
         Raises:
             ClosedError: the pool was closed.
@@ -107,16 +107,16 @@ class PendingPool:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                # Served and cancelled in the same turn: nobody will release it but us.
+                # Served and cancelled in the same turn: its caller will not release it.
                 future.result().release()
             elif waiter in self._waiters:
                 self._waiters.remove(waiter)
-                # Whoever stood behind may fit where this one did not.
+                # The next in line may fit where this one did not.
                 self._serve_waiters()
             raise
 
     def close(self) -> None:
-        """Refuse every further request and everybody who waits."""
+        """Refuse every further request, and those that wait."""
         self._is_closed = True
         while self._waiters:
             future = self._waiters.popleft()[2]

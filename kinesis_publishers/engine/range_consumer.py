@@ -204,7 +204,7 @@ class RangeConsumer(ShardLoop):
 _MAX_AGE_SECONDS = 240.0
 _MAX_COUNT = 1000
 _MAX_BYTES = 16 * 1024 * 1024
-# What a record takes beside its payload: the objects and texts of the columns, and the publisher.
+# The memory of a record without its payload (objects and texts of the columns), and of a publisher.
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
 
@@ -247,7 +247,6 @@ class Leftovers:
     themselves where they begin.
 
     Args:
-        clock: the source of time.
         max_count: how many are kept.
         max_bytes: how much memory they may take together.
         max_age_seconds: after which time one is not taken any more.

@@ -35,8 +35,7 @@ class ShardConsumer(ShardLoop):
         self.child_shards: tuple[ChildShard, ...] = ()
         self._millis_behind_latest: int | None = None
         self._read_until: datetime | None = None
-        # Of the last delivery: how many records there were, and how many of one that Kinesis
-        # stored.
+        # Of the last delivery: its records, and how many of them one stored record became.
         self._delivered = 0
         self._expansion = 1.0
 
@@ -127,7 +126,7 @@ class ShardConsumer(ShardLoop):
         if moves:
             self.progress = _progress_after(fresh, as_of)
         else:
-            # With nothing handed on, whatever there was, the position stays what it is.
+            # With nothing handed on, the position stays as it is.
             self._room.release()
             self.progress = evolve(self.progress, as_of=as_of)
         self._millis_behind_latest = batch.millis_behind_latest
@@ -152,7 +151,7 @@ class ShardConsumer(ShardLoop):
             self._delivered, self._expansion = len(records), max(1.0, len(records) / len(batch))
             if len(records):
                 await self._room.deliver(records, _progress_after(batch, as_of))
-            # The record itself has come, whatever is delivered of it: it is not asked for again.
+            # The record has come, even if nothing of it is delivered: it is not read again.
             is_found = self.progress.position.type is PositionType.AT_SEQUENCE_NUMBER
             return len(records) > 0 or is_found
         except BaseException as error:

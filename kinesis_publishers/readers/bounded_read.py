@@ -57,19 +57,17 @@ async def plan_batch(
         properties: which streams, and how to reach them; with a region.
         bounds: between which positions the records stand.
         narrowing: what is not needed is neither searched nor read.
-        events: takes diagnostic events, beside the sinks that the properties name.
-        clock: the only source of time, this machine's unless it is given.
 
     Raises:
         StreamNotFoundError: a stream does not exist.
-        InvalidOptionError: an open shard is to be read to its end.
+        InvalidOptionError: the options end an open shard at SHARD_END.
         DataLossError: a position or a shard that is named is gone, and loss is not tolerated.
     """
     streams = StreamsConfig.from_properties(properties).streams
     names = [one.reference for one in streams if narrowing.needs_stream(one.name)]
     polling = PollingConfig.from_properties(properties)
     async with open_services(properties, events=events, clock=clock) as services:
-        # By polling, whatever the publisher: a subscription belongs to one reader.
+        # Always by polling: a subscription belongs to one reader.
         pages = PolledPages(
             services.polling.create,
             services.missing,
@@ -160,7 +158,7 @@ class _BatchPlan:
     ) -> None:
         self._data_loss.report(
             shard.key,
-            f"the batch is to be read from {start} to {until}, and one of these positions is not "
+            f"the batch reads from {start} to {until}, and one of these positions is not "
             "available any more.",
             cause=cause,
         )
@@ -228,7 +226,7 @@ class BatchBounds:
 
     @classmethod
     def from_properties(cls, properties: Properties, *, loaded_at: datetime) -> Self:
-        """Read the bounds; whether they can work is left to whoever asks for a batch.
+        """Read the bounds, without checking that they can work.
 
         Args:
             properties: the configuration; without a starting position, reading begins at
@@ -278,9 +276,9 @@ class BatchBounds:
     def narrowed(self, narrowing: Narrowing) -> BatchBounds:
         """Return bounds within these that hold every record that is needed.
 
-        Arrival times are neither exact nor in order: a minute more is read on either side, and who
-        needs exactly these times has to look at each record. Positions of single shards that are
-        sequence numbers stay as they are.
+        Arrival times are neither exact nor in order: a minute more is read on either side, and a
+        reader that needs exactly these times must check each record. Sequence numbers of single
+        shards stay as they are.
         """
         lowest = _shifted(narrowing.arrived_since, -_SLACK)
         highest = _shifted(narrowing.arrived_until, _SLACK)
@@ -299,13 +297,13 @@ class BatchBounds:
         )
 
     def is_empty(self, shard_id: str) -> bool:
-        """Say whether nothing of a shard is read, whatever it holds."""
+        """Say whether nothing of a shard is read."""
         start, until = self.start_of(shard_id), self.until_of(shard_id)
         return start is None or (until is not None and not _is_before(start, until))
 
 
 def _next_millisecond(instant: datetime) -> datetime:
-    # Instants travel in milliseconds: what has arrived in this very one is to be among the rows.
+    # Instants travel in milliseconds: records that arrived in this one are among the rows.
     return instant + timedelta(microseconds=-instant.microsecond % 1000)
 
 

@@ -1,4 +1,4 @@
-"""EAGER registration apart from reading: where a source is constructed that others will read."""
+"""EAGER registration without reading: for a source that other processes read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 
 def register_consumers(properties: Properties) -> Properties:
-    """Register what EAGER asks for, and return ``properties`` with the consumers' ARNs.
+    """Register consumers as EAGER does, and return ``properties`` with their ARNs.
 
-    Whoever reads with them makes no call for a consumer that is there. It may be called any number
-    of times: a consumer that exists is used. What was registered is noted on this machine, so that
-    the last reader removes it. Unless the publisher is EFO and the strategy EAGER, ``properties``
-    are returned as they are.
+    Readers with these properties make no call for a consumer that exists. Calling it again uses the
+    existing consumers. This machine notes what was registered, and its last reader removes it. If
+    the publisher needs no registration, or the strategy is not EAGER, ``properties`` are returned
+    as they are.
 
     Args:
         properties: the configuration; with a region.

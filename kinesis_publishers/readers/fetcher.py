@@ -118,11 +118,11 @@ class KinesisDataFetcher:
         Args:
             properties: what to read, and how.
             on_batch: what records are handed to.
-            resume: as in the constructor; not beside checkpoints, which say the same.
+            resume: as in the constructor; not together with checkpoints, which say the same.
             records_deliveries: whether a delivery counts as processed as soon as ``on_batch`` has
                 taken it; ``False`` leaves it to calls of ``checkpointer.record``.
-            events: takes diagnostic events, beside the sinks that the properties name.
-            clock: the only source of time, this machine's unless it is given.
+            events: takes diagnostic events in addition to the sinks that the properties name.
+            clock: this machine's unless it is given.
             guard: removes stream consumers once this process is gone, and outlives the fetcher.
                 Unless it is given, leaving the context removes them, and a guard of the fetcher's
                 own serves only if this process is killed.

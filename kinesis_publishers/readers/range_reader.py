@@ -60,11 +60,6 @@ class KinesisRangeReader:
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a reader, and close them.
 
-        Args:
-            properties: what to read, and how.
-            events: takes diagnostic events, beside the sinks that the properties name.
-            clock: the only source of time, this machine's unless it is given.
-
         Raises:
             ConfigError: the properties cannot work; every problem is named.
         """
@@ -118,7 +113,7 @@ class KinesisRangeReader:
 
 _LOGGER = logging.getLogger(__name__)
 
-# A subscription costs a call, a connection and, for whoever comes within the next five seconds, the
+# A subscription costs a call, a connection and, for any reader within the next five seconds, the
 # shard. Polling reads so much in about two seconds.
 _MIN_SUBSCRIBED_BYTES = 4 * 1024 * 1024
 
@@ -140,9 +135,9 @@ def as_polling(properties: Properties) -> Properties:
 class SubscribeThenPoll(RecordPublisher):
     """Publishes one shard: the first :meth:`run` is one subscription, the following ones poll.
 
-    A shard has one subscription per consumer. When it is refused, because somebody else's is
-    younger than five seconds, taken over by a second reader of the same range, or breaks, then
-    nothing is waited for and nobody is driven out: polling goes on after the last record.
+    A shard has one subscription per consumer. It is refused while another is younger than five
+    seconds, a second reader of the same range takes it over, or it breaks: in each case polling
+    goes on after the last record at once, and drives out no other reader.
 
     Args:
         shard: what to read.
@@ -178,7 +173,7 @@ class SubscribeThenPoll(RecordPublisher):
     def _log(self, subscriber: RecordPublisher) -> None:
         failure = subscriber.failure if isinstance(subscriber, FanOutRecordPublisher) else None
         if isinstance(failure, ServiceError) and not failure.retryable:
-            # The rows are right, and yet somebody pays for fan-out and does not get it.
+            # The rows are right, but the user pays for fan-out without getting it.
             _LOGGER.warning("%s: not subscribed to but polled: %s", self._shard, failure)
 
     def follow(self, batch: RecordBatch, processed: SequenceNumber | None) -> None:
@@ -215,7 +210,7 @@ class RangePublishers:
 
     @classmethod
     def select(cls, properties: Properties, services: Services) -> Self:
-        """Return what ``properties`` select; somebody else's publisher reads its ranges itself."""
+        """Return what ``properties`` select; a custom publisher reads its ranges itself."""
         if publisher_factory_class(properties).subscribes:
             return cls(plain=services.polling, fan_out=services.factory)
         return cls(plain=services.factory)

@@ -1,4 +1,4 @@
-"""Who registers the stream consumers of enhanced fan-out, and when; and who removes them."""
+"""Registers the stream consumers of enhanced fan-out, and removes them."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ async def deregister_consumer(
         return True
     except (KinesisPublishersError, TimeoutError) as error:
         _LOGGER.warning(
-            "The stream consumer %s could not be removed (%s). It costs money until it is; when "
-            "nobody uses it any more: %s",
+            "The stream consumer %s could not be removed (%s). It costs money until it is. Once "
+            "nothing uses it, remove it: %s",
             consumer_arn,
             str(error) or f"it was still there after {config.deregister_timeout_seconds:g} s",
             deregister_command(consumer_arn),

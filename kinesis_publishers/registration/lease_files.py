@@ -1,8 +1,8 @@
 """The files by which the processes of one user on one machine agree about a stream consumer.
 
 Three per consumer, which its last user removes: one that every user holds a lock on, one that is
-locked while it is being registered, and a record of what was registered. What follows is for
-``leases`` to decide.
+locked while the consumer is registered, and a record of what was registered. ``shared_use`` decides
+what follows from them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FileLock:
 
     @classmethod
     def try_take(cls, path: Path, *, exclusive: bool) -> Self | None:
-        """Return the lock on ``path``, ``None`` while somebody else is in the way; never waits.
+        """Return the lock on ``path``, ``None`` while another holder prevents it; never waits.
 
         A directory is there; a file is made if need be.
 
@@ -70,7 +70,7 @@ class FileLock:
     def try_make_exclusive(self) -> bool:
         """Exchange a shared lock for the exclusive one; if that fails, no lock is left at all.
 
-        Of several who try at once the last one succeeds, because the shared lock is given up first.
+        Of several that try at once the last succeeds, because the shared lock is given up first.
         """
         return self._try(exclusive=True)
 
@@ -111,10 +111,10 @@ class LeaseFiles:
 
     Attributes:
         directory: where they are.
-        users: everybody who uses the consumer holds a shared lock on it.
-        registration: locked by whoever finds out whether to register, and does so.
+        users: every user of the consumer holds a shared lock on it.
+        registration: locked to find out whether to register, and to do so.
         record: says what was registered; it is replaced as a whole.
-        stream_arn: the stream; it and the name are in the record for those who look into it.
+        stream_arn: the stream; it and the name stand in the record for a person who reads it.
         consumer_name: the name of the consumer.
     """
 
@@ -164,7 +164,7 @@ class LeaseFiles:
 
     def remove(self) -> None:
         """Remove the files, and with them the record; the caller has ``users`` to itself."""
-        # The locked one last: whoever comes after it is gone begins with files of its own.
+        # The locked one last: the next user after that begins with files of its own.
         for suffix in (".json", ".new", ".registration", ".users"):
             self.users.with_suffix(suffix).unlink(missing_ok=True)
 
@@ -175,10 +175,10 @@ def _is_aws(endpoint_url: str | None) -> bool:
 
 
 def lease_directory() -> Path:
-    """Return the directory of this user's leases, which is made if need be.
+    """Return the directory of this user's leases, and make it if it is missing.
 
     Raises:
-        OSError: it cannot be made, or somebody else could write to it.
+        OSError: it cannot be made, or another user could write to it.
     """
     # Not XDG_RUNTIME_DIR: it is deleted when the user logs out, and a reader may run on.
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -189,7 +189,7 @@ def lease_directory() -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise PermissionError(f"{directory} belongs to somebody else")
+        raise PermissionError(f"{directory} belongs to another user")
     if found.st_mode & 0o077:
         directory.chmod(0o700)
     return directory

@@ -124,7 +124,7 @@ class ConsumerRegistration:
             return None
 
     async def _register_if_absent(self) -> StreamConsumer | None:
-        """Return the consumer; ``None``, after a delay, if it is to be looked for again."""
+        """Return the consumer; ``None``, after a delay, to look for it again."""
         async with self._lease.registering():
             consumer = await self._describe()
             if consumer is not None:
@@ -134,7 +134,7 @@ class ConsumerRegistration:
             except ServiceError as error:
                 failure = error
                 self._is_unanswered |= isinstance(error, _UNANSWERED)
-        # ResourceInUse says that somebody else has registered it: the next description shows it.
+        # ResourceInUse: another process has registered it, and the next description shows it.
         await self._context.clock.sleep(await self._delay_after(failure))
         return None
 
@@ -157,8 +157,8 @@ class ConsumerRegistration:
         if self._config.deregister is DeregistrationPolicy.CREATED:
             _LOGGER.warning(
                 "The stream consumer %s appeared when this process tried to register it and got no "
-                "answer. It may be somebody else's, so it is not removed at the end. When nobody "
-                "uses it any more: %s",
+                "answer. Another process may have registered it, so it is not removed at the end. "
+                "Once nothing uses it, remove it: %s",
                 consumer.arn,
                 deregister_command(consumer.arn),
             )
@@ -221,10 +221,10 @@ async def consumer_limit_error(
         context: what lists the consumers.
     """
     return LimitExceededError(
-        f"The stream consumer {consumer_name} could not be registered on {stream_arn}, however "
-        f"often it was tried: {failure} {await _describe_consumers(stream_arn, config, context)} A "
+        f"The stream consumer {consumer_name} could not be registered on {stream_arn}, in "
+        f"several attempts: {failure} {await _describe_consumers(stream_arn, config, context)} A "
         "stream has up to 20 (50 with on-demand advantage), of which 5 may be CREATING at a time: "
-        "remove one that nobody uses (aws kinesis deregister-stream-consumer), share one by its "
+        "remove one that is not used (aws kinesis deregister-stream-consumer), share one by its "
         "name, or read with kinesis.stream.recordpublisher = POLLING.",
         operation=failure.operation,
         code=failure.code,

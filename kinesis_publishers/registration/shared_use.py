@@ -81,7 +81,7 @@ class ConsumerLease:
             return cls(files, users, clock, directory=directory)
         except OSError as error:
             _LOGGER.warning(
-                "Who uses the stream consumer %s on %s cannot be written down (%s): if it is "
+                "The use of the stream consumer %s on %s cannot be recorded (%s): if it is "
                 "registered now, it is not removed at the end. Set XDG_STATE_HOME or TMPDIR to "
                 "a directory of this user.",
                 consumer_name,
@@ -92,7 +92,7 @@ class ConsumerLease:
 
     @property
     def created_arn(self) -> str | None:
-        """The ARN of the consumer that a process of this machine registered and nobody removed."""
+        """The ARN of the consumer that this machine registered and that is not removed yet."""
         if self._files is None:
             return None
         try:
@@ -113,8 +113,8 @@ class ConsumerLease:
         except OSError as error:
             _LOGGER.warning("%s cannot be written: %s", self._files, error)
         _LOGGER.warning(
-            "The stream consumer that was registered is not going to be removed. When nobody uses "
-            "it any more: %s",
+            "The stream consumer that was registered will not be removed. Once nothing uses it, "
+            "remove it: %s",
             deregister_command(consumer_arn),
         )
 
@@ -122,7 +122,7 @@ class ConsumerLease:
     async def registering(self) -> AsyncIterator[None]:
         """Keep the other processes from registering this consumer at the same time.
 
-        It is meant for a few calls: whoever waits for something else leaves it first.
+        It is meant for a few calls: leave it before waiting for anything else.
         """
         lock = None
         if self._files is not None:
@@ -140,8 +140,8 @@ class ConsumerLease:
         """Leave; the last one to leave removes the consumer, if one was recorded.
 
         Args:
-            remove: is awaited with the recorded ARN while nobody can join. The record is kept, for
-                the next one who leaves, if it raises or returns False.
+            remove: is awaited with the recorded ARN while no other can join. The record is kept for
+                the next one that leaves if it raises or returns False.
         """
         try:
             if self._is_last():
@@ -165,12 +165,11 @@ class ConsumerLease:
             if self._users.is_current:
                 return True
         except OSError as error:
-            _LOGGER.warning("Who else uses a stream consumer cannot be found out: %s", error)
+            _LOGGER.warning("The other users of a stream consumer cannot be found out: %s", error)
             return False
         _LOGGER.warning(
-            "Something has removed %s, so that it is not known whether somebody else uses the "
-            "stream consumer %s, nor who registered it: it is not removed. If it is yours, and "
-            "nobody uses it any more: %s",
+            "%s was removed, which held who uses and who registered the stream consumer %s: it is "
+            "not removed. If it is yours and nothing uses it, remove it: %s",
             self._files.users,
             self._files.consumer_name,
             deregister_by_name_command(self._files.stream_arn, self._files.consumer_name),

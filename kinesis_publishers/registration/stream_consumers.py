@@ -1,4 +1,4 @@
-"""The consumers of the streams that are read: found once for all who ask, left together."""
+"""The consumers of the streams that are read: found once for all callers, left together."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class _ConsumerOfStream:
         return self.arn
 
     async def _join(self) -> ConsumerLease:
-        # Also of a consumer that is known to be there: who uses it keeps others from removing it.
+        # Also of a consumer that exists: its users keep others from removing it.
         if self._lease is None:
             self._lease = await ConsumerLease.acquire(
                 self.stream_arn,

@@ -17,11 +17,11 @@ from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
     FakeStream,
     ShardReader,
+    deaggregated,
     publisher_context,
     sample_aggregates,
     sample_records,
     sample_shard,
-    taken_apart,
 )
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ async def test_aggregates_are_deaggregated_when_they_are_replayed(
     reader = ShardReader(factory=factory(tmp_path, manual_clock), clock=manual_clock)
     await reader.read()
     assert [one.data for one in reader.sink.records] == [
-        one.data for one in taken_apart(aggregates)
+        one.data for one in deaggregated(aggregates)
     ]
 
 
 async def test_records_from_inside_an_aggregate_are_an_error(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
-    record(tmp_path, SHARD, taken_apart(sample_aggregates(2, 3, shard=SHARD)))
+    record(tmp_path, SHARD, deaggregated(sample_aggregates(2, 3, shard=SHARD)))
     reader = ShardReader(factory=factory(tmp_path, manual_clock), clock=manual_clock)
     with pytest.raises(InvalidOptionError, match=r"kinesis\.aggregation = off"):
         await reader.read()

@@ -123,7 +123,7 @@ class CredentialsConfig(Section, section="AWS"):
         parser=Choice(members=CredentialsProvider),
         default=None,
         namespace=Namespace.AWS,
-        doc="Where the credentials come from that assume the role; takes all keys of "
+        doc="The source of the credentials that assume the role; takes all keys of "
         "aws.credentials.provider after its own name. BASIC if both basic keys are set, else "
         "AUTO.",
     )
@@ -263,7 +263,7 @@ class AwsConfig(Section, section="AWS"):
         parser=URL,
         default=None,
         namespace=Namespace.AWS,
-        doc="The URL of the Kinesis endpoint, where it is not AWS's own.",
+        doc="The URL of a Kinesis endpoint other than AWS's own.",
     )
     ca_bundle: Option[str | None] = Option(
         key="aws.cabundle",

@@ -128,14 +128,14 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints"):
         parser=URL,
         default=None,
         namespace=Namespace.OURS,
-        doc="The URL of the DynamoDB endpoint, where it is not AWS's own.",
+        doc="The URL of a DynamoDB endpoint other than AWS's own.",
     )
     create_table: Option[bool] = Option(
         key="checkpoint.dynamodb.createtable",
         parser=Flag(),
         default=True,
         namespace=Namespace.OURS,
-        doc="Whether a table that is missing is created, with on-demand billing.",
+        doc="Whether a missing table is created, with on-demand billing.",
     )
 
 

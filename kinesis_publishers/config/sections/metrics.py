@@ -57,7 +57,7 @@ class MetricsConfig(Section, section="Metrics"):
         parser=Choice(members=MetricsLevel),
         default=MetricsLevel.SHARD,
         namespace=Namespace.OURS,
-        doc="Whether metrics are kept apart by shard, or by stream only, for streams with "
+        doc="Whether metrics are separated by shard, or by stream only, for streams with "
         "thousands of shards.",
     )
     summary_interval_seconds: Option[float] = Option(
@@ -90,7 +90,7 @@ class MetricsConfig(Section, section="Metrics"):
         parser=Text(accepts="an http or https URL", pattern=r"https?://[^\s/]\S*"),
         default=None,
         namespace=Namespace.OURS,
-        doc="Another endpoint for CloudWatch than AWS's own, as http://localhost:5000.",
+        doc="The URL of a CloudWatch endpoint other than AWS's own, such as http://localhost:5000.",
     )
 
     @property

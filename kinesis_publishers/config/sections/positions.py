@@ -171,7 +171,7 @@ class EndingPositionConfig(Section, section="Batch"):
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
         namespace=Namespace.OURS,
-        doc="Where a batch read ends: LATEST is what has arrived when the DataFrame is loaded.",
+        doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded.",
     )
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",
@@ -196,8 +196,8 @@ class EndingPositionConfig(Section, section="Batch"):
         parser=_ShardPositionsParser(),
         default=(),
         namespace=Namespace.OURS,
-        doc="JSON with a position per shard, before which its last record stands; the other shards "
-        "end at stream.endpos.",
+        doc="JSON with a position per shard: the records before it are read. The other shards end "
+        "at stream.endpos.",
     )
 
 

@@ -175,16 +175,15 @@ class SourceConfig(Section, section="Source"):
         parser=Choice(members=AggregationMode),
         default=AggregationMode.AUTO,
         namespace=Namespace.OURS,
-        doc="What becomes of aggregates: deaggregated, where records that belong to another shard "
-        "are left out of the KPL's after a reshard (auto), of all (kpl) or of none (unfiltered), "
-        "or delivered whole (off).",
+        doc="How aggregates are delivered: deaggregated, without the records of other shards in "
+        "the KPL's after a reshard (auto), in all (kpl) or in none (unfiltered); or whole (off).",
     )
     on_invalid_aggregate: Option[OnInvalidAggregate] = Option(
         key="aggregation.on-invalid",
         parser=Choice(members=OnInvalidAggregate),
         default=OnInvalidAggregate.PLAIN,
         namespace=Namespace.OURS,
-        doc="What becomes of a record that begins like an aggregate and is not a valid one: "
+        doc="How a record that begins like an aggregate and is not a valid one is treated: "
         "delivered as it is (plain), an error (fail), or given to the DeadLetter of scan "
         "(dead-letter).",
     )

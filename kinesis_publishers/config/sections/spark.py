@@ -26,16 +26,16 @@ class SparkConfig(Section, section="Spark"):
         parser=Choice(members=Planner),
         default=Planner.PREFETCH,
         namespace=Namespace.OURS,
-        doc="Who reads the records: the driver, ahead of the micro-batch (prefetch), or the "
-        "executors, after the driver has found where it ends (ranges; with POLLING or EFO).",
+        doc="Which processes read the records: the driver's, ahead of the micro-batch (prefetch), "
+        "or the executors', after the driver has found its end (ranges; with POLLING or EFO).",
     )
     parallelism: Option[int | None] = Option(
         key="spark.parallelism",
         parser=WholeNumber(minimum=1),
         default=None,
         namespace=Namespace.OURS,
-        doc="The largest number of partitions in a micro-batch; if it is not set, the cores of the "
-        "driver's machine, because a source learns nothing of the cluster's: set it there.",
+        doc="The largest number of partitions in a micro-batch. The default is the number of "
+        "cores of the driver's machine; set it on a cluster, whose cores a source does not know.",
     )
     max_records_per_trigger: Option[int | None] = Option(
         key="spark.maxrecordspertrigger",
@@ -71,7 +71,7 @@ class WatermarkConfig(Section, section="Watermarks"):
         parser=Duration(can_be_off=True),
         default=-1.0,
         unread=_NO_WATERMARKS,
-        doc="A shard without records for this long is idle and holds no watermark back.",
+        doc="A shard without records for this long is idle and delays no watermark.",
     )
     sync_interval_seconds: Option[float] = Option(
         key="watermark.sync.interval",

@@ -51,7 +51,7 @@ _QUIET_SECONDS = 60.0
 
 
 class _RunOver(Exception):
-    """Ends a run that is to be repeated; never leaves this module."""
+    """Ends a run that the caller repeats; never leaves this module."""
 
 
 class FanOutRecordPublisher(RecordPublisher):

@@ -119,7 +119,7 @@ class SubscriptionRecovery:
         Raises:
             PositionTrimmedError: the position is not known to the service any more.
             ShardNotFoundError: the shard has left the retention.
-            ConsumerNotFoundError: the consumer is gone, and nobody registers it again.
+            ConsumerNotFoundError: the consumer is gone, and is not registered again.
             ServiceError: retrying does not mend it.
             RetriesExhaustedError: the policy allows no more repetitions.
         """
@@ -199,7 +199,7 @@ async def find_missing_resource(
     The end of a shard is never concluded from it: a shard that was read to its end says so itself.
 
     Raises:
-        ConsumerNotFoundError: the consumer is gone, and nobody registers it again.
+        ConsumerNotFoundError: the consumer is gone, and is not registered again.
         ShardNotFoundError: the shard is gone: it has left the retention.
         StreamNotFoundError: the stream is gone.
     """

@@ -1,8 +1,8 @@
 """The guard process: removes the stream consumers of a reader that may be killed at any time.
 
-Spark ends the process that reads with SIGKILL, so that nothing in it can tear down. The guard holds
-a lease on each consumer for as long as that process lives, and is its last holder: it removes what
-this application registered once nobody reads any more.
+Spark ends the reading process with SIGKILL, so that it cannot clean up. The guard holds a lease on
+each consumer while that process lives, and is the last to leave: it removes what this application
+registered once no reader is left.
 """
 
 from kinesis_publishers.readers.guard.guard import ConsumerGuard

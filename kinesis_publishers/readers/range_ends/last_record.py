@@ -1,8 +1,7 @@
 """Finds the exact last record before a place in a shard, for which Kinesis has no call.
 
-What a bounded read ends with, to the record: the end of a batch, and what Trigger.Once reads. The
-arrival times that it goes by only say where to look; what it returns rests on the order of the
-records alone.
+Batches and Trigger.Once end with that record. Arrival times say only where to look: the result
+rests on the order of the records alone.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class ShardPage:
 
 
 class ShardPages(ABC):
-    """Reads a shard from wherever it is asked to, in pages."""
+    """Reads a shard from any position, in pages."""
 
     @abstractmethod
     def read(
@@ -96,7 +95,7 @@ class TipSearch:
     The place is a position ``until``, and "before" is what the service's own order makes of it: the
     last record before ``until`` is the one that stands immediately before the first record that
     reading from ``until`` gives. So what ends there and what begins there touch without sharing a
-    record, whatever the arrival times, which are neither exact nor in order within a shard.
+    record; arrival times, which are neither exact nor in order within a shard, do not matter.
 
     A record is never put in front of one that has been seen. As soon as some record stands at or
     after ``until``, the answer is therefore the same for ever, up to what the retention removes.
@@ -292,14 +291,13 @@ class _OnePage(RecordBatchConsumer):
 
 
 class PolledPages(ShardPages):
-    """Pages of GetRecords: throttles, retries and expired iterators are the publisher's business.
+    """Pages of GetRecords: the publisher handles throttles, retries and expired iterators.
 
     Args:
         create_publisher: makes what reads a shard.
         missing: makes what decides if the service does not find a shard.
-        interval_seconds: the least time between two calls to one shard, whichever publishers make
-            them: each of them keeps the pace of its own calls only.
-        clock: the only source of time.
+        interval_seconds: the least time between two calls to one shard, over all publishers: each
+            keeps the pace of its own calls only.
     """
 
     def __init__(

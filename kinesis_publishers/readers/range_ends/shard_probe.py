@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.aggregation.deaggregation import Deaggregator
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.publishers.polling import PollingRecordPublisher
-    from kinesis_publishers.readers.range_ends.admission import Weight
     from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher
+    from kinesis_publishers.readers.range_ends.rules import Weight
 
 __all__ = ["ShardProbe"]
 
@@ -66,7 +66,6 @@ class ShardProbe:
         shard: as it is listed; replaced when the listing says more.
         seen: what was seen, at first nothing but where the shard stands.
         create_publisher: makes what reads a page.
-        clock: the only source of time.
         aggregates: says what an aggregate counts for.
 
     Attributes:
@@ -126,7 +125,7 @@ class ShardProbe:
         """Say whether everything that arrived before ``until`` is in ranges or waits for one."""
         if self.progress.is_ended or self._has_seen_tip(until):
             return True
-        # Who reads more slowly than a producer writes never reaches the tip.
+        # A reader slower than the producers never reaches the tip.
         is_past = self._seen_until is not None and self._seen_until >= until
         return is_past and not self.shard.is_closed
 
@@ -190,7 +189,7 @@ class ShardProbe:
         ):
             self._seen.leap_to_end()
             return
-        # Read on once before jumping: whoever reads the range has to find its beginning, too.
+        # Read on once before jumping: the reader of the range must find its beginning, too.
         if self._is_anchored and not self._is_quiet:
             for _ in range(_JUMPS_AT_ONCE):
                 target = self._jump_target(reached, now, is_bounded=is_bounded)
@@ -262,7 +261,7 @@ class ShardProbe:
             return False
         if has_ended or self.shard.is_closed:
             # There is no record after the instant, and never will be: what is left before it is
-            # read to the end of the shard, whichever record that is.
+            # read to the end of the shard.
             self._seen.leap_to_end()
             return True
         self._nothing_since = target

@@ -40,11 +40,11 @@ from kinesis_publishers.testing.fakes.samples import (
     STREAM_ARN,
     SUCCESSOR,
     batch_of,
+    deaggregated,
     sample_aggregates,
     sample_records,
     sample_shard,
     shard_name,
-    taken_apart,
 )
 from kinesis_publishers.testing.fakes.shards import (
     Answer,
@@ -94,7 +94,7 @@ __all__ = [
     "sample_shard",
     "sample_records",
     "sample_aggregates",
-    "taken_apart",
+    "deaggregated",
     "shard_name",
     "batch_of",
 ]

@@ -19,7 +19,7 @@ __all__ = [
     "sample_records",
     "sample_shard",
     "shard_name",
-    "taken_apart",
+    "deaggregated",
 ]
 
 STREAM_ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -108,7 +108,7 @@ def sample_records(
 def sample_aggregates(count: int, children: int, *, shard: Shard | None = None) -> list[Record]:
     """Return ``count`` aggregates of ``children`` user records each, as the KPL puts them.
 
-    They stand where :func:`sample_records` stand; :func:`taken_apart` says what is inside.
+    They stand where :func:`sample_records` stand; :func:`deaggregated` returns what is inside.
     """
     return [
         outer._replace(data=_aggregate(outer, children), partition_key="a")
@@ -126,8 +126,8 @@ def _aggregate(outer: Record, children: int) -> bytes:
     return packed.data
 
 
-def taken_apart(records: Sequence[Record]) -> list[Record]:
-    """Return what is delivered of ``records``: those inside aggregates in the place of these."""
+def deaggregated(records: Sequence[Record]) -> list[Record]:
+    """Return ``records`` as they are delivered: user records in the place of each aggregate."""
     return list(expand(batch_of(records)).batch)
 
 

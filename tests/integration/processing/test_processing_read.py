@@ -12,7 +12,7 @@ import pytest
 from kinesis_publishers import Record, RecordStream, Shard, read
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError, ConfigError
-from kinesis_publishers.testing.fakes import sample_aggregates, taken_apart
+from kinesis_publishers.testing.fakes import deaggregated, sample_aggregates
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.processing.processing_support import Orders, numbers
 
@@ -174,7 +174,7 @@ async def test_the_position_inside_an_aggregate_is_kept(orders: Orders, publishe
     )
     aggregates = sample_aggregates(3, 4)
     orders.server.put_many("orders", [("a", one.data) for one in aggregates])
-    expected = [one.data for one in taken_apart(aggregates)]
+    expected = [one.data for one in deaggregated(aggregates)]
     for first in (1, 5, 6):
         orders.path.unlink(missing_ok=True)
         before = await take(read(properties), first)

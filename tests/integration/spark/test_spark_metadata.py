@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from kinesis_publishers.testing.fakes import sample_aggregates, taken_apart
+from kinesis_publishers.testing.fakes import deaggregated, sample_aggregates
 from tests.integration.spark.spark_harness import FROM_THE_START, by_place, numbered, numbers
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.integration.spark.spark_harness import QueryRunner
 
 AGGREGATES = sample_aggregates(3, 4)
-INSIDE = taken_apart(AGGREGATES)
+INSIDE = deaggregated(AGGREGATES)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -27,11 +27,11 @@ from kinesis_publishers.testing.fakes import (
     ShardReader,
     assert_shard_is_read,
     batch_of,
+    deaggregated,
     finish,
     records_in_calls,
     sample_aggregates,
     sample_shard,
-    taken_apart,
 )
 from tests.unit.core.consumer_support import RECORDS, at, place, run_of
 from tests.unit.core.fetcher_support import POLLING
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 AGGREGATES = sample_aggregates(3, 4)
-INSIDE = taken_apart(AGGREGATES)
+INSIDE = deaggregated(AGGREGATES)
 # A child of a split, which has the lower half of the hash keys.
 LOWER = evolve(sample_shard(1, parent=0), ending_hash_key=str(2**127 - 1))
 IS_LOWER = [hash_key_of(one.partition_key) < 2**127 for one in INSIDE]
@@ -399,7 +399,7 @@ async def test_pages_of_aggregates_are_read_by_polling(
         events=events.append,
     )
     factory = PollingRecordPublisherFactory(POLLING, context)
-    expected = taken_apart(sample_aggregates(per_batch * batches, children))
+    expected = deaggregated(sample_aggregates(per_batch * batches, children))
     assert len(expected) == per_batch * children * batches
     reader = await assert_shard_is_read(factory, expected, clock=manual_clock)
     assert len(reader.sink.deliveries) == batches

@@ -24,11 +24,11 @@ from kinesis_publishers.testing.fakes import (
     ShardReader,
     StoredShard,
     assert_shard_is_read,
+    deaggregated,
     finish,
     sample_aggregates,
     sample_records,
     sample_shard,
-    taken_apart,
 )
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.fanout.fanout_support import fan_out_factory
@@ -149,7 +149,7 @@ async def test_reading_goes_on_inside_an_aggregate(
     make_factory: MakeFactory, manual_clock: ManualClock, done: int
 ) -> None:
     """After each record inside, one is processed and the next one follows, none twice."""
-    inside = taken_apart(AGGREGATES)
+    inside = deaggregated(AGGREGATES)
     last = inside[done]
     position = StartingPosition.at(SequenceNumber(last.sequence_number, last.sub_sequence_number))
     factory = make_factory(shard_of_aggregates(), manual_clock)

@@ -346,7 +346,7 @@ async def test_a_directory_of_somebody_else_is_refused_and_nothing_is_removed(
     removal = Removal()
     await _join_and_leave(clock, removal)
     assert removal.removed == []
-    assert "belongs to somebody else" in caplog.text
+    assert "belongs to another user" in caplog.text
     assert "aws kinesis deregister-stream-consumer" in caplog.text
 
 
