@@ -24,6 +24,15 @@ NAMING_PUBLISHERS = {
     "kinesis_publishers/assembly.py",
     "kinesis_publishers/config/sections/source.py",
 }
+BUILT_BY_THE_ASSEMBLY = {
+    "AioDataPlane",
+    "Boto3ControlPlane",
+    "Boto3RecordWriter",
+    "DataLossGuard",
+    "Deaggregator",
+    "PendingPool",
+    "ShardDiscovery",
+}
 
 
 def imported_modules(source: Source) -> Iterator[str]:
@@ -70,3 +79,17 @@ def test_two_files_name_the_publishers():
         if isinstance(node, ast.Constant) and node.value in ("EFO", "POLLING")
     }
     assert {path for path in naming if "testing" not in path} == NAMING_PUBLISHERS
+
+
+def test_only_the_assembly_builds_clients_and_services():
+    building = {
+        (str(one.path), node.func.id)
+        for one in sources().values()
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in BUILT_BY_THE_ASSEMBLY
+        and not one.module.startswith("kinesis_publishers.testing")
+    }
+    assert {path for path, _ in building} == {"kinesis_publishers/assembly.py"}, building
+    assert {name for _, name in building} == BUILT_BY_THE_ASSEMBLY

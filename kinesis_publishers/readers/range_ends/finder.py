@@ -18,7 +18,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     StreamProgress,
 )
-from kinesis_publishers.readers.range_ends.admission import ReadLimit, shares
+from kinesis_publishers.readers.range_ends.rules import ReadLimit, shares
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardProgress, resume_after
-from kinesis_publishers.readers.range_ends.admission import Weight
+from kinesis_publishers.readers.range_ends.rules import Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kinesis_publishers.aggregation.deaggregation import Deaggregator
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.publishers.polling import PollingRecordPublisher
-    from kinesis_publishers.readers.range_ends.admission import Weight
     from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher
+    from kinesis_publishers.readers.range_ends.rules import Weight
 
 __all__ = ["ShardProbe"]
 

@@ -236,3 +236,18 @@ def test_a_module_that_fails_in_an_unusual_way_says_why(
     monkeypatch.delitem(sys.modules, "unusual_plugin", raising=False)
     with pytest.raises(PluginLoadError, match=message):
         load_class("unusual_plugin:X", RecordPublisherFactory)
+
+
+@pytest.mark.parametrize(
+    ("name", "capabilities"),
+    [
+        ("POLLING", {"reads_ranges"}),
+        ("EFO", {"reads_ranges", "subscribes", "needs_registration"}),
+        ("kinesis_publishers.testing.fakes:ScriptedPublisherFactory", set()),
+    ],
+)
+def test_a_factory_says_what_its_publishers_can_do(name: str, capabilities: set[str]) -> None:
+    values = {"kinesis.stream.recordpublisher": name, "kinesis.stream.efo.consumername": "app"}
+    factory = publisher_factory_class(Properties.parse({"kinesis.streams": "orders"} | values))
+    all_of_them = ("reads_ranges", "subscribes", "needs_registration")
+    assert {one for one in all_of_them if getattr(factory, one)} == capabilities

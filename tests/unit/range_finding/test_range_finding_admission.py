@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.readers.range_ends.admission import ReadLimit, Weight
-from kinesis_publishers.readers.range_ends.admission import shares as weighted_shares
+from kinesis_publishers.readers.range_ends.rules import ReadLimit, Weight
+from kinesis_publishers.readers.range_ends.rules import shares as weighted_shares
 
 SHARDS = st.lists(st.lists(st.integers(0, 50), max_size=12), max_size=8)
 
