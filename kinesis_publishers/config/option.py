@@ -23,7 +23,7 @@ from typing import (
 
 from attrs import evolve, field, fields, frozen
 
-from kinesis_publishers.config.parsers import Parser, Scalar, choices_of
+from kinesis_publishers.config.parsers import Choice, Parser, Scalar
 from kinesis_publishers.errors import InvalidOptionError
 
 __all__ = [
@@ -142,7 +142,7 @@ class Option(Declared[T]):
     @property
     def choices(self) -> tuple[str, ...]:
         """The accepted values, empty where there is no closed list."""
-        return choices_of(self.parser)
+        return self.parser.choices if isinstance(self.parser, Choice) else ()
 
     def read(self, lookup: Lookup) -> T:
         """Return the value in ``lookup``; a duration is in seconds."""
@@ -164,16 +164,9 @@ class Option(Declared[T]):
                 return self.parser(value)
             except (ValueError, OverflowError):
                 pass  # reported below, outside the handler: a traceback could show the secret
-        raise self.invalid(value, written_key=written_key)
-
-    def invalid(
-        self, value: object, *, written_key: str | None = None, hint: str = ""
-    ) -> InvalidOptionError:
-        """Return the error that says that ``value`` is not accepted."""
         shown = show_value(value, secret=self.secret)
-        more = f". {hint}" if hint else ""
-        return InvalidOptionError(
-            f"{written_key or self.full_key}: got {shown}, expected {self.parser.accepts}{more}"
+        raise InvalidOptionError(
+            f"{written_key or self.full_key}: got {shown}, expected {self.parser.accepts}"
         )
 
 

@@ -11,7 +11,7 @@ import math
 import re
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
@@ -32,7 +32,6 @@ __all__ = [
     "Text",
     "URL",
     "WholeNumber",
-    "choices_of",
     "parse_number",
     "parse_quantity",
 ]
@@ -250,11 +249,6 @@ URL: Final = Text(
     accepts="an http or https URL without user name and password",
     pattern=r"(?i)https?://[^\s/@?#]+(/[^\s@]*)?",
 )
-
-
-def choices_of(parser: Parser[Any]) -> tuple[str, ...]:
-    """Return the values that ``parser`` accepts, empty if it has no closed list."""
-    return parser.choices if isinstance(parser, Choice) else ()
 
 
 DURATION_UNITS: Final = MappingProxyType(

@@ -60,7 +60,7 @@ class Demo:
                 if entry.name.isdigit() and self.marker in (entry / "environ").read_text():
                     found[int(entry.name)] = (entry / "cmdline").read_text()
             except (OSError, UnicodeDecodeError):
-                continue  # it has ended, or is somebody else's
+                continue  # it has ended, or belongs to another user
         return found
 
     def kill_the_one_with(self, text: str) -> None:

@@ -19,7 +19,7 @@ class FanOutConfig(Section, section="Enhanced fan-out"):
     """
 
     subscribe_retry: RetryOptions = RetryOptions(
-        "shard.subscribetoshard", "SubscribeToShard", retries=10, base=1000.0, longest=2000.0
+        "shard.subscribetoshard", "SubscribeToShard", retries=10, base=1000, longest=2000
     )
     subscribe_timeout_seconds: Option[float] = Option(
         key="shard.subscribetoshard.timeout",

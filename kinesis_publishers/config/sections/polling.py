@@ -38,10 +38,10 @@ class PollingConfig(Section, section="Polling"):
         doc="Whether the Limit is adapted to the shard's 2 MiB/s by the average size of a record.",
     )
     get_records_retry: RetryOptions = RetryOptions(
-        "shard.getrecords", "GetRecords", retries=3, base=300.0, longest=1000.0
+        "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000
     )
     get_iterator_retry: RetryOptions = RetryOptions(
-        "shard.getiterator", "GetShardIterator", retries=3, base=300.0, longest=1000.0
+        "shard.getiterator", "GetShardIterator", retries=3, base=300, longest=1000
     )
     recoverable_errors: Derived[RecoverableErrors] = Derived(recoverable_errors)
 
@@ -63,10 +63,10 @@ class DiscoveryConfig(Section, section="Discovery"):
         doc="The period in which ListShards looks for new shards.",
     )
     describe_retry: RetryOptions = RetryOptions(
-        "stream.describe", "DescribeStreamSummary", retries=50, base=2000.0, longest=5000.0
+        "stream.describe", "DescribeStreamSummary", retries=50, base=2000, longest=5000
     )
     list_shards_retry: RetryOptions = RetryOptions(
-        "list.shards", "ListShards", retries=10, base=1000.0, longest=5000.0
+        "list.shards", "ListShards", retries=10, base=1000, longest=5000
     )
     shard_order: Option[ShardOrder] = Option(
         key="shard.order",

@@ -122,22 +122,18 @@ class RegistrationConfig(Section, section="Registration"):
         "stream.describestreamconsumer",
         "DescribeStreamConsumer",
         retries=50,
-        base=2000.0,
-        longest=5000.0,
+        base=2000,
+        longest=5000,
     )
     list_retry: RetryOptions = RetryOptions(
-        "stream.liststreamconsumers",
-        "ListStreamConsumers",
-        retries=10,
-        base=200.0,
-        longest=1000.0,
+        "stream.liststreamconsumers", "ListStreamConsumers", retries=10, base=200, longest=1000
     )
     register_retry: RetryOptions = RetryOptions(
         "stream.registerstreamconsumer",
         "RegisterStreamConsumer",
         retries=10,
-        base=500.0,
-        longest=2000.0,
+        base=500,
+        longest=2000,
     )
     deregister_retry: RetryOptions = RetryOptions(
         "stream.deregisterstreamconsumer",

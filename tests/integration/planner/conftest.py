@@ -1,4 +1,4 @@
-"""One local server per test, and planners that are closed whatever happens."""
+"""One local server per test, and planners that are closed in any case."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _payload(label: str, size: int) -> bytes:
 
 
 def expected_rows(server: LocalKinesis) -> list[Row]:
-    """Return what is to be delivered, as AWS's own library takes aggregates apart."""
+    """Return the expected records, as AWS's own library deaggregates them."""
     client = server.client()
     shards = {one["ShardId"]: one for one in client.list_shards(StreamName=STREAM)["Shards"]}
     client.close()

@@ -1,4 +1,4 @@
-"""Clocks that differ: LATEST and bounds are instants of the service's clock, whatever reads."""
+"""Clocks that differ: LATEST and bounds are instants of the service's clock."""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ FAN_OUT = {
     # A consumer that has to be waited for is not waited for a second.
     "stream_describestreamconsumer_backoff_base": "50",
     "stream_describestreamconsumer_backoff_max": "50",
+    # Without a guard, which is a Python process more to start.
+    "stream_efo_deregister": "never",
 }
+GUARDED = {"stream_efo_deregister": "created"}
 CONSUMER_CALLS = (
     "RegisterStreamConsumer",
     "DescribeStreamConsumer",
@@ -137,10 +140,11 @@ def test_each_record_is_there_once_although_the_publisher_changes_on_one_checkpo
     assert sorted(query.rows) == sorted(expected)
 
 
+@pytest.mark.long
 def test_the_last_query_to_stop_removes_the_consumer_that_was_registered_for_it(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
-    first, second = fan_out(), fan_out()
+    first, second = fan_out(**GUARDED), fan_out(**GUARDED)
     put(server, ["a"])
     first.run_until(1)
     second.run_batch()
@@ -160,7 +164,7 @@ def test_a_consumer_that_was_there_before_is_used_and_stays(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
     server.register_consumer(STREAM, "app")
-    query = fan_out()
+    query = fan_out(**GUARDED)
     put(server, ["a"])
     query.run_until(1)
     query.stop()
@@ -173,7 +177,7 @@ def test_a_consumer_that_was_there_before_is_used_and_stays(
 def test_never_leaves_the_consumer_and_needs_no_guard(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
-    query = fan_out(stream_efo_deregister="never")
+    query = fan_out()
     put(server, ["a"])
     query.run_until(1)
     assert guards() == []
@@ -198,7 +202,7 @@ def test_none_makes_no_call_for_consumers(server: LocalKinesis, query_of: StartQ
     assert server.calls("SubscribeToShard")
 
 
-def test_a_consumer_that_somebody_deletes_is_registered_again_and_nothing_is_lost(
+def test_a_consumer_that_is_deleted_is_registered_again_and_nothing_is_lost(
     server: LocalKinesis, fan_out: Callable[..., Query]
 ) -> None:
     query = fan_out()
@@ -243,7 +247,7 @@ def test_a_query_without_its_guard_fails_before_it_registers_anything(
     server: LocalKinesis, fan_out: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    query = fan_out()
+    query = fan_out(**GUARDED)
     put(server, ["a"])
     with pytest.raises(ConsumerGuardError, match="cannot be run"):
         query.run_until(1)
@@ -284,8 +288,9 @@ def put_much(server: LocalKinesis) -> list[tuple[str, str, bytes]]:
 
 
 def test_tasks_subscribe_for_large_ranges_with_a_consumer_that_the_driver_has_registered(
-    server: LocalKinesis, ranges: Query
+    server: LocalKinesis, query_of: StartQuery
 ) -> None:
+    ranges = query_of(lambda: planner(server, kind="ranges", **FAN_OUT | GUARDED))
     expected = put_much(server)
     ranges.run_until(len(expected))
     assert sorted(ranges.rows) == sorted(expected)

@@ -1,4 +1,4 @@
-"""Bounded memory while nobody plans, and nothing left behind after closing."""
+"""Bounded memory without planning, and nothing left behind after closing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def wait_until_reading_rests(server: LocalKinesis, query: Query) -> None:
 
 
 @BOTH_ENDS
-def test_records_stay_bounded_while_nobody_plans_and_all_arrive_in_the_end(
+def test_records_stay_bounded_without_planning_and_all_arrive_in_the_end(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
     server.reshard(STREAM, 4)
@@ -69,7 +69,7 @@ def test_records_stay_bounded_while_nobody_plans_and_all_arrive_in_the_end(
     assert max(len(batch.rows) for batch in query.batches) <= 100
 
 
-def test_bytes_stay_bounded_while_nobody_plans_and_all_arrive_in_the_end(
+def test_bytes_stay_bounded_without_planning_and_all_arrive_in_the_end(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
     expected = put(server, [bytes([n]) * 10_000 for n in range(200)])

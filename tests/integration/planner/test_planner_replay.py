@@ -1,4 +1,4 @@
-"""The same range gives the same rows, whoever reads it and when; if it cannot, that is an error."""
+"""The same range gives the same rows at every reading; if it cannot, that is an error."""
 
 from __future__ import annotations
 

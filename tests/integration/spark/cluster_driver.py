@@ -70,7 +70,7 @@ def wait_for_file(path: Path) -> None:
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while not path.exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody has written {path}")
+            raise TimeoutError(f"{path} was not written")
         time.sleep(0.02)
 
 

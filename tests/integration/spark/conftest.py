@@ -32,7 +32,7 @@ def planner(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _leases_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the leases of stream consumers apart from those of whatever else runs here."""
+    """Keep the leases of stream consumers apart from those of other processes."""
     with pytest.MonkeyPatch.context() as patch:
         # Before Spark's JVM starts, whose environment the Python processes have.
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("runtime")))

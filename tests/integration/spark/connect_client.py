@@ -28,7 +28,7 @@ def load(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:
 
 
 def run(frame: DataFrame, folder: Path, output: Path) -> None:
-    """Write what is there to ``output``, and wait for the end of the query."""
+    """Write the records that exist to ``output``, and wait for the end of the query."""
     query = (
         frame.writeStream.format("parquet")
         .option("checkpointLocation", str(folder / f"{output.name}-checkpoint"))

@@ -1,4 +1,4 @@
-"""On a cluster: whatever happens to tasks and executors, each action has the rows of its batch."""
+"""On a cluster each action has the rows of its batch, also when tasks and executors fail."""
 
 from __future__ import annotations
 

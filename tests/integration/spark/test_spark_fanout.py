@@ -88,7 +88,7 @@ def test_each_record_is_there_once_although_a_batch_failed_and_the_publisher_cha
 
 
 @pytest.mark.long
-def test_eager_registers_once_at_load_and_the_reader_only_if_somebody_deletes_the_consumer(
+def test_eager_registers_once_at_load_and_the_reader_only_if_the_consumer_is_deleted(
     runner: QueryRunner, flights: str, consumer: StreamConsumer
 ) -> None:
     eager = {**FROM_THE_START, **consumer.options, "kinesis.stream.efo.registration": "EAGER"}
@@ -101,7 +101,7 @@ def test_eager_registers_once_at_load_and_the_reader_only_if_somebody_deletes_th
     with runner.run_frame(frame) as running:
         running.wait_for_rows(100)
         assert consumer.calls() == at_load
-        # Somebody deletes it: then the reader does register, and nothing is lost.
+        # When it is deleted, the reader does register, and nothing is lost.
         runner.server.deregister_consumer(flights, consumer.name)
         runner.server.put_many(flights, numbered(100, 200))
         running.wait_for_rows(200)

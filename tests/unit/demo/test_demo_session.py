@@ -50,7 +50,7 @@ def grandchild(code: str) -> Iterator[psutil.Process]:
 
 
 @pytest.mark.parametrize("patience_seconds", [0.0, 3600.0])
-def test_what_has_ended_is_not_waited_for_although_nobody_collects_it(
+def test_what_has_ended_is_not_waited_for_although_it_is_not_reaped(
     patience_seconds: float,
 ) -> None:
     with grandchild("print()") as process:

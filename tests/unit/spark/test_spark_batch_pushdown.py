@@ -1,4 +1,4 @@
-"""Whatever filters a query has, its rows are the same, pushed down or not: over a model."""
+"""The rows of a query are the same, its filters pushed down or not: over a model."""
 
 from __future__ import annotations
 

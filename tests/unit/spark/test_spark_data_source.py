@@ -145,7 +145,7 @@ def test_enhanced_fan_out_needs_a_consumer_name_and_nothing_else(options: dict[s
         KinesisDataSource(OPTIONS | options)
 
 
-def test_the_arns_of_consumers_match_streams_whatever_their_case() -> None:
+def test_the_arns_of_consumers_match_streams_in_any_case() -> None:
     arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/Orders.Of-Today/consumer/app:1"
     options = {
         "streamname": "Orders.Of-Today",
@@ -178,7 +178,7 @@ def test_a_publisher_that_cannot_be_loaded_is_found_before_the_query(
         KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
 
 
-def test_an_option_does_not_load_a_class_that_nobody_has_permitted() -> None:
+def test_an_option_does_not_load_a_class_that_is_not_permitted() -> None:
     with pytest.raises(ConfigErrors, match="KINESIS_PUBLISHERS_ALLOW in the driver's environment"):
         KinesisDataSource(OPTIONS | {"kinesis.stream.recordpublisher": "no_such_module:Factory"})
 

@@ -71,7 +71,7 @@ def test_no_more_is_taken_than_makes_a_batch(
     assert [one for some in taken for one in some] == given
 
 
-def test_whoever_takes_waits_until_there_is_something(pool: PendingPool) -> None:
+def test_taking_waits_for_a_delivery(pool: PendingPool) -> None:
     (given,) = deliveries(pool, 10)
     handed = DeliveryQueue()
     thread = threading.Thread(target=lambda: asyncio.run(handed.deliver(given)))
@@ -80,9 +80,9 @@ def test_whoever_takes_waits_until_there_is_something(pool: PendingPool) -> None
     thread.join()
 
 
-def test_whoever_waits_is_told_of_a_delivery_and_of_the_end(pool: PendingPool) -> None:
+def test_a_waiting_taker_wakes_at_a_delivery_and_at_the_end(pool: PendingPool) -> None:
     (given,) = deliveries(pool, 10)
-    # Now and then the delivery comes before anybody waits: one round alone would prove nothing.
+    # In some rounds the delivery comes before the wait: one round alone would prove nothing.
     for _ in range(50):
         handed = DeliveryQueue()
         taken: queue.Queue[list[Delivery]] = queue.Queue()

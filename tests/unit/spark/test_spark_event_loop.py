@@ -69,7 +69,7 @@ def test_a_failure_is_the_futures() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whoever_waits_is_told_when_work_ends_the_loop() -> None:
+def test_a_waiting_caller_is_told_when_work_ends_the_loop() -> None:
     loop = EventLoopThread(name="bridge-test")
     started = threading.Event()
 

@@ -206,7 +206,7 @@ def test_positions_of_a_stream_that_was_created_again_are_not_mixed() -> None:
     assert one.end == SequenceNumber("9")
 
 
-def test_ranges_come_in_the_order_of_the_shards_whatever_the_order_of_insertion() -> None:
+def test_ranges_come_in_the_order_of_the_shards_for_any_order_of_insertion() -> None:
     numbers = [3, 10, 1, 2]
     end = offset({shard(n): after(5) for n in numbers}, first={shard(n): 5 for n in numbers})
     ids = [one.shard.shard_id for one in end.ranges_since(Offset())]

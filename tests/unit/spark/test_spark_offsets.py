@@ -74,9 +74,7 @@ def test_an_offset_comes_back_from_its_text_as_it_was(one: Offset) -> None:
 
 @FAST
 @given(offsets(), st.randoms(use_true_random=False))
-def test_equal_offsets_have_equal_text_whatever_the_order_of_insertion(
-    one: Offset, random: Any
-) -> None:
+def test_equal_offsets_have_equal_text_in_any_order_of_insertion(one: Offset, random: Any) -> None:
     streams, shards = list(one.streams.items()), list(one.shards.items())
     random.shuffle(streams)
     random.shuffle(shards)

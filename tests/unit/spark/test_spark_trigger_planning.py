@@ -41,7 +41,7 @@ def test_the_configured_planner_plans_for_a_spark_that_says_where_it_stands(
 
 
 @pytest.mark.parametrize("configured", ["prefetch", "ranges"])
-def test_once_has_everything_in_one_micro_batch_whatever_is_configured(configured: str) -> None:
+def test_once_has_everything_in_one_micro_batch_under_any_configuration(configured: str) -> None:
     sessions = TipSessions(9)
     reader = sessions.reader(**{"kinesis.spark.planner": configured}, maxRecordsPerTrigger="2")
     end = reader.latestOffset(place(3), ReadAllAvailable())

@@ -47,7 +47,7 @@ class TipSession(Session):
     @property
     def begun(self) -> Offset:
         self._log("begun")
-        # As LATEST is: pinned when somebody asks.
+        # As LATEST is: pinned at the first question.
         return offset({SHARD: after(self._sessions.tip)})
 
     def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
