@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _own_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Whoever uses the consumer in one test would keep it alive in all others.
+    # A user of the consumer in one test would keep it alive in all others.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""The contracts of factories and registrars can fail, each test for somebody who breaks it."""
+"""The contracts of factories and registrars can fail, each test for a part that breaks it."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ async def test_a_registrar_that_hides_refusals_is_caught() -> None:
         ),
     ],
 )
-def test_every_test_of_a_contract_is_broken_by_somebody(
+def test_every_test_of_a_contract_has_a_part_that_breaks_it(
     contract: type, cases: list[tuple[type, str, str]], shared: set[str]
 ) -> None:
     tests = {name for name in dir(contract) if name.startswith("test_")}

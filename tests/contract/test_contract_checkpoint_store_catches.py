@@ -76,7 +76,7 @@ class WritesAllOrNothing(_Broken):
         return await super().save(writes)
 
 
-class TakesItselfForSomebodyElse(_Broken):
+class TakesItselfForAnotherWriter(_Broken):
     async def save(self, writes: Writes) -> Any:
         self._book = WriteBook()
         versions = await super().save(writes)
@@ -86,7 +86,7 @@ class TakesItselfForSomebodyElse(_Broken):
 
 
 class ForcesAfterUnknown(_Broken):
-    """Writes over whatever is there where it does not know what became of its write before."""
+    """Writes over any version if it does not know what became of its write before."""
 
     def __init__(self, application: str, memory: CheckpointMemory) -> None:
         super().__init__(application, memory)
@@ -162,7 +162,7 @@ async def test_a_store_that_keeps_the_contract_fails_nothing() -> None:
         (SharesApplications, "test_applications_do_not_see_each_other"),
         (ForgetsSubRecords, "test_checkpoints_are_there_for_the_next_store_as_they_were_written"),
         (WritesAllOrNothing, "test_one_stale_write_of_a_batch_does_not_hold_the_others_back"),
-        (TakesItselfForSomebodyElse, "test_a_write_whose_outcome_is_not_known_may_be_repeated"),
+        (TakesItselfForAnotherWriter, "test_a_write_whose_outcome_is_not_known_may_be_repeated"),
         (
             ForcesAfterUnknown,
             "test_a_write_whose_outcome_is_not_known_does_not_replace_that_of_another_writer",

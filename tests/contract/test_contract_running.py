@@ -1,4 +1,4 @@
-"""The suites as somebody else runs them: a class with one fixture, and messages that help."""
+"""The suites as users run them: a class with one fixture, and messages that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted publisher, with which whatever runs publishers is tested, keeps the contract."""
+"""The scripted publisher, which stands in for real ones in tests, keeps the contract."""
 
 from __future__ import annotations
 

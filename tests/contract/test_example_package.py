@@ -1,4 +1,4 @@
-"""The example of a package of somebody else's is installed, and its own tests pass."""
+"""The example of a user's package is installed, and its own tests pass."""
 
 from __future__ import annotations
 

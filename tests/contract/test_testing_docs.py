@@ -41,7 +41,7 @@ def test_the_publisher_of_the_page_passes_what_does_not_depend_on_what_it_counts
     pytester: pytest.Pytester,
 ) -> None:
     source = "\n".join(blocks("custom-publisher.md"))
-    # It counts, whatever a shard is to hold: the records that come are those that it counts.
+    # It counts the records that come, with any contents of a shard.
     source = source.replace(
         "return HeldShard(shard=shard, records=records)",
         "self.count = max(1, len(records))\n"

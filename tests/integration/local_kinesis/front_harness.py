@@ -31,7 +31,7 @@ WAYS: dict[str, HttpVersion] = {
 
 async def eventually(is_true: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not is_true():  # noqa: ASYNC110 - facts that nobody announces
+        while not is_true():  # noqa: ASYNC110 - facts without an announcement
             await asyncio.sleep(0.002)
 
 

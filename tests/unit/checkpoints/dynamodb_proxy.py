@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
+import orjson
 from aiohttp import web
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class DynamoDbProxy:
         faults: what happens to the next calls, by operation.
         calls: the operations that were called, in order.
         most_at_once: how many calls were under way at the same time.
+        page_items: how many items a page of a query has at most.
     """
 
     def __init__(self, target: str) -> None:
@@ -32,6 +34,7 @@ class DynamoDbProxy:
         self.faults: dict[str, list[Fault]] = {}
         self.calls: list[str] = []
         self.most_at_once = 0
+        self.page_items: int | None = None
         self.url = ""
 
     @asynccontextmanager
@@ -68,6 +71,8 @@ class DynamoDbProxy:
         kept = ("X-Amz-Target", "Content-Type", "Authorization", "X-Amz-Date")
         headers = {name: request.headers[name] for name in kept if name in request.headers}
         body = await request.read()
+        if operation == "Query" and self.page_items:
+            body = orjson.dumps({**orjson.loads(body), "Limit": self.page_items})
         async with self._session.post(self._target, data=body, headers=headers) as answer:
             content = await answer.read()
         if fault == "cut":

@@ -47,7 +47,7 @@ async def test_a_record_that_another_thread_stores_is_delivered(fan_out: Any) ->
 
 
 async def test_no_record_is_missed_while_threads_store_them(make_fan_out: Any) -> None:
-    """Time stands still: whoever is not woken by a record never looks again."""
+    """Time stands still: a subscription that no record wakes never looks again."""
     fan_out = make_fan_out(Limits.off())
     reader = await fan_out.subscribe()
 

@@ -74,7 +74,7 @@ def test_a_token_excludes_what_it_contains(make_kinesis: Any, excluded: dict[str
 
 
 @pytest.mark.parametrize("token", ["nonsense", "e30=", "WzFd"])
-def test_a_token_of_somebody_else_is_refused(kinesis: Any, token: str) -> None:
+def test_a_foreign_token_is_refused(kinesis: Any, token: str) -> None:
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         kinesis("ListShards", NextToken=token)
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a stream, each record is readable once, in order, in one shard."""
+"""After any history of a stream each record is readable once, in order, in one shard."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_malformed_position_is_refused(kinesis: Any, fields: dict[str, Any], c
 @pytest.mark.parametrize(
     "iterator", ["x", "AAAA", "e30=", "WzFd", "é", "WyJhIiwxLCJzIixudWxsLCJsaXZlIiwxXQ=="]
 )
-def test_an_iterator_of_somebody_else_is_refused(kinesis: Any, iterator: str) -> None:
+def test_a_foreign_iterator_is_refused(kinesis: Any, iterator: str) -> None:
     with pytest.raises(ApiError, match="InvalidArgumentException: Invalid ShardIterator"):
         kinesis.read(iterator)
 

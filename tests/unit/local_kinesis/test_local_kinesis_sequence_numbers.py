@@ -21,7 +21,7 @@ def test_a_number_has_56_digits(index: int, created: int, position: int, second:
 
 
 @given(INDEXES, SECONDS, POSITIONS, SECONDS, SECONDS)
-def test_numbers_grow_with_the_position_whatever_the_clock_does(
+def test_numbers_grow_with_the_position_under_any_clock(
     index: int, created: int, position: int, second: int, later: int
 ) -> None:
     space = SequenceSpace(index, created)

@@ -132,7 +132,7 @@ def test_a_description_pages_through_shards(make_kinesis: Any) -> None:
     assert (len(rest["Shards"]), rest["HasMoreShards"]) == (1, False)
 
 
-def test_no_page_has_more_than_100_whatever_limit_is_asked_for(make_kinesis: Any) -> None:
+def test_no_page_has_more_than_100_with_any_limit(make_kinesis: Any) -> None:
     kinesis = make_kinesis()
     kinesis.create(101)
     page = kinesis("DescribeStream", Limit=10_000)["StreamDescription"]

@@ -280,5 +280,7 @@ async def test_the_end_is_not_held_up_by_a_service_that_does_not_answer(
         await clock.advance(0.2)
         await closing
         may_answer.set()
-        await asyncio.to_thread(metrics._executor.shutdown)
+        for thread in threading.enumerate():
+            if thread.name.startswith("cloudwatch-metrics"):
+                await asyncio.to_thread(thread.join)
     assert "CloudWatch does not answer" in caplog.text
