@@ -147,8 +147,9 @@ class Option(Declared[T]):
     def read(self, lookup: Lookup) -> T:
         """Return the value in ``lookup``; a duration is in seconds."""
         value: Any = lookup.get(self)
-        seconds: T = value / 1000 if self.unit == "ms" else value
-        return seconds
+        is_in_milliseconds = self.unit == "ms" and value is not None
+        read: T = value / 1000 if is_in_milliseconds else value
+        return read
 
     def placed_in(self, section: str) -> Self:
         return self if self.section else evolve(self, section=section)

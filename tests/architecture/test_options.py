@@ -46,7 +46,10 @@ def test_the_options_that_nothing_reads_are_exactly_the_listed_ones() -> None:
 
 
 def test_every_section_is_in_the_catalogue() -> None:
-    assert set(Section.__subclasses__()) == set(SECTIONS)
+    of_the_package = {
+        one for one in Section.__subclasses__() if one.__module__.startswith("kinesis_publishers.")
+    }
+    assert of_the_package == set(SECTIONS)
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
