@@ -114,7 +114,7 @@ class DeliverySink(ABC):
 
     @abstractmethod
     async def deliver(self, delivery: Delivery) -> None:
-        """Take a delivery and see to its release; returning means that it counts as processed."""
+        """Take a delivery and see to its release; after that it counts as processed."""
 
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
         """Learn how far a shard has been read; called after each answer, empty ones included.
@@ -123,7 +123,7 @@ class DeliverySink(ABC):
         """
 
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
-        """Learn that the shards have been listed again, and that what could start was started."""
+        """Learn that the shards were listed again and that those that may start have started."""
 
 
 @frozen(kw_only=True)
@@ -157,7 +157,7 @@ class ConsumerContext:
         return MissingShard(shard, self.data_loss, self.has_shard, self.clock, self.events)
 
     def in_order(self, batch: RecordBatch) -> RecordBatch:
-        """Return ``batch`` with its records ascending, each once; anything else is mended."""
+        """Return ``batch`` with its records ascending, each once."""
         ordered, shard = batch.in_order(), batch.shard.key
         if repeated := len(batch) - len(ordered):
             self.events(RecordsSkipped(shard=shard, records=repeated))
@@ -165,7 +165,7 @@ class ConsumerContext:
             self._disordered.add(shard)
             _LOGGER.warning(
                 "%s: an answer has records out of order or repeated. They are delivered in order "
-                "and once, but the server is broken. This is said once per shard.",
+                "and once, but the server is faulty. This is logged once per shard.",
                 shard,
             )
         return ordered

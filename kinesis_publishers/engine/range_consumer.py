@@ -68,7 +68,7 @@ class RangeConsumer(ShardLoop):
             ReplayMismatchError: the range does not end with its last record any more.
             PositionTrimmedError: it does not begin with its first one, or its shard is gone.
             PublisherCancelledError: the publisher stopped although nothing asked it to.
-            ServiceError: a failure that retrying does not mend.
+            ServiceError: a failure that retrying does not cure.
         """
         start, began_at = self.progress.position, self.context.clock.monotonic()
         self._finish_if_ended()

@@ -67,7 +67,7 @@ class ShardConsumer(ShardLoop):
         Raises:
             DataLossError: records are gone, and the configuration does not tolerate it.
             PublisherCancelledError: the publisher stopped although nothing asked it to.
-            ServiceError: a failure that retrying does not mend.
+            ServiceError: a failure that retrying does not cure.
         """
         context = self.context
         context.events(ShardStarted(shard=self.shard.key, position=self.progress.position))

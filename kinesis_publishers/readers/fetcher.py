@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["KinesisDataFetcher", "OnBatch"]
 
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
-"""What the records of a shard are handed to; returning means that they count as processed."""
+"""Takes the records of a shard; once it returns, they count as processed."""
 
 
 class _CallbackSink(DeliverySink):
@@ -52,8 +52,8 @@ class KinesisDataFetcher:
 
     ``async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher`` followed by
     ``await fetcher.run()`` is the whole use. ``on_batch(shard, batch)`` is called for one batch per
-    shard at a time, in the order of the shard; while it has not returned, that shard is not read
-    any further: its slowness is the backpressure.
+    shard at a time, in the order of the shard. Until it returns, that shard is not read on: a slow
+    ``on_batch`` is the backpressure.
 
     Args:
         services: everything that the properties select.

@@ -87,7 +87,7 @@ class KinesisRangeReader:
 
         Raises:
             DataLossError: a range does not begin or end with its own records any more.
-            ServiceError: a failure that retrying does not mend.
+            ServiceError: a failure that retrying does not cure.
         """
         share = None if expected_bytes is None else expected_bytes // max(1, len(ranges))
         subscribes = self._publishers.subscribes(share)

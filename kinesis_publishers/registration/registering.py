@@ -74,7 +74,7 @@ class ConsumerRegistration:
         self._lease = lease
         retry = config.register_retry
         self._retries = RetryBudget(retry, context.clock, events=context.events)
-        # A stream that has all the consumers that it may have is not mended by time.
+        # Time does not help a stream that has as many consumers as it may have.
         self._limited = RetryBudget(
             evolve(retry, outage_seconds=0.0), context.clock, events=context.events
         )

@@ -120,7 +120,7 @@ class SubscriptionRecovery:
             PositionTrimmedError: the position is not known to the service any more.
             ShardNotFoundError: the shard has left the retention.
             ConsumerNotFoundError: the consumer is gone, and is not registered again.
-            ServiceError: retrying does not mend it.
+            ServiceError: retrying does not cure it.
             RetriesExhaustedError: the policy allows no more repetitions.
         """
         deciding = _deciding_error(error)

@@ -1,4 +1,4 @@
-"""The reader's side: starts the guard process and keeps the pipe open at whose end it acts."""
+"""The reader's side: starts the guard process, which acts when the pipe to it ends."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ConsumerGuard:
 
     @classmethod
     def for_properties(cls, properties: Properties) -> Self | None:
-        """Return a guard if ``properties`` can leave a consumer to be removed, else ``None``."""
+        """Return a guard if reading can leave a consumer behind, else ``None``."""
         if not publisher_factory_class(properties).needs_registration:
             return None
         config = RegistrationConfig.from_properties(properties)
@@ -87,7 +87,7 @@ class ConsumerGuard:
     def hold(self, stream_arns: Iterable[str]) -> None:
         """Return when the guard process holds a lease on the consumer of each stream.
 
-        Called before the consumers are used; again is cheap.
+        Call it before the consumers are used. Repeating it is cheap.
 
         Raises:
             ConsumerGuardError: it cannot be started, or not within a minute or so.
@@ -114,15 +114,15 @@ class ConsumerGuard:
     def _watch(
         self, process: subprocess.Popen[bytes], request: GuardRequest, is_released: threading.Event
     ) -> None:
-        """Collect the guard process when it ends, and replace it until it is let go."""
+        """Collect the guard process when it ends, and replace it until it is released."""
         while True:
             status = process.wait()
             with self._lock:
                 if is_released.is_set():
                     return
                 _LOGGER.warning(
-                    "The process that removes stream consumers when this one has ended was ended "
-                    "itself (exit status %d); another one takes its place.",
+                    "The guard, a process that removes stream consumers once this one has ended, "
+                    "ended too early (exit status %d): starting another.",
                     status,
                 )
                 _close_pipes(process)
@@ -228,9 +228,9 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 def _error(reason: str) -> ConsumerGuardError:
     return ConsumerGuardError(
-        "The process that removes stream consumers when this one has ended cannot do its work: "
-        f"{reason}. Mend that, or set kinesis.stream.efo.deregister = never and remove consumers "
-        "yourself."
+        "The guard, a process that removes stream consumers once this one has ended, does not "
+        f"work: {reason}. Correct that, or set kinesis.stream.efo.deregister = never and remove "
+        "the consumers yourself."
     )
 
 

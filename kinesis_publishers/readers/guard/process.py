@@ -43,8 +43,8 @@ def main() -> None:
 
 
 def _set_up_logging() -> None:
-    # Standard error goes to the driver's log for as long as the reader lives. Spark closes it with
-    # the reader, and a pipe that is closed is no reason to complain.
+    # Standard error goes to the driver's log while the reader lives. Spark closes it with the
+    # reader: writing to a closed pipe is no error.
     logging.raiseExceptions = False
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     with suppress(OSError):

@@ -128,7 +128,7 @@ class TipSearch:
 
         Raises:
             PositionTrimmedError: a sequence number is not known to the service any more.
-            ServiceError: a failure that retrying does not mend.
+            ServiceError: a failure that retrying does not cure.
         """
         while True:
             follower = await self._first_record(shard, until)

@@ -147,7 +147,7 @@ class ShardProbe:
 
         Raises:
             PositionTrimmedError: the place where the shard stands is not available any more.
-            ServiceError: a failure that retrying does not mend.
+            ServiceError: a failure that retrying does not cure.
         """
         await self._look(is_bounded=True)
 
