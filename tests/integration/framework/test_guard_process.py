@@ -70,7 +70,7 @@ def runs(process: psutil.Process) -> bool:
 
 def waits_for_its_guard(thread: threading.Thread) -> bool:
     """Say whether ``thread`` has created its guard and waits until it is ready, or no longer."""
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented
     while frame is not None:
         if frame.f_code.co_name == "_wait_until_ready":
             return True
