@@ -14,6 +14,7 @@ from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.checking_consumer import (
+    TRIM_HORIZON,
     CheckingConsumer,
     assert_same_records,
     run_to_end,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.contracts.subjects import FactorySubject, HeldShard
 
 __all__ = ["RecordPublisherFactoryContract"]
-
-TRIM_HORIZON = StartingPosition.trim_horizon()
 
 
 class RecordPublisherFactoryContract:

@@ -239,13 +239,12 @@ def _reset(request: web.BaseRequest) -> web.Response:
 
 
 async def _truncate(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    # An empty body cannot be cut short: promise a little more than there is.
-    promised = max(len(answer.body), 2)
+    promised, sent = answer.cut_short()
     headers = answer.headers | {"Content-Length": str(promised)}
     response = web.StreamResponse(status=answer.status, headers=headers)
     response.force_close()
     await response.prepare(request)
-    await response.write(answer.body[: promised // 2])
+    await response.write(sent)
     if request.transport is not None:
         request.transport.close()
     return response

@@ -16,7 +16,7 @@ from kinesis_publishers.testing.local_kinesis.operations.reading import (
     SUBSCRIPTION_MEMBERS,
     position_in,
 )
-from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken, missing
+from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken
 from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
@@ -177,9 +177,7 @@ def _shape(state: ServiceState, consumer: Consumer) -> dict[str, object]:
 
 def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
     arn, shard_id = request.required_text("ConsumerARN"), request.required_text("ShardId")
-    starting_position = request.section("StartingPosition")
-    if starting_position is None:
-        raise missing("StartingPosition")
+    starting_position = request.required_section("StartingPosition")
     stream, consumer = find_consumer(state, arn)
     state.account.find_readable(stream.name)
     shard = stream.shard(shard_id, state.now_ms())

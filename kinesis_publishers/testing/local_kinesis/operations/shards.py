@@ -9,7 +9,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     limit_exceeded,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request, missing
+from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request
 from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, even_starts
 from kinesis_publishers.testing.local_kinesis.stream import shard_shape
 
@@ -254,9 +254,7 @@ def _filtered(stream: Stream, shard_filter: Request | None, now_ms: int) -> list
 
 
 def _instant_of(shard_filter: Request, now_ms: int) -> float:
-    instant_ms = shard_filter.instant_ms("Timestamp")
-    if instant_ms is None:
-        raise missing("Timestamp")
+    instant_ms = shard_filter.required_instant_ms("Timestamp")
     if instant_ms > now_ms:
         raise invalid_argument("The Timestamp of the ShardFilter cannot be in the future.")
     return instant_ms
