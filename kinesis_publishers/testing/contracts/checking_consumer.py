@@ -120,11 +120,7 @@ class CheckingConsumer(RecordBatchConsumer):
                 f"{what} came before the consumer had returned from the call before: await each "
                 "call, and make one at a time"
             )
-        except AssertionError as error:
-            self._violation = error
-            raise
-        self._is_busy = True
-        try:
+            self._is_busy = True
             yield
         except AssertionError as error:
             self._violation = self._violation or error

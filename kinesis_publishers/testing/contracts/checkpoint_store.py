@@ -117,9 +117,7 @@ def _shard(number: int) -> ShardKey:
 class CheckpointStoreContract:
     """What every store of checkpoints owes.
 
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``new_store``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto". Every test needs a storage of its own, which is empty.
+    Override the fixture ``new_store``. Every test needs a storage of its own, which is empty.
     """
 
     @pytest.fixture

@@ -259,12 +259,7 @@ async def _assert_read(
 
 
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
-    """What every publisher owes, with any source.
-
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto".
-    """
+    """What every publisher owes, with any source. Override the fixture ``subject``."""
 
     @pytest.fixture
     def subject(self) -> PublisherSubject:

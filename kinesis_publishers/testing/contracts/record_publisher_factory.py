@@ -39,12 +39,7 @@ __all__ = ["RecordPublisherFactoryContract"]
 
 
 class RecordPublisherFactoryContract:
-    """What every factory owes, with any source of records.
-
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto".
-    """
+    """What every factory owes, with any source of records. Override the fixture ``subject``."""
 
     @pytest.fixture
     def subject(self) -> FactorySubject:

@@ -128,12 +128,7 @@ _NEVER_SECONDS = 10**9
 
 
 class StreamConsumerRegistrarContract:
-    """What every registration strategy owes.
-
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto".
-    """
+    """What every registration strategy owes. Override the fixture ``subject``."""
 
     @pytest.fixture
     def subject(self) -> RegistrarSubject:

@@ -15,7 +15,6 @@ from attrs.validators import instance_of
 from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     invalid_argument,
-    resource_not_found,
     serialization,
     validation,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "ShardIterator",
     "missing",
     "parse_decimal",
-    "stream_name_of",
     "violation",
 ]
 
@@ -179,21 +177,6 @@ def violation(name: str, value: object, constraint: str) -> ApiError:
         f"1 validation error detected: Value '{value}' at '{_member(name)}' failed to satisfy "
         f"constraint: {constraint}"
     )
-
-
-def stream_name_of(request: Request, own_arn_prefix: str) -> str:
-    """Return the name of the stream that a request means by StreamName or StreamARN."""
-    name, arn = request.text("StreamName"), request.text("StreamARN")
-    if arn is None:
-        if name is None:
-            raise invalid_argument("Either StreamName or StreamARN must be provided.")
-        return name
-    if not arn.startswith(own_arn_prefix):
-        raise resource_not_found(f"Stream {arn} not found.")
-    named = arn.removeprefix(own_arn_prefix)
-    if name is not None and name != named:
-        raise invalid_argument("StreamName and StreamARN name different streams.")
-    return named
 
 
 def _member(name: str) -> str:

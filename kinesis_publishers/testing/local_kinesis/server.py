@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -14,7 +15,6 @@ from kinesis_publishers.testing.local_kinesis.contents import (
     write_records,
 )
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
 from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
@@ -76,14 +76,14 @@ class LocalKinesis:
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
         self._resources = AsyncExitStack()
-        self._thread: LoopThread | None = None
+        self._thread: _LoopThread | None = None
 
     @classmethod
     @contextmanager
     def in_thread(cls, *arguments: Any, **options: Any) -> Iterator[Self]:
         """Serve in a thread of its own while the context lasts; it takes what the class takes."""
         server = cls(*arguments, **options)
-        with LoopThread("local-kinesis") as thread:
+        with _LoopThread() as thread:
             thread.run(server._open())
             server._thread = thread
             try:
@@ -309,6 +309,32 @@ class LocalKinesis:
 
     async def _close(self) -> None:
         await self._resources.aclose()
+
+
+class _LoopThread:
+    """A thread that runs coroutines in a loop of its own while the context lasts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # Daemon: a test run that is interrupted must not hang on its server.
+        self._thread = Thread(target=self._serve, name="local-kinesis", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        # Leaving the runner cancels what is left and closes the loop.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine in the loop and wait for its result; not from within the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 def run_server(

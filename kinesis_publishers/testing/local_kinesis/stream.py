@@ -54,7 +54,6 @@ _ARN = re.compile(
 class ConsumerArn:
     """The parts of a ConsumerARN."""
 
-    text: str
     stream_arn: str
     stream_name: str
     consumer_name: str
@@ -73,7 +72,7 @@ class ConsumerArn:
                 text,
                 "Member must satisfy regular expression pattern: " + _ARN.pattern,
             )
-        return cls(text, match["stream_arn"], match["stream"], match["name"])
+        return cls(match["stream_arn"], match["stream"], match["name"])
 
 
 @define(eq=False)

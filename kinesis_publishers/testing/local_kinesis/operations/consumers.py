@@ -68,12 +68,11 @@ def list_stream_consumers(state: ServiceState, request: Request) -> Members:
     return answer
 
 
-def deregister_stream_consumer(state: ServiceState, request: Request) -> Members:
+def deregister_stream_consumer(state: ServiceState, request: Request) -> None:
     stream, consumer = _consumer_in(state, request)
     per_second = state.limits.deregister_consumer_calls_per_second
     state.take_control_call("DeregisterStreamConsumer", per_second, stream.name)
     deregister(state, consumer)
-    return None
 
 
 def deregister(state: ServiceState, consumer: Consumer) -> None:

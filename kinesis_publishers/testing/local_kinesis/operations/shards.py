@@ -30,22 +30,20 @@ __all__ = [
 _MAX_SHARDS = 100_000
 
 
-def split(state: ServiceState, request: Request) -> Members:
+def split(state: ServiceState, request: Request) -> None:
     hash_key = request.decimal("NewStartingHashKey")
     stream = _provisioned_stream(state, request)
     shard = stream.shard(request.required_text("ShardToSplit"), state.now_ms())
     check_split(stream, shard, hash_key)
     state.account.change(stream, lambda due_ms: split_shard(stream, shard, hash_key, due_ms))
-    return None
 
 
-def merge(state: ServiceState, request: Request) -> Members:
+def merge(state: ServiceState, request: Request) -> None:
     stream = _provisioned_stream(state, request)
     shard = stream.shard(request.required_text("ShardToMerge"), state.now_ms())
     adjacent = stream.shard(request.required_text("AdjacentShardToMerge"), state.now_ms())
     check_merge(stream, shard, adjacent)
     state.account.change(stream, lambda due_ms: merge_shards(stream, shard, adjacent, due_ms))
-    return None
 
 
 def update_shard_count(state: ServiceState, request: Request) -> Members:
