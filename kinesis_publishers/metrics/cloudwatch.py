@@ -165,8 +165,6 @@ class CloudWatchUpload:
         return level
 
 
-_LOGGER = logging.getLogger(__name__)
-
 # How long the end of a reading waits for the last metrics.
 _CLOSE_TIMEOUT_SECONDS = 6.0
 
@@ -215,10 +213,8 @@ class CloudWatchMetrics(EventReporter):
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
-        config, aws = (
-            MetricsConfig.from_properties(properties),
-            AwsConfig.from_properties(properties),
-        )
+        config = MetricsConfig.from_properties(properties)
+        aws = AwsConfig.from_properties(properties)
         settings = CloudWatchSettings(
             namespace=config.cloudwatch_namespace,
             interval_seconds=config.cloudwatch_interval_seconds,

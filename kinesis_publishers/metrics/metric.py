@@ -42,7 +42,7 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
-@frozen(kw_only=True)
+@frozen
 class Metric:
     """One metric, and the events that it is made of.
 

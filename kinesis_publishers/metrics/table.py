@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from statistics import fmean
 from typing import Final, TypeAlias
 
 from kinesis_publishers.events import (
@@ -33,13 +34,13 @@ from kinesis_publishers.events import (
     SubscriptionStarted,
     Throttled,
 )
-from kinesis_publishers.metrics.flink_table import FLINK_METRICS
 from kinesis_publishers.metrics.metric import (
     Metric,
     MetricKind,
     MetricTable,
     ValueOf,
     bytes_of,
+    lag_of,
     minus_one,
     one,
     records_of,
@@ -50,42 +51,118 @@ __all__ = ["METRICS"]
 
 _Sources: TypeAlias = Mapping[type, ValueOf]
 
+_NANOS = 1e9
+_MILLIS = 1e3
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 def _counter(name: str, unit: str, text: str, sources: _Sources, *attributes: str) -> Metric:
-    return Metric(
-        name=name,
-        kind=MetricKind.COUNTER,
-        unit=unit,
-        description=text,
-        sources=sources,
-        attributes=attributes,
-    )
+    return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
+
+
+def _records(name: str, text: str, sources: _Sources) -> Metric:
+    return _counter(name, "{record}", text, sources)
 
 
 def _duration(name: str, text: str, sources: _Sources) -> Metric:
-    return Metric(
-        name=name,
-        kind=MetricKind.HISTOGRAM,
-        unit="s",
-        description=text,
-        sources=sources,
-        buckets=_SECONDS,
-    )
+    return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
 
 
 def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
+    # Each fetcher of a process has a pool of its own.
+    return Metric(name, MetricKind.GAUGE, unit, text, {PoolUsed: value}, combined=sum)
+
+
+def _average_size(event: RecordsFetched | EventReceived) -> float | None:
+    return event.payload_bytes / event.records if event.records else None
+
+
+def _requested_bytes(event: RecordsFetched) -> float | None:
+    return event.limit * event.payload_bytes / event.records if event.records else None
+
+
+def _loop_nanos(event: RecordsFetched) -> float | None:
+    return None if event.loop_seconds is None else event.loop_seconds * _NANOS
+
+
+def _loop_frequency(event: RecordsFetched) -> float | None:
+    return 1 / event.loop_seconds if event.loop_seconds else None
+
+
+def _flink_gauge(
+    name: str,
+    unit: str,
+    text: str,
+    sources: _Sources,
+    *,
+    combined: Callable[[Iterable[float]], float] = max,
+) -> Metric:
+    first, *others = name.split("_")
+    flink_name = first + "".join(map(str.capitalize, others))
     return Metric(
-        name=name,
-        kind=MetricKind.GAUGE,
-        unit=unit,
-        description=text,
-        sources={PoolUsed: value},
-        # Each fetcher of a process has a pool of its own.
-        combined=sum,
+        name, MetricKind.GAUGE, unit, text, sources, combined=combined, flink_name=flink_name
     )
 
+
+# Gauges, as in Flink. So many histograms for each answer would cost more than the reading.
+_FLINK: Final = (
+    _flink_gauge(
+        "millis_behind_latest",
+        "ms",
+        "How far the last answer was behind the tip of the shard.",
+        {RecordsFetched: lag_of, EventReceived: lag_of},
+    ),
+    _flink_gauge(
+        "max_number_of_records_per_fetch",
+        "{record}",
+        "The Limit of GetRecords, which adaptive reads change.",
+        {RecordsFetched: lambda event: event.limit},
+    ),
+    _flink_gauge(
+        "number_of_aggregated_records_per_fetch",
+        "{record}",
+        "Records of the last answer as Kinesis stores them: a KPL aggregate is one.",
+        {RecordsFetched: records_of, EventReceived: records_of},
+    ),
+    _flink_gauge(
+        "number_of_deaggregated_records_per_fetch",
+        "{record}",
+        "Records of the last answer as the application got them.",
+        {RecordsProcessed: records_of},
+    ),
+    _flink_gauge(
+        "average_record_size_bytes",
+        "By",
+        "The mean payload of the records of the last answer.",
+        {RecordsFetched: _average_size, EventReceived: _average_size},
+        combined=fmean,
+    ),
+    _flink_gauge(
+        "bytes_requested_per_fetch",
+        "By",
+        "What the Limit amounts to at the mean payload of the last answer.",
+        {RecordsFetched: _requested_bytes},
+    ),
+    _flink_gauge(
+        "run_loop_time_nanos",
+        "ns",
+        "The time between the last two GetRecords of the shard.",
+        {RecordsFetched: _loop_nanos},
+    ),
+    _flink_gauge(
+        "loop_frequency_hz",
+        "Hz",
+        "How often a second the shard is asked.",
+        {RecordsFetched: _loop_frequency},
+        combined=min,
+    ),
+    _flink_gauge(
+        "sleep_time_millis",
+        "ms",
+        "How much of the time before the last answer was slept, to keep the pace and to back off.",
+        {RecordsFetched: lambda event: event.sleep_seconds * _MILLIS},
+    ),
+)
 
 _READING: Final = (
     _counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: one}),
@@ -95,9 +172,8 @@ _READING: Final = (
         {RecordsFetched: lambda event: event.call_seconds},
     ),
     _counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: one}),
-    _counter(
+    _records(
         "records_fetched",
-        "{record}",
         "Records that were read, by any call.",
         {RecordsFetched: records_of, EventReceived: records_of},
     ),
@@ -120,9 +196,7 @@ _READING: Final = (
         {SubscriptionStarted: lambda event: 1 if event.is_reopened else None},
     ),
     _duration(
-        "subscription_duration",
-        "How long subscriptions last.",
-        {SubscriptionEnded: seconds_of},
+        "subscription_duration", "How long subscriptions last.", {SubscriptionEnded: seconds_of}
     ),
     _counter(
         "throttles",
@@ -142,9 +216,8 @@ _READING: Final = (
 )
 
 _PROCESSING: Final = (
-    _counter(
+    _records(
         "records_processed",
-        "{record}",
         "Records that the application has taken.",
         {RecordsProcessed: records_of},
     ),
@@ -182,40 +255,32 @@ _PROCESSING: Final = (
         "Checkpoints that another reader has written in between.",
         {CheckpointsRefused: one},
     ),
-    _counter(
-        "records_skipped",
-        "{record}",
-        "Records that came again and were dropped.",
-        {RecordsSkipped: records_of},
+    _records(
+        "records_skipped", "Records that came again and were dropped.", {RecordsSkipped: records_of}
     ),
-    _counter(
+    _records(
         "aggregates_expanded",
-        "{record}",
         "Aggregates that were deaggregated.",
         {AggregatesExpanded: lambda event: event.aggregates},
     ),
-    _counter(
+    _records(
         "aggregated_user_records",
-        "{record}",
         "Records that were inside aggregates.",
         {AggregatesExpanded: lambda event: event.user_records},
     ),
-    _counter(
+    _records(
         "records_left_out",
-        "{record}",
         "Records inside aggregates that were left out: their hash key belongs to another shard.",
         {AggregatesExpanded: lambda event: event.left_out},
     ),
-    _counter(
+    _records(
         "records_of_other_shards",
-        "{record}",
         "Records inside aggregates that were delivered although their hash key belongs to another "
         "shard.",
         {AggregatesExpanded: lambda event: event.foreign},
     ),
-    _counter(
+    _records(
         "corrupt_aggregates",
-        "{record}",
         "Records that begin like an aggregate and are not valid ones.",
         {AggregatesExpanded: lambda event: event.corrupt},
     ),
@@ -239,11 +304,11 @@ _PROCESSING: Final = (
 
 _LIFECYCLE: Final = (
     Metric(
-        name="shards_reading",
-        kind=MetricKind.UP_DOWN_COUNTER,
-        unit="{shard}",
-        description="Shards that are being read now.",
-        sources={ShardStarted: one, ShardEnded: minus_one, ShardStopped: minus_one},
+        "shards_reading",
+        MetricKind.UP_DOWN_COUNTER,
+        "{shard}",
+        "Shards that are being read now.",
+        {ShardStarted: one, ShardEnded: minus_one, ShardStopped: minus_one},
         is_per_shard=False,
     ),
     _counter(
@@ -289,5 +354,5 @@ _LIFECYCLE: Final = (
     ),
 )
 
-METRICS: Final = MetricTable((*FLINK_METRICS, *_READING, *_PROCESSING, *_LIFECYCLE))
+METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE))
 """Every metric, FLIP-128's first."""

@@ -133,11 +133,10 @@ def _is_no_redirection(word: str) -> bool:
 
 def parse_command(command: click.Command, words: list[str]) -> None:
     """Let click check the words of a command line, without running anything."""
-    context = command.make_context(words[0], words[1:], help_option_names=[])
-    with context:
-        if isinstance(command, click.Group):
-            rest = [*context._protected_args, *context.args]
-            assert rest, f"{words[0]}: a command is missing"
-            _, inner, remaining = command.resolve_command(context, rest)
-            assert inner is not None
-            parse_command(inner, [rest[0], *remaining])
+    if isinstance(command, click.Group):
+        assert len(words) > 1, f"{words[0]}: a command is missing"
+        inner = command.get_command(click.Context(command), words[1])
+        assert inner is not None, f"{words[0]} has no command {words[1]}"
+        parse_command(inner, words[1:])
+    else:
+        command.make_context(words[0], words[1:], help_option_names=[]).close()

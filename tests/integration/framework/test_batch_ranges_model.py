@@ -14,7 +14,7 @@ from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
 from tests.integration.framework.batch_planning import NOON, BatchServer
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 _writes = st.tuples(st.just("put"), st.integers(1, 150), st.sampled_from([0.0, 0.001, 0.25, 30.0]))
 _pauses = st.tuples(st.just("wait"), st.just(0), st.sampled_from([0.001, 1.0, 7200.0]))

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from kinesis_publishers import RecordBatchConsumer, RecordPublisher, RunResult
-from kinesis_publishers.errors import ReplayMismatchError
+from kinesis_publishers import Delivery, RecordBatchConsumer, RecordPublisher, RunResult
+from kinesis_publishers.errors import PublisherCancelledError, ReplayMismatchError
 from kinesis_publishers.testing.fakes import (
+    RecordingSink,
     ScriptedPublisherFactory,
     batch_of,
 )
@@ -130,3 +131,27 @@ async def test_cancelling_stops_the_publisher_and_gives_its_room_back():
         await reading
     assert publisher.is_stopped
     assert world.held == (0, 0)
+
+
+async def test_a_publisher_that_cancels_itself_is_an_error():
+    class CancelsItself(RecordPublisher):
+        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+            raise asyncio.CancelledError
+
+    with pytest.raises(PublisherCancelledError, match="without a request to stop"):
+        await RangeWorld(factory=MakesOne(CancelsItself())).read(range_of(1, 4))
+
+
+async def test_the_error_of_a_delivery_comes_out_of_a_group_of_the_publisher():
+    class DeliversFromAGroup(RecordPublisher):
+        async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(consumer(batch_of(RECORDS[2:4])))
+            return RunResult.INCOMPLETE
+
+    async def fails(delivery: Delivery) -> None:
+        raise LookupError("the application")
+
+    world = RangeWorld(factory=MakesOne(DeliversFromAGroup()), sink=RecordingSink(fails))
+    with pytest.raises(LookupError, match="the application"):
+        await world.read(range_of(1, 4))

@@ -36,7 +36,7 @@ def statistics_of(*events: object, is_per_shard: bool = True) -> dict[tuple, Sta
 
 
 def data_of(count: int, name: str = "orders") -> list[dict]:
-    series = Series(KCL_METRICS.metrics[3], name, ZERO.shard_id)
+    series = Series(KCL_METRICS.metrics[0], name, ZERO.shard_id)
     return [datum_of(series, Statistics(3, 1e9, 0.123456789, 1e18), NOW)] * count
 
 
