@@ -25,7 +25,7 @@ _LAST_PAUSE_SECONDS: Final = 2.0
 
 
 class Loader:
-    """Puts records into a stream, every one of them once.
+    """Puts each record into a stream, once.
 
     Args:
         client: a boto3 client of Kinesis that does not retry by itself.
