@@ -12,7 +12,7 @@ from attrs import fields
 
 from kinesis_publishers import errors
 from kinesis_publishers.config.reference import render_reference
-from kinesis_publishers.config.spark_aliases import ADVICE, ALIASES
+from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.events import EVENT_TYPES
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind
