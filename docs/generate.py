@@ -49,7 +49,7 @@ under [Retries](configuration.md#retries). You see such an error only as the cau
 _ALIASES: Final = f"""\
 # Names of other connectors
 
-{_NOTE.format("config/spark_aliases.py")}
+{_NOTE.format("config/spark_options.py")}
 
 The Spark source accepts these options in addition to the keys of
 [configuration.md](configuration.md), in upper or lower case, with and without the prefix
