@@ -30,6 +30,7 @@ __all__ = [
     "MASK",
     "Declared",
     "Derived",
+    "Entry",
     "Lookup",
     "Namespace",
     "Option",
@@ -223,30 +224,50 @@ class Derived(Declared[V]):
         return self.make(lookup)
 
 
+@frozen(kw_only=True)
+class Entry:
+    """One option that was given; two that mean the same are equal, however they were written."""
+
+    value: Any = field(repr=False)
+    raw: Scalar = field(eq=False, repr=False)
+    written_key: str = field(eq=False)
+    full_key: str
+    secret: bool = field(eq=False)
+
+    @property
+    def shown(self) -> str:
+        """The value for a message."""
+        return show_value(self.raw, secret=self.secret)
+
+
+@frozen
 class Lookup:
-    """What sections, and the rules between options, need to know of a configuration.
+    """What sections, and the rules between options, need to know of a configuration."""
 
-    In this one nothing is given.
-    """
+    _entries: Mapping[str, Entry] = field(factory=dict)
+    # Keys whose value was refused: given, and yet without a value.
+    _refused: frozenset[str] = frozenset()
 
-    def get(self, option: Option[T], /) -> T:
+    def get(self, option: Option[T]) -> T:
         """Return the value of ``option`` in its own unit, its default if it was not given."""
-        value: T = option.default
+        entry = self._entries.get(option.key)
+        value: T = option.default if entry is None else entry.value
         return value
 
-    def is_given(self, _option: Option[Any], /) -> bool:
-        """Return whether the user wrote the option, with a good value or not."""
-        return False
+    def is_given(self, option: Option[Any]) -> bool:
+        """Return whether the user wrote ``option``, with a good value or not."""
+        return option.key in self._entries or option.key in self._refused
 
-    def is_refused(self, _option: Option[Any], /) -> bool:
-        """Return whether the option was given with a value that is not accepted."""
-        return False
+    def is_refused(self, option: Option[Any]) -> bool:
+        """Return whether ``option`` was given a bad value: never, once parsing has succeeded."""
+        return option.key in self._refused
 
-    def written_key(self, option: Option[Any], /) -> str:
-        """Return the key as the user wrote it, the documented one if it was not given."""
-        return option.full_key
+    def written_key(self, option: Option[Any]) -> str:
+        """Return the key of ``option`` as the user wrote it, the documented one if not given."""
+        entry = self._entries.get(option.key)
+        return option.full_key if entry is None else entry.written_key
 
-    def given_keys(self, options: Iterable[Option[Any]], /) -> tuple[str, ...]:
+    def given_keys(self, options: Iterable[Option[Any]]) -> tuple[str, ...]:
         """Return the keys, as the user wrote them, of those ``options`` that are given.
 
         Each once: one that another connector has may stand for two of these.
@@ -254,13 +275,17 @@ class Lookup:
         keys = (self.written_key(option) for option in options if self.is_given(option))
         return tuple(dict.fromkeys(keys))
 
-    def members(self, _family: OptionFamily[T], /) -> dict[str, T]:
-        """Return the values of a family, by the part of the key that varies."""
-        return {}
+    def members(self, family: OptionFamily[T]) -> dict[str, T]:
+        """Return the values of a family of keys, by the part of the key that varies."""
+        names = ((key, family.name_in(key)) for key in self._entries)
+        return {name: self._entries[key].value for key, name in names if name is not None}
 
     def to_dict(self) -> dict[str, Scalar]:
-        """Return the documented keys and the values as they were written, secrets included."""
-        return {}
+        """Return the documented keys and the values as they were written, secrets included.
+
+        ``Properties.parse`` makes an equal object of it.
+        """
+        return {entry.full_key: entry.raw for entry in self._entries.values()}
 
 
 _NOTHING_GIVEN: Final = Lookup()

@@ -12,7 +12,6 @@ from kinesis_publishers.config.sections.aws import AwsConfig, CredentialsConfig
 from kinesis_publishers.config.sections.fanout import FanOutConfig
 from kinesis_publishers.config.sections.polling import DiscoveryConfig, PollingConfig
 from kinesis_publishers.config.sections.positions import (
-    EndingPosition,
     EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
@@ -26,10 +25,11 @@ from kinesis_publishers.config.sections.source import EFO, POLLING, SourceConfig
 from kinesis_publishers.config.sections.spark import SparkConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from kinesis_publishers.config.option import Option
     from kinesis_publishers.config.parsers import Scalar
+    from kinesis_publishers.config.sections.positions import Positions
 
 __all__ = [
     "ADVICE",
@@ -42,55 +42,47 @@ __all__ = [
 
 ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
     {
-        "streamName": StreamsConfig.names,
-        "streamARN": StreamsConfig.names,
-        "subscribe": StreamsConfig.names,
-        "region": AwsConfig.region,
-        "kinesisRegion": AwsConfig.region,
-        "endpointUrl": AwsConfig.endpoint_url,
-        "endpoint": AwsConfig.endpoint_url,
-        "consumerType": SourceConfig.record_publisher,
-        "consumerMode": SourceConfig.record_publisher,
-        "consumerName": RegistrationConfig.consumer_name,
-        "fanoutConsumerARN": RegistrationConfig.consumer_arn.member,
-        "requireConsumerDeregistration": RegistrationConfig.deregister,
-        "startingPosition": InitialPositionConfig.position,
-        "initialPosition": InitialPositionConfig.position,
-        "startingOffsets": InitialPositionConfig.position,
-        "startingTimestamp": InitialPositionConfig.timestamp_text,
-        "endingPosition": EndingPositionConfig.position,
-        "endingOffsets": EndingPositionConfig.position,
-        "endingTimestamp": EndingPositionConfig.timestamp_text,
-        "failOnDataLoss": SourceConfig.fail_on_data_loss,
-        "maxRecordsPerTrigger": SparkConfig.max_records_per_trigger,
-        "maxOffsetsPerTrigger": SparkConfig.max_records_per_trigger,
-        "maxBytesPerTrigger": SparkConfig.max_bytes_per_trigger,
-        "maxPartitions": SparkConfig.parallelism,
-        "includeMetadata": SparkConfig.include_metadata,
-        "describeShardInterval": DiscoveryConfig.interval_seconds,
-        "shardFetchInterval": DiscoveryConfig.interval_seconds,
-        "getRecords.numberOfRecordsPerFetch": PollingConfig.max_records,
-        "maxRecordPerRead": PollingConfig.max_records,
-        "maxRecordsPerFetch": PollingConfig.max_records,
-        "getRecords.fetchIntervalMs": PollingConfig.interval_seconds,
-        "idleTimeBetweenReadsInMs": PollingConfig.interval_seconds,
-        "minFetchPeriod": PollingConfig.interval_seconds,
-        "subscribeToShard.timeoutSec": FanOutConfig.subscribe_timeout_seconds,
-        "subscribeToShard.maxRetries": FanOutConfig.subscribe_retry.max_retries,
-        "roleArn": CredentialsConfig.role_arn,
-        "stsRoleArn": CredentialsConfig.role_arn,
-        "awsSTSRoleARN": CredentialsConfig.role_arn,
-        "roleExternalId": CredentialsConfig.role_external_id,
-        "roleSessionName": CredentialsConfig.role_session_name,
-        "stsSessionName": CredentialsConfig.role_session_name,
-        "awsSTSSessionName": CredentialsConfig.role_session_name,
-        "stsEndpoint": CredentialsConfig.sts_endpoint_url,
-        "stsEndpointUrl": CredentialsConfig.sts_endpoint_url,
-        "awsSTSEndpoint": CredentialsConfig.sts_endpoint_url,
-        "awsAccessKeyId": CredentialsConfig.access_key_id,
-        "awsAccessKey": CredentialsConfig.access_key_id,
-        "awsSecretKey": CredentialsConfig.secret_key,
-        "sessionToken": CredentialsConfig.session_token,
+        name: option
+        for option, names in (
+            (StreamsConfig.names, "streamName streamARN subscribe"),
+            (AwsConfig.region, "region kinesisRegion"),
+            (AwsConfig.endpoint_url, "endpointUrl endpoint"),
+            (SourceConfig.record_publisher, "consumerType consumerMode"),
+            (RegistrationConfig.consumer_name, "consumerName"),
+            (RegistrationConfig.consumer_arn.member, "fanoutConsumerARN"),
+            (RegistrationConfig.deregister, "requireConsumerDeregistration"),
+            (InitialPositionConfig.position, "startingPosition initialPosition startingOffsets"),
+            (InitialPositionConfig.timestamp_text, "startingTimestamp"),
+            (EndingPositionConfig.position, "endingPosition endingOffsets"),
+            (EndingPositionConfig.timestamp_text, "endingTimestamp"),
+            (SourceConfig.fail_on_data_loss, "failOnDataLoss"),
+            (SparkConfig.max_records_per_trigger, "maxRecordsPerTrigger maxOffsetsPerTrigger"),
+            (SparkConfig.max_bytes_per_trigger, "maxBytesPerTrigger"),
+            (SparkConfig.parallelism, "maxPartitions"),
+            (SparkConfig.include_metadata, "includeMetadata"),
+            (DiscoveryConfig.interval_seconds, "describeShardInterval shardFetchInterval"),
+            (
+                PollingConfig.max_records,
+                "getRecords.numberOfRecordsPerFetch maxRecordPerRead maxRecordsPerFetch",
+            ),
+            (
+                PollingConfig.interval_seconds,
+                "getRecords.fetchIntervalMs idleTimeBetweenReadsInMs minFetchPeriod",
+            ),
+            (FanOutConfig.subscribe_timeout_seconds, "subscribeToShard.timeoutSec"),
+            (FanOutConfig.subscribe_retry.max_retries, "subscribeToShard.maxRetries"),
+            (CredentialsConfig.role_arn, "roleArn stsRoleArn awsSTSRoleARN"),
+            (CredentialsConfig.role_external_id, "roleExternalId"),
+            (
+                CredentialsConfig.role_session_name,
+                "roleSessionName stsSessionName awsSTSSessionName",
+            ),
+            (CredentialsConfig.sts_endpoint_url, "stsEndpoint stsEndpointUrl awsSTSEndpoint"),
+            (CredentialsConfig.access_key_id, "awsAccessKeyId awsAccessKey"),
+            (CredentialsConfig.secret_key, "awsSecretKey"),
+            (CredentialsConfig.session_token, "sessionToken"),
+        )
+        for name in names.split()
     }
 )
 """The option that each name of another connector stands for."""
@@ -109,19 +101,23 @@ _Assigned = list[tuple["Option[Any]", "Scalar"]]
 
 def assignments_of(alias: Option[Any], value: Scalar) -> _Assigned:
     """Return the options that ``value``, given under an alias of ``alias``, stands for."""
-    expand = _EXPANSIONS.get(alias.key)
-    return expand(value) if expand else [(alias, value)]
+    if alias is RegistrationConfig.consumer_arn.member:
+        return _consumer_arn(value)
+    for section in (InitialPositionConfig, EndingPositionConfig):
+        if alias is section.position:
+            return _position(section, value)
+        if alias is section.timestamp_text:
+            return _at_timestamp(section, _epoch_seconds(value))
+    return [(alias, _WORDS.get(alias.key, {}).get(str(value).strip().lower(), value))]
 
 
-def _consumer_type(value: Scalar) -> _Assigned:
-    names = {"getrecords": POLLING, "subscribetoshard": EFO}
-    return [(SourceConfig.record_publisher, names.get(str(value).strip().lower(), value))]
-
-
-def _deregistration(value: Scalar) -> _Assigned:
-    policies = {"true": DeregistrationPolicy.CREATED, "false": DeregistrationPolicy.NEVER}
-    policy = policies.get(str(value).strip().lower())
-    return [(RegistrationConfig.deregister, policy.value if policy else value)]
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    SourceConfig.record_publisher.key: {"getrecords": POLLING, "subscribetoshard": EFO},
+    RegistrationConfig.deregister.key: {
+        "true": DeregistrationPolicy.CREATED.value,
+        "false": DeregistrationPolicy.NEVER.value,
+    },
+}
 
 
 def _consumer_arn(value: Scalar) -> _Assigned:
@@ -136,86 +132,47 @@ def _consumer_arn(value: Scalar) -> _Assigned:
     ]
 
 
-_ENDINGS: Final[Mapping[str, Option[Any]]] = MappingProxyType(
-    {
-        InitialPositionConfig.position.key: EndingPositionConfig.position,
-        InitialPositionConfig.timestamp_text.key: EndingPositionConfig.timestamp_text,
-        InitialPositionConfig.timestamp_format.key: EndingPositionConfig.timestamp_format,
-        InitialPositionConfig.shards.key: EndingPositionConfig.shards,
-    }
-)
-
-
-def _ending_position(value: Scalar) -> _Assigned:
-    if str(value).strip().upper() == "EARLIEST":
-        return [(EndingPositionConfig.position, value)]  # refused, in the word that the user wrote
-    return [(_ENDINGS[option.key], part) for option, part in _starting_position(value)]
-
-
-def _starting_timestamp(value: Scalar) -> _Assigned:
-    return [
-        (InitialPositionConfig.position, InitialPosition.AT_TIMESTAMP.value),
-        (InitialPositionConfig.timestamp_text, _epoch_seconds(value)),
-    ]
-
-
-def _ending_timestamp(value: Scalar) -> _Assigned:
-    return [
-        (EndingPositionConfig.position, EndingPosition.AT_TIMESTAMP.value),
-        (EndingPositionConfig.timestamp_text, _epoch_seconds(value)),
-    ]
-
-
 def _epoch_seconds(value: Scalar) -> Scalar:
     # The source for Kafka has milliseconds under this name.
     text = str(value).strip()
     return f"{int(text) / 1000:.3f}" if re.fullmatch(_EPOCH_MILLIS, text) else value
 
 
-def _starting_position(value: Scalar) -> list[tuple[Option[Any], Scalar]]:
+def _at_timestamp(section: Positions, instant: Scalar) -> _Assigned:
+    return [
+        (section.position, InitialPosition.AT_TIMESTAMP.value),
+        (section.timestamp_text, instant),
+    ]
+
+
+def _position(section: Positions, value: Scalar) -> _Assigned:
     """Return what ``startingPosition`` says: a name, a date, AT_TIMESTAMP with one, or JSON."""
-    position, timestamp = InitialPositionConfig.position, InitialPositionConfig.timestamp_text
     text = str(value).strip()
     if text.startswith("{"):
-        return _from_json(text)
+        return _from_json(section, text)
     name, _, instant = text.partition(" ")
-    if name.upper() == "EARLIEST":
-        return [(position, InitialPosition.TRIM_HORIZON.value)]
+    # No end is the earliest one: that is refused, in the word that the user wrote.
+    if name.upper() == "EARLIEST" and section is InitialPositionConfig:
+        return [(section.position, InitialPosition.TRIM_HORIZON.value)]
     if name.upper() == "AT_TIMESTAMP" and instant.strip():
-        return [(position, name), (timestamp, instant.strip())]
+        return [(section.position, name), (section.timestamp_text, instant.strip())]
     if re.fullmatch(_DATE, text):
-        return [(position, InitialPosition.AT_TIMESTAMP.value), (timestamp, text)]
-    return [(position, value)]
+        return _at_timestamp(section, text)
+    return [(section.position, value)]
 
 
-def _from_json(text: str) -> list[tuple[Option[Any], Scalar]]:
+def _from_json(section: Positions, text: str) -> _Assigned:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
         document = None
     # With any other key the whole text is refused: nothing is ignored.
     if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
-        return [(InitialPositionConfig.shards, text)]
-    parts: list[tuple[Option[Any], Scalar]] = [
-        (InitialPositionConfig.position, InitialPosition.AT_TIMESTAMP.value),
-        (InitialPositionConfig.timestamp_text, document["at_timestamp"]),
-    ]
+        return [(section.shards, text)]
+    parts = _at_timestamp(section, document["at_timestamp"])
     if "format" in document:
-        parts.append((InitialPositionConfig.timestamp_format, document["format"]))
+        parts.append((section.timestamp_format, document["format"]))
     return parts
-
-
-_EXPANSIONS: Final[Mapping[str, Callable[[Scalar], _Assigned]]] = MappingProxyType(
-    {
-        SourceConfig.record_publisher.key: _consumer_type,
-        InitialPositionConfig.position.key: _starting_position,
-        InitialPositionConfig.timestamp_text.key: _starting_timestamp,
-        EndingPositionConfig.position.key: _ending_position,
-        EndingPositionConfig.timestamp_text.key: _ending_timestamp,
-        RegistrationConfig.deregister.key: _deregistration,
-        RegistrationConfig.consumer_arn.member.key: _consumer_arn,
-    }
-)
 
 
 NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
@@ -223,86 +180,85 @@ _ENDS_AT_THE_TIP: Final = (
     "a micro-batch ends with the records that have arrived and does not wait: remove it, or limit "
     "the size with maxRecordsPerTrigger or maxBytesPerTrigger"
 )
-_NOTHING_TO_SET: Final = "this source has no such setting: remove it"
 _RETRIES: Final = (
     "each API call has its own: see kinesis.shard.getrecords.maxretries and its .backoff.base and "
     ".backoff.max"
 )
-_PARSE_IN_SPARK: Final = (
-    "the payload is delivered as it is: parse the column data with from_json, from_csv or from_avro"
-)
-_PARALLELISM: Final = "set kinesis.spark.parallelism, the largest number of tasks in a micro-batch"
-_TRIGGER: Final = "set the interval with writeStream.trigger(processingTime=...)"
 _OWN_CONSUMER: Final = (
     "set kinesis.stream.efo.registration = NONE and kinesis.stream.efo.consumerarn.<stream> to the "
     "ARN of your consumer"
 )
-_STARTING_OFFSETS: Final = (
-    "set startingPosition to AT_TIMESTAMP and a date, or to JSON with a position per shard"
+_DEFAULT_CHAIN: Final = (
+    "credentials come from botocore's default chain, instance and container roles included; see "
+    "aws.credentials.provider"
+)
+_PARSE_IN_SPARK: Final = (
+    "the payload is delivered as it is: parse the column data with from_json, from_csv or from_avro"
 )
 
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         NO_SIDE_STORE: (
-            *("metadataCommitterType", "metadataPath", "dynamodb.tableName"),
-            *("metadataNumRetries", "metadataRetryIntervalsMs", "metadataMaxRetryIntervalMs"),
-            *("minBatchesToRetain", "internal.maintenanceTaskIntervalSec"),
+            "metadataCommitterType metadataPath dynamodb.tableName metadataNumRetries "
+            "metadataRetryIntervalsMs metadataMaxRetryIntervalMs minBatchesToRetain "
+            "internal.maintenanceTaskIntervalSec"
         ),
         _ENDS_AT_THE_TIP: (
-            *("maxFetchRecordsPerShard", "maxFetchTimePerShardSec", "maxFetchTimeInMs"),
-            *("maxFetchDuration", "maxFetchRate", "internal.maxDataQueueEmptyCount"),
-            "internal.dataQueueWaitTimeoutSec",
+            "maxFetchRecordsPerShard maxFetchTimePerShardSec maxFetchTimeInMs maxFetchDuration "
+            "maxFetchRate internal.maxDataQueueEmptyCount internal.dataQueueWaitTimeoutSec"
         ),
-        _NOTHING_TO_SET: (
-            *("checkNewRecordThreads", "maxShardsPerDescribe", "consumerRefreshInterval"),
-            *("coalesceThresholdBlockSize", "coalesceBinSize"),
+        "this source has no such setting: remove it": (
+            "checkNewRecordThreads maxShardsPerDescribe consumerRefreshInterval "
+            "coalesceThresholdBlockSize coalesceBinSize"
         ),
         "Spark plans no micro-batch without new records: remove it": (
-            *("avoidEmptyBatches", "internal.avoidEmptyBatches"),
+            "avoidEmptyBatches internal.avoidEmptyBatches"
         ),
         _RETRIES: (
-            *("clientNumRetries", "clientRetryIntervalsMs", "clientMaxRetryIntervalMs"),
-            *("numRetries", "retryIntervalMs", "maxRetryIntervalMs"),
-            *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+            "clientNumRetries clientRetryIntervalsMs clientMaxRetryIntervalMs numRetries "
+            "retryIntervalMs maxRetryIntervalMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
         ),
         "set kinesis.pending.maxbytes, which is memory of the driver and not of the cluster": (
-            "fetchBufferSize",
+            "fetchBufferSize"
         ),
         "set kinesis.pending.maxrecords, which counts the records of all shards": (
-            "internal.dataQueueCapacity",
+            "internal.dataQueueCapacity"
         ),
         "set kinesis.shard.getrecords.intervalmillis, the polling period of a shard": (
-            "addIdleTimeBetweenReads",
+            "addIdleTimeBetweenReads"
         ),
-        _PARALLELISM: ("shardsPerTask", "minPartitions", "maxRecordsPerPartition"),
-        _TRIGGER: ("windowSize", "minOffsetsPerTrigger", "maxTriggerDelay"),
+        "set kinesis.spark.parallelism, the largest number of tasks in a micro-batch": (
+            "shardsPerTask minPartitions maxRecordsPerPartition"
+        ),
+        "set the interval with writeStream.trigger(processingTime=...)": (
+            "windowSize minOffsetsPerTrigger maxTriggerDelay"
+        ),
         "set consumerName to a name that no other application has": (
-            *("consumerNamePrefix", "groupIdPrefix", "kafka.group.id"),
+            "consumerNamePrefix groupIdPrefix kafka.group.id"
         ),
-        _OWN_CONSUMER: ("registeredConsumerId", "registeredConsumerIdType"),
+        _OWN_CONSUMER: "registeredConsumerId registeredConsumerIdType",
         "set aws.credentials.provider = CUSTOM and aws.credentials.provider.custom.class": (
-            *("credentialProviderClass", "credentialProviderParam"),
+            "credentialProviderClass credentialProviderParam"
         ),
-        "credentials come from botocore's default chain, instance and container roles included; "
-        "see aws.credentials.provider": ("awsUseInstanceProfile", "serviceCredential"),
-        _PARSE_IN_SPARK: ("classification", "delimiter", "schema", "inferSchema"),
-        "the column approximateArrivalTimestamp is always there: remove it": (
-            "addRecordTimestamp",
-        ),
+        _DEFAULT_CHAIN: "awsUseInstanceProfile serviceCredential",
+        _PARSE_IN_SPARK: "classification delimiter schema inferSchema",
+        "the column approximateArrivalTimestamp is always there: remove it": "addRecordTimestamp",
         "the lag is in the progress of the query, as latestOffset: remove it": (
-            "emitConsumerLagMetrics",
+            "emitConsumerLagMetrics"
         ),
-        "set includeMetadata = true for the additional columns": ("includeHeaders",),
+        "set includeMetadata = true for the additional columns": "includeHeaders",
         "name the streams with streamName or streamARN, separated by commas": (
-            *("subscribePattern", "assign"),
+            "subscribePattern assign"
         ),
-        _STARTING_OFFSETS: (*("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),),
-        "set region, and streamName or streamARN": ("kafka.bootstrap.servers",),
+        "set startingPosition to AT_TIMESTAMP and a date, or to JSON with a position per shard": (
+            "startingOffsetsByTimestamp startingOffsetsByTimestampStrategy"
+        ),
+        "set region, and streamName or streamARN": "kafka.bootstrap.servers",
     }
 )
 
 ADVICE: Final[Mapping[str, str]] = MappingProxyType(
-    {name: advice for advice, names in _NAMES.items() for name in names}
+    {name: advice for advice, names in _NAMES.items() for name in names.split()}
 )
 """What to do instead, for each name."""
 

@@ -26,6 +26,7 @@ __all__ = [
     "EndingPositionConfig",
     "InitialPosition",
     "InitialPositionConfig",
+    "Positions",
     "position_problems",
     "unused_instants",
 ]
@@ -201,8 +202,8 @@ class EndingPositionConfig(Section, section="Batch"):
     )
 
 
-_Positions: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
-_POSITIONS: Final[tuple[_Positions, ...]] = (InitialPositionConfig, EndingPositionConfig)
+Positions: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
+_POSITIONS: Final[tuple[Positions, ...]] = (InitialPositionConfig, EndingPositionConfig)
 
 
 def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
@@ -229,11 +230,11 @@ def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[str] | Option[str |
             yield section.timestamp_format, reason
 
 
-def _instant(lookup: Lookup, section: _Positions) -> datetime | None:
+def _instant(lookup: Lookup, section: Positions) -> datetime | None:
     return _parse(lookup, section) if _is_instant(lookup, section) else None
 
 
-def _instant_problems(lookup: Lookup, section: _Positions) -> Iterator[ConfigError]:
+def _instant_problems(lookup: Lookup, section: Positions) -> Iterator[ConfigError]:
     """Yield what is wrong with an instant, and with one that has no effect."""
     is_given = lookup.is_given(section.timestamp_text)
     if _is_instant(lookup, section) and not is_given:
@@ -255,16 +256,16 @@ def _instant_problems(lookup: Lookup, section: _Positions) -> Iterator[ConfigErr
             yield error
 
 
-def _is_instant(lookup: Lookup, section: _Positions) -> bool:
+def _is_instant(lookup: Lookup, section: Positions) -> bool:
     return _kind(lookup, section) == _AT_TIMESTAMP
 
 
-def _kind(lookup: Lookup, section: _Positions) -> str:
+def _kind(lookup: Lookup, section: Positions) -> str:
     option: Option[Any] = section.position
     return str(lookup.get(option).value)
 
 
-def _parse(lookup: Lookup, section: _Positions) -> datetime | None:
+def _parse(lookup: Lookup, section: Positions) -> datetime | None:
     text = lookup.get(section.timestamp_text)
     if text is None:
         return None
