@@ -92,7 +92,7 @@ def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list
 
     The limits are exact to the record. An aggregate counts as the records inside and is never
     split. A first record that alone exceeds the limits is taken: otherwise it would block the shard
-    for ever. A shard waits until the records of its ancestors are in earlier micro-batches, because
+    forever. A shard waits until the records of its ancestors are in earlier micro-batches, because
     the tasks of one micro-batch run at the same time.
     """
     taken: list[Chunk] = []

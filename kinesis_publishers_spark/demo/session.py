@@ -49,7 +49,7 @@ def isolate_environment(environ: MutableMapping[str, str]) -> None:
     for name in _FOREIGN:
         environ.pop(name, None)
     # Without it Spark runs the `python3` of the PATH, and a query that cannot import its source
-    # there may wait for ever.
+    # there may wait forever.
     environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for name in ("no_proxy", "NO_PROXY"):
