@@ -121,9 +121,7 @@ class DeliveryContract:
                 clock=subject.clock,
             )
         assert_same_records(
-            consumer.records,
-            held.records,
-            advice="an open shard delivers what it holds",
+            consumer.records, held.records, advice="an open shard delivers what it holds"
         )
 
     @pytest.mark.parametrize(

@@ -20,11 +20,7 @@ from kinesis_publishers.testing.fakes.reading import finish
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
-    from kinesis_publishers.abc import (
-        PublisherContext,
-        RecordPublisher,
-        RecordPublisherFactory,
-    )
+    from kinesis_publishers.abc import PublisherContext, RecordPublisher, RecordPublisherFactory
     from kinesis_publishers.config.parsers import Scalar
     from kinesis_publishers.model import Record, Shard, StartingPosition
     from kinesis_publishers.testing.manual_clock import ManualClock

@@ -12,10 +12,7 @@ from attrs import define, frozen
 from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.testing.local_kinesis.answers import ApiError, ConnectionBroken
 from kinesis_publishers.testing.local_kinesis.shard import Position
-from kinesis_publishers.testing.local_kinesis.stream import (
-    child_shards_of,
-    millis_behind,
-)
+from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

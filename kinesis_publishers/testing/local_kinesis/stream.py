@@ -11,10 +11,7 @@ from attrs import define, field, frozen
 
 from kinesis_publishers.testing.local_kinesis.answers import resource_not_found, throughput_exceeded
 from kinesis_publishers.testing.local_kinesis.requests import violation
-from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
-    CreationSeconds,
-    SequenceSpace,
-)
+from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds, SequenceSpace
 from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, Shard, even_starts
 
 if TYPE_CHECKING:
@@ -281,7 +278,4 @@ def millis_behind(page: Page, now_ms: int) -> int:
 
 
 def _hash_key_range(shard: Shard) -> dict[str, str]:
-    return {
-        "StartingHashKey": str(shard.first_hash_key),
-        "EndingHashKey": str(shard.last_hash_key),
-    }
+    return {"StartingHashKey": str(shard.first_hash_key), "EndingHashKey": str(shard.last_hash_key)}

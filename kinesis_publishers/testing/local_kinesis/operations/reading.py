@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 from attrs import evolve, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import (
-    expired_iterator,
-    invalid_argument,
-)
+from kinesis_publishers.testing.local_kinesis.answers import expired_iterator, invalid_argument
 from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.requests import Request, ShardIterator, missing
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
@@ -19,10 +16,7 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     shard_id_of_index,
 )
 from kinesis_publishers.testing.local_kinesis.shard import Page, Position
-from kinesis_publishers.testing.local_kinesis.stream import (
-    child_shards_of,
-    millis_behind,
-)
+from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.requests import Request
@@ -127,11 +121,7 @@ def _charge_bytes(state: ServiceState, stream: Stream, shard: Shard, page: Page)
 
 
 def _iterator(
-    state: ServiceState,
-    stream: Stream,
-    shard: Shard,
-    number: int,
-    kind: Literal["live", "stuck"],
+    state: ServiceState, stream: Stream, shard: Shard, number: int, kind: Literal["live", "stuck"]
 ) -> ShardIterator:
     return ShardIterator(
         stream.name, stream.created_ms, shard.shard_id, number, kind, state.now_ms()
