@@ -70,11 +70,7 @@ class EventFeed:
     _subscription: Subscription
 
     def next_step(self) -> Event | Wait | None:
-        """Return what to do next; None once the subscription is over.
-
-        Raises:
-            ConnectionBroken: by a scripted fault.
-        """
+        """Return what to do next; None once the subscription is over."""
         subscription = self._subscription
         self._end_if_due()
         if subscription.is_over:
@@ -99,8 +95,8 @@ class EventFeed:
         state, subscription = self._state, self._subscription
         stream, shard_id = subscription.stream, subscription.shard.shard_id
         try:
-            if state.account.find_readable(stream.name) is not stream:
-                raise state.account.not_found(stream.name)
+            if state.find_readable(stream.name) is not stream:
+                raise state.not_found(stream.name)
             stream.shard(shard_id, state.now_ms())
         except ApiError as error:
             subscription.end(error)
@@ -258,7 +254,7 @@ async def _body(
     state: ServiceState, subscription: Subscription, lock: RLock
 ) -> AsyncGenerator[bytes, None]:
     feed = EventFeed(state, subscription)
-    clock = state.account.clock
+    clock = state.clock
     try:
         yield b""
         yield INITIAL_RESPONSE
@@ -276,7 +272,7 @@ async def _body(
             yield exception_frame(subscription.error.code, subscription.error.message)
     finally:
         with lock:
-            state.subscriptions.close(subscription)
+            subscription.close()
 
 
 def _pieces_of(frame: bytes, fault: Fault | None) -> list[bytes]:
@@ -309,5 +305,5 @@ async def _pull(
             if step.is_for_records:
                 subscription.shard.watchers.add(subscription.wakeup)
         with suppress(TimeoutError):
-            async with state.account.clock.timeout(step.seconds):
+            async with state.clock.timeout(step.seconds):
                 await armed

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
+from datetime import UTC, datetime
 from hashlib import md5
-from typing import Literal
+from typing import Any, Literal
 
+import orjson
+import pybase64
 from attrs import define, field, frozen
 
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
@@ -19,6 +22,7 @@ __all__ = [
     "Page",
     "Position",
     "Shard",
+    "StoredRecord",
     "Wakeup",
     "even_starts",
     "hash_of_partition_key",
@@ -31,6 +35,25 @@ class Position:
 
     number: int
     kind: Literal["live", "stuck"] = "live"
+
+
+@frozen
+class StoredRecord:
+    """A record as the server keeps it."""
+
+    sequence_number: str
+    partition_key: str
+    data: bytes
+    arrival_time: datetime
+
+
+def _stored_record(fields: dict[str, Any]) -> StoredRecord:
+    return StoredRecord(
+        fields["SequenceNumber"],
+        fields["PartitionKey"],
+        pybase64.b64decode(fields["Data"]),
+        datetime.fromtimestamp(fields["ApproximateArrivalTimestamp"], UTC),
+    )
 
 
 @frozen
@@ -100,10 +123,9 @@ class Shard:
     def record_count(self) -> int:
         return len(self._numbers)
 
-    @property
-    def fragments(self) -> list[bytes]:
-        """A copy of all stored records, oldest first."""
-        return list(self._fragments)
+    def stored_records(self) -> list[StoredRecord]:
+        """Return all records, oldest first."""
+        return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
     def append(self, data_base64: str, key_json: str, size_bytes: int, now_ms: int) -> int:
         """Store a record and return its sequence number.
