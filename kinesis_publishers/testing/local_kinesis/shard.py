@@ -116,7 +116,7 @@ class Shard:
 
     @property
     def tip_number(self) -> int:
-        """The largest number that any client has seen, be it of a record or of the tip."""
+        """The largest number that any client has seen, of a record or of the tip."""
         return max(self.last_number, self._tip_number)
 
     @property
@@ -157,7 +157,7 @@ class Shard:
     def mark_tip(self, now_ms: int) -> int:
         """Return a number that moves with time, although nothing is put.
 
-        Reading that goes on after it misses nothing and, unlike the number of the last record, it
+        Reading that continues after it misses nothing and, unlike the number of the last record, it
         stays valid when that record is trimmed.
         """
         mark = self.space.tip(self._next_position - 1, now_ms // 1000)
@@ -227,7 +227,7 @@ class Shard:
 
 
 class Wakeup:
-    """Something that one coroutine waits for and anybody rings.
+    """What one coroutine waits for and any other code rings.
 
     ``arm`` and ``ring`` are called under the service's lock. A ring after ``arm`` is never lost,
     whether or not the coroutine waits already; one before ``arm`` is forgotten, because what it
@@ -245,7 +245,7 @@ class Wakeup:
     def ring(self) -> None:
         """Wake the coroutine; from any thread."""
         armed, self._armed = self._armed, None
-        # A server that was stopped has closed its loop; no coroutine waits there any more.
+        # A server that was stopped has closed its loop; no coroutine waits there now.
         if armed is not None and not armed.get_loop().is_closed():
             armed.get_loop().call_soon_threadsafe(_complete, armed)
 

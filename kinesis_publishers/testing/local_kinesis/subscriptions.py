@@ -28,7 +28,7 @@ class Subscription:
         fault: what goes wrong with its events.
         is_over: nothing more is sent, except ``error``.
         error: the exception to send at the end, if it is to end with one.
-        sent_bytes: the data and partition keys that were sent of late.
+        sent_bytes: the data and partition keys that were sent within the last second.
         event_count: how many events were sent.
         last_event_at: when the last one was sent; when the subscription was opened if none was.
     """

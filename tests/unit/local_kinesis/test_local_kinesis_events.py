@@ -1,4 +1,4 @@
-"""What a subscription delivers, when, how it goes on after a restart, and how it ends."""
+"""What a subscription delivers, when, how it continues after a restart, and how it ends."""
 
 from __future__ import annotations
 

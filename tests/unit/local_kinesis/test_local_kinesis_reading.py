@@ -1,4 +1,4 @@
-"""GetShardIterator and GetRecords: where reading begins, goes on and ends."""
+"""GetShardIterator and GetRecords: where reading begins, continues and ends."""
 
 from __future__ import annotations
 

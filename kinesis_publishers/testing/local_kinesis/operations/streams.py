@@ -84,7 +84,7 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
 def list_streams(state: ServiceState, request: Request) -> Members:
     state.take_control_call("ListStreams", state.limits.list_streams_calls_per_second)
     limit = request.page_size("Limit", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
-    # The token is the last name of the page: ListStreams has always been pageable by that alone.
+    # The token is the last name of the page: ListStreams needs nothing else to continue.
     after = request.text("NextToken") or request.text("ExclusiveStartStreamName") or ""
     matching = (stream for stream in state.all_streams() if stream.name > after)
     page = list(islice(matching, limit + 1))
