@@ -309,8 +309,5 @@ def _client_creator(session: Any, config: CredentialsConfig) -> Callable[..., An
 
 
 def _role_arguments(config: CredentialsConfig) -> dict[str, str]:
-    arguments = {
-        "RoleSessionName": config.role_session_name,
-        "ExternalId": config.role_external_id,
-    }
+    arguments = {"RoleSessionName": config.role_session_name, "ExternalId": config.role_external_id}
     return {name: value for name, value in arguments.items() if value}

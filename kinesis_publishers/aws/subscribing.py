@@ -71,11 +71,7 @@ class ShardSubscriber:
             )
 
     async def _call(
-        self,
-        shard: Shard,
-        consumer_arn: str,
-        position: StartingPosition,
-        stack: AsyncExitStack,
+        self, shard: Shard, consumer_arn: str, position: StartingPosition, stack: AsyncExitStack
     ) -> SubscriptionResponse:
         where = str(shard)
         token = _OPENING.set((where, stack))

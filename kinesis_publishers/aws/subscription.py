@@ -100,12 +100,7 @@ def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> Non
             request_id=request_id,
         )
     raise service_error(
-        code,
-        message,
-        operation=OPERATION,
-        where=where,
-        request_id=request_id,
-        fallback=fallback,
+        code, message, operation=OPERATION, where=where, request_id=request_id, fallback=fallback
     )
 
 

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.checkpoints.stored_progress import StoredProgress
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import CheckpointConfig
-    from kinesis_publishers.model import (
-        SequenceNumber,
-        Shard,
-        StreamIdentity,
-        StreamProgress,
-    )
+    from kinesis_publishers.model import SequenceNumber, Shard, StreamIdentity, StreamProgress
 
 __all__ = ["Checkpointer", "CheckpointingSink"]
 

@@ -62,9 +62,7 @@ class TableClient:
     async def open(self) -> None:
         """Make the client; no call is made."""
         address = ServiceAddress(
-            service="dynamodb",
-            endpoint_url=self.config.endpoint_url,
-            max_connections=MAX_IN_FLIGHT,
+            service="dynamodb", endpoint_url=self.config.endpoint_url, max_connections=MAX_IN_FLIGHT
         )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
             self._client = await self._stack.enter_async_context(open_aio_client(self.aws, address))

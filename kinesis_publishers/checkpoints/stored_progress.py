@@ -17,12 +17,7 @@ from kinesis_publishers.errors import (
     ReaderReplacedError,
     StaleCheckpointError,
 )
-from kinesis_publishers.events import (
-    CheckpointsRefused,
-    CheckpointsSaved,
-    EventSink,
-    ignore_event,
-)
+from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved, EventSink, ignore_event
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointWrite,
@@ -233,9 +228,7 @@ class StoredProgress:
         self._removed -= progress.keys()
         await self._save(
             Checkpoint(
-                shard=key,
-                stream_created_at=identities[key.stream_arn].created_at,
-                progress=one,
+                shard=key, stream_created_at=identities[key.stream_arn].created_at, progress=one
             )
             for key, one in progress.items()
         )
@@ -341,9 +334,7 @@ def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
     )
 
 
-def resumable_streams(
-    stored: Mapping[ShardKey, StoredCheckpoint],
-) -> dict[str, StreamProgress]:
+def resumable_streams(stored: Mapping[ShardKey, StoredCheckpoint]) -> dict[str, StreamProgress]:
     """Return the streams that go on where they were, by ARN.
 
     A stream is not among them without the mark that its first checkpoint is complete: nothing has

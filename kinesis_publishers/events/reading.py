@@ -11,29 +11,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
-__all__ = [
-    "FetcherStarted",
-    "FetcherStopped",
-    "StreamPrepared",
-    "ShardsDiscovered",
-    "ShardStarted",
-    "ShardEnded",
-    "ShardStopped",
-    "RangeRead",
-    "DataLossTolerated",
-    "RecordsFetched",
-    "IteratorReplaced",
-    "SubscriptionStarted",
-    "SubscriptionEnded",
-    "EventReceived",
-    "RecordsSkipped",
-    "AggregatesExpanded",
-    "RecordsProcessed",
-    "ProcessingFailed",
-    "CheckpointsSaved",
-    "CheckpointsRefused",
-]
-
 
 @frozen(kw_only=True)
 class FetcherStarted:

@@ -9,17 +9,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from kinesis_publishers.model import ShardKey
 
-__all__ = [
-    "Throttled",
-    "CallRetried",
-    "ConsumerRegistered",
-    "ConsumerAwaited",
-    "ConsumerDeregistered",
-    "BackpressureBegan",
-    "BackpressureEnded",
-    "PoolUsed",
-]
-
 
 @frozen(kw_only=True)
 class Throttled:
