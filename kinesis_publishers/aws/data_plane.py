@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 from aiobotocore.session import AioSession
+from botocore import xform_name
 
 from kinesis_publishers.abc import DataPlane
-from kinesis_publishers.aws.carriers import Endpoint, check_carrier, create_carrier
+from kinesis_publishers.aws.carriers.carrier import Endpoint
+from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
 from kinesis_publishers.aws.clients import (
     ServiceAddress,
     name_streams_if_asked,
@@ -140,17 +142,14 @@ class AioDataPlane(DataPlane):
             request["StartingSequenceNumber"] = position.sequence_number.sequence_number
         if position.type is PositionType.AT_TIMESTAMP:
             request["Timestamp"] = position.timestamp
-        answer = await self._call("get_shard_iterator", "GetShardIterator", shard, request)
+        answer = await self._call("GetShardIterator", shard, request)
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer, "ShardIterator")
 
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
-        answer = await self._call(
-            "get_records",
-            "GetRecords",
-            shard,
-            {"StreamARN": shard.stream_arn, "ShardIterator": shard_iterator, "Limit": limit},
-        )
+        arn = shard.stream_arn
+        request = {"StreamARN": arn, "ShardIterator": shard_iterator, "Limit": limit}
+        answer = await self._call("GetRecords", shard, request)
         return decode_get_records(answer.pop(_RAW_BODY))
 
     @asynccontextmanager
@@ -162,13 +161,11 @@ class AioDataPlane(DataPlane):
         async with self._subscriber.subscribe(shard, consumer_arn, position) as subscription:
             yield subscription
 
-    async def _call(
-        self, method: str, operation: str, shard: Shard, request: dict[str, Any]
-    ) -> dict[str, Any]:
+    async def _call(self, operation: str, shard: Shard, request: dict[str, Any]) -> dict[str, Any]:
         if self._client is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")
         with mapped_errors(operation, str(shard), client=self._client):
-            answer: dict[str, Any] = await getattr(self._client, method)(**request)
+            answer: dict[str, Any] = await getattr(self._client, xform_name(operation))(**request)
         return answer
 
 

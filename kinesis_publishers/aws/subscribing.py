@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.awsrequest import AioAWSResponse
 
-from kinesis_publishers.aws.carriers import SignedCall, SubscriptionResponse
+from kinesis_publishers.aws.carriers.carrier import SignedCall, SubscriptionResponse
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.aws.subscription import OPERATION, EventStreamSubscription
@@ -22,7 +22,7 @@ from kinesis_publishers.errors import MalformedResponseError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers.aws.carriers import SubscriptionCarrier
+    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import Shard, StartingPosition
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,9 @@ from kinesis_publishers.config.option import show_value
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aiobotocore.session import AioSession
-
-    from kinesis_publishers.errors import ServiceError
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -28,7 +27,7 @@ __all__ = [
     "SignedCall",
     "SubscriptionCarrier",
     "SubscriptionResponse",
-    "connection_failure",
+    "connection_errors",
     "http_2_not_offered",
 ]
 
@@ -82,7 +81,7 @@ class SubscriptionResponse(ABC):
 class SubscriptionCarrier(ABC):
     """Sends signed calls, each over a connection that no other call can hold up.
 
-    Owns what its connections share; close it when no response is in use any more.
+    Owns what its connections share; close it when no response is in use.
     """
 
     @abstractmethod
@@ -93,14 +92,17 @@ class SubscriptionCarrier(ABC):
             ConnectionFailedError: there was no answer.
         """
 
-    @abstractmethod
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - of most, connections belong to the responses
         """Close every connection."""
 
 
-def connection_failure(error: Exception, where: str) -> ServiceError:
-    """Return our error for what an HTTP client has raised; raise it ``from`` the original."""
-    return map_error(error, operation="SubscribeToShard", where=where)
+@contextmanager
+def connection_errors(raised: tuple[type[Exception], ...], where: str) -> Iterator[None]:
+    """Raise our error for what an HTTP client has raised."""
+    try:
+        yield
+    except raised as error:
+        raise map_error(error, operation="SubscribeToShard", where=where) from error
 
 
 def http_2_not_offered(url: str) -> InvalidOptionError:
