@@ -54,6 +54,14 @@ class Attempt:
             and self.first_unanswered <= stored.number <= self.version.number
         )
 
+    def refusal(
+        self, stored: CheckpointVersion | None, written_at: str | None = None
+    ) -> Refusal | None:
+        """Return the refusal where ``stored`` must stay; ``None`` where this may replace it."""
+        if self.replaces(stored):
+            return None
+        return Refusal(attempt=self, stored=stored, written_at=written_at)
+
 
 @define
 class WriteBook:
