@@ -60,16 +60,10 @@ class _AioCustomCredentials(AioCredentials):  # type: ignore[misc]
 
 
 def _load_custom(config: CredentialsConfig) -> Credentials:
-    """Return the credentials of the class in ``config`` for botocore.
-
-    Raises:
-        PluginLoadError: the class is missing or does not fit.
-    """
     return _CustomCredentials(_call_class(config))
 
 
 async def _load_custom_async(config: CredentialsConfig) -> AioCredentials:
-    """Return the credentials of the class in ``config`` for aiobotocore; see `_load_custom`."""
     loaded = await asyncio.to_thread(_call_class, config)
     return _AioCustomCredentials(loaded, await asyncio.to_thread(_freeze, loaded))
 
@@ -190,14 +184,10 @@ _AIO: Final = SimpleNamespace(
 
 
 def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
-    """Make ``session`` use the region and the credentials of ``config``, and return it.
+    """Make a new ``session`` use the region and the credentials of ``config``, and return it.
 
     No call is made here; roles are assumed when a client first signs a request, and again before
-    their credentials expire. The endpoint belongs to the client.
-
-    Args:
-        session: a new session of botocore (for boto3) or of aiobotocore.
-        config: the connection. STS is called in its region, so pass one whose region is resolved.
+    their credentials expire. STS is called in the region, so it must be resolved.
 
     Raises:
         PluginLoadError: the class of CUSTOM cannot be loaded.

@@ -55,9 +55,7 @@ class AioDataPlane(DataPlane):
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
     Args:
-        config: region, endpoint, credentials and the limit of connections, of which a shard needs
-            one at a time.
-        http: how subscriptions are carried.
+        config: its limit of connections allows as many shards to be read at a time.
         clock: measures how long a subscription is silent, and learns the service's time.
 
     Raises:

@@ -146,12 +146,7 @@ _CALL_EXCEPTIONS = (
 
 
 class RefusedError(Exception):
-    """A refusal that the caller of :func:`mapped_errors` handles itself.
-
-    Attributes:
-        code: the AWS error code.
-        answer: the answer, as botocore parses it.
-    """
+    """A refusal that the caller of :func:`mapped_errors` handles itself."""
 
     def __init__(self, code: str, answer: Mapping[str, Any]) -> None:
         super().__init__(f"{code}: {answer.get('Error', {}).get('Message', '')}")

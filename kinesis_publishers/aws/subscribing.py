@@ -40,12 +40,9 @@ _OPENING: ContextVar[tuple[str, AsyncExitStack]] = ContextVar("opening")
 
 
 class ShardSubscriber:
-    """Subscribes through one client of aiobotocore, whose hooks it installs.
+    """Subscribes through one client of aiobotocore, whose hooks for this operation it installs.
 
-    Args:
-        client: the client; its other operations are left alone.
-        carrier: sends the calls; closing it is left to the caller.
-        clock: measures how long the network is silent.
+    The caller closes the carrier.
     """
 
     def __init__(self, client: Any, carrier: SubscriptionCarrier, clock: Clock) -> None:

@@ -36,11 +36,6 @@ class DynamoDbCheckpointStore(VersionedStore):
     """Keeps checkpoints as items of a table, one per shard, which applications may share.
 
     A batch is as many conditional writes, a limited number of them at the same time.
-
-    Args:
-        context: the application, the clock, and how often a refused call is tried again.
-        aws: region, credentials and CA certificates.
-        config: the table.
     """
 
     def __init__(
@@ -184,10 +179,7 @@ def _value(value: Mapping[str, Any]) -> object:
 
 
 def condition_of(attempt: Attempt) -> dict[str, Any]:
-    """Return the parameters that let a write through only if it replaces what it may replace.
-
-    The same as :meth:`~kinesis_publishers.checkpoints.versions.Attempt.replaces`.
-    """
+    """Return ``attempt.replaces`` as parameters of a write."""
     own = attempt.version
     values: Item = {
         ":own": {"S": own.writer},

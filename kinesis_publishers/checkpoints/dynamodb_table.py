@@ -35,13 +35,7 @@ _ANSWERS: Final = frozenset({CONDITION_FAILED, _NOT_FOUND, "ResourceInUseExcepti
 
 @define(eq=False)
 class TableClient:
-    """Calls DynamoDB about one table.
-
-    Args:
-        aws: region, credentials and CA certificates.
-        config: the table and the endpoint.
-        context: how a failed call is repeated and reported.
-    """
+    """Calls DynamoDB about one table; repeats and reports failed calls as the context says."""
 
     aws: AwsConfig
     config: DynamoDbCheckpointConfig

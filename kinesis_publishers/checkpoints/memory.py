@@ -40,9 +40,7 @@ _OF_THIS_PROCESS = CheckpointMemory()
 class MemoryCheckpointStore(VersionedStore):
     """Keeps checkpoints until the process ends; a later fetcher of the process resumes from them.
 
-    Args:
-        context: the application and the clock.
-        memory: where the checkpoints are; the memory of the process unless given.
+    They are in the memory of the process unless another one is given.
     """
 
     def __init__(

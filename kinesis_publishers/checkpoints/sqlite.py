@@ -48,7 +48,7 @@ CREATE TABLE checkpoint (
     PRIMARY KEY (application, stream_arn, shard_id)
 ) WITHOUT ROWID"""
 
-# How long a call waits for the lock of another process before the retry policy goes on.
+# How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -195,9 +195,7 @@ class SqliteCheckpointStore(VersionedStore):
 
     A batch is one transaction, with one wait for the disk.
 
-    Args:
-        context: the application, the clock, and how often a locked file is tried again.
-        path: the file; it and its directory are created if they are missing.
+    The file and its directory are created if they are missing.
     """
 
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:

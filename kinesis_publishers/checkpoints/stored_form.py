@@ -72,11 +72,6 @@ def stored_from_fields(
 ) -> StoredCheckpoint:
     """Return the checkpoint, and its version, of which :func:`fields_of` made the values.
 
-    Args:
-        shard: whose checkpoint it is.
-        fields: the values; one that is missing is ``None``.
-        where: the storage, for the message.
-
     Raises:
         CheckpointError: they were written by hand, or are damaged.
     """

@@ -81,7 +81,6 @@ class ShardStopped:
     """Reading of a shard stopped before its end; a later reader continues there.
 
     Attributes:
-        shard: which shard.
         position: where a later reader continues.
         error: what it failed with, in words; ``None`` if it was asked to stop.
     """
@@ -96,7 +95,6 @@ class RangeRead:
     """An exact range of a shard was read and handed on.
 
     Attributes:
-        shard: which shard.
         start: where the range begins.
         end: its last record; ``None`` for the end of the shard.
         seconds: how long it took.
@@ -136,7 +134,6 @@ class RecordsFetched:
     """A GetRecords was answered.
 
     Attributes:
-        shard: which shard.
         records: how many records Kinesis had stored; an aggregate counts as one.
         payload_bytes: how large they are together.
         millis_behind_latest: how far behind the tip of the shard the answer ends.
@@ -171,7 +168,6 @@ class SubscriptionStarted:
     """SubscribeToShard was accepted.
 
     Attributes:
-        shard: which shard.
         position: where it begins.
         consumer_arn: the stream consumer that it belongs to.
         is_reopened: whether it continues one that has ended.
@@ -188,7 +184,6 @@ class SubscriptionEnded:
     """A subscription is over; unless the shard has ended, another one follows.
 
     Attributes:
-        shard: which shard.
         reason: why it ended, in words.
         seconds: how long it lasted.
     """
@@ -221,7 +216,6 @@ class AggregatesExpanded:
     """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
-        shard: which shard.
         aggregates: how many were deaggregated.
         user_records: how many records were in them.
         left_out: how many of these were not delivered because their hash keys belong to another
@@ -244,7 +238,6 @@ class RecordsProcessed:
     """The application has taken a delivery: its records count as processed.
 
     Attributes:
-        shard: which shard.
         records: how many records it had.
         payload_bytes: how large they were together.
         seconds: how long the application took.
@@ -261,7 +254,6 @@ class ProcessingFailed:
     """The application raised an error: the records of the delivery do not count as processed.
 
     Attributes:
-        shard: which shard.
         records: how many records the delivery had.
         error: what was raised, in words.
     """

@@ -71,7 +71,6 @@ class BackpressureBegan:
     """The pending pool has no room for what a shard would read next: the application is behind.
 
     Attributes:
-        shard: the shard that waits.
         records: how many records it needs room for.
         payload_bytes: how many bytes it needs room for.
     """
@@ -86,7 +85,6 @@ class BackpressureEnded:
     """A shard no longer waits for room: it has received it, or has stopped waiting.
 
     Attributes:
-        shard: the shard that waited.
         seconds: how long it waited.
     """
 

@@ -36,7 +36,7 @@ _LabelSet: TypeAlias = tuple[tuple[str, str], ...]
 class _LastValues:
     """What each shard said last.
 
-    A shard that is not read any more has no lag: its last value would stay for ever, and keep an
+    A shard that is no longer read has no lag: its last value would stay forever, and keep an
     alarm ringing. Written on the event loop and read by the thread of an exporter.
     """
 
@@ -130,7 +130,7 @@ class _Instruments:
 
     Counters and gauges are asked for their values at each export: to record each value in
     the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
-    each reporter to make its own, those of closed fetchers would be asked for ever.
+    each reporter to make its own, those of closed fetchers would be asked forever.
 
     Attributes:
         boards: the gauges' values, of each reporter that is still in use.

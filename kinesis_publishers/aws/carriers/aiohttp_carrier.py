@@ -31,13 +31,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
-    """Has its own session: subscriptions hold connections that no other call needs.
-
-    Args:
-        endpoint: what to connect to.
-        read_timeout_seconds: how long a socket may be silent.
-        max_connections: how many subscriptions may be open.
-    """
+    """Has its own session: subscriptions hold connections that no other call needs."""
 
     def __init__(
         self, endpoint: Endpoint, *, read_timeout_seconds: float, max_connections: int

@@ -36,17 +36,10 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 
 @frozen(kw_only=True)
 class SignedCall:
-    """A POST that is ready to be sent.
-
-    Attributes:
-        url: where to.
-        headers: all that were signed, and the signature; Host is the URL's.
-        body: the request.
-        where: the shard, for the messages of errors.
-    """
+    """A POST that is ready to be sent; error messages say ``where``."""
 
     url: str
-    # The session token, and a signature that works for some minutes.
+    # The session token, and a signature that works for some minutes; Host is the URL's.
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
     where: str
@@ -55,9 +48,7 @@ class SignedCall:
 class SubscriptionResponse(ABC):
     """An answer whose body arrives while it is read, through a small buffer.
 
-    Attributes:
-        status: the HTTP status.
-        headers: the headers; their names in lower case.
+    The names of its headers are in lower case.
     """
 
     status: int
@@ -131,10 +122,7 @@ class Endpoint:
     def of_session(cls, session: AioSession, url: str, ca_bundle: str | None) -> Endpoint:
         """Return the endpoint ``url`` as a client of ``session`` would reach it.
 
-        Args:
-            session: knows AWS_CA_BUNDLE and the configuration file.
-            url: the URL that was resolved.
-            ca_bundle: the file that the user has named; it takes precedence.
+        A configured ``ca_bundle`` takes precedence over AWS_CA_BUNDLE and the configuration file.
         """
         proxies = ProxyConfiguration(get_environ_proxies(url))
         return cls(

@@ -35,11 +35,6 @@ class HttpxCarrier(SubscriptionCarrier):
     httpcore cannot share an HTTP/2 connection between subscriptions: it never opens a second one
     when the server's limit of streams is reached but waits; a stream that is not read uses up the
     receive window of all; and it does not tell the server that a stream is no longer wanted.
-
-    Args:
-        endpoint: what to connect to, over TLS.
-        read_timeout_seconds: how long a socket may be silent.
-        requires_http_2: refuse an endpoint that offers only HTTP/1.1.
     """
 
     def __init__(

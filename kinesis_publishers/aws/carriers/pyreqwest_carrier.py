@@ -154,11 +154,7 @@ class PyreqwestCarrier(SubscriptionCarrier):
     On a shared connection, hyper would let a call wait when the server's limit of streams is
     reached, and subscriptions that are not read would use up the receive window of the others.
 
-    Args:
-        endpoint: what to connect to, over TLS. Its certificates are trusted, and the
-            system's.
-        read_timeout_seconds: how long a socket may be silent; 65 seconds at most.
-        requires_http_2: refuse an endpoint that offers only HTTP/1.1.
+    It trusts the certificates of the endpoint and those of the system.
     """
 
     def __init__(
