@@ -187,7 +187,7 @@ def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
     """Make a new ``session`` use the region and the credentials of ``config``, and return it.
 
     No call is made here; roles are assumed when a client first signs a request, and again before
-    their credentials expire. STS is called in the region, so it must be resolved.
+    their credentials expire. STS is called in the region of ``config``, which must be resolved.
 
     Raises:
         PluginLoadError: the class of CUSTOM cannot be loaded.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 from aiobotocore.session import AioSession
-from botocore import xform_name
 
 from kinesis_publishers.abc import DataPlane
 from kinesis_publishers.aws.carriers.carrier import Endpoint
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
 from kinesis_publishers.aws.clients import (
     ServiceAddress,
+    method_of,
     name_streams_if_asked,
     open_aio_client,
     watch_clock,
@@ -55,7 +55,7 @@ class AioDataPlane(DataPlane):
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
     Args:
-        config: its limit of connections allows as many shards to be read at a time.
+        config: limits the connections, of which a shard needs one at a time.
         clock: measures how long a subscription is silent, and learns the service's time.
 
     Raises:
@@ -163,7 +163,7 @@ class AioDataPlane(DataPlane):
         if self._client is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")
         with mapped_errors(operation, str(shard), client=self._client):
-            answer: dict[str, Any] = await getattr(self._client, xform_name(operation))(**request)
+            answer: dict[str, Any] = await method_of(self._client, operation)(**request)
         return answer
 
 

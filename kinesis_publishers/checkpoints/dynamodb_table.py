@@ -6,9 +6,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, field
-from botocore import xform_name
 
-from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client
+from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
 from kinesis_publishers.retry import call_with_retries
@@ -84,7 +83,7 @@ class TableClient:
             with mapped_errors(
                 operation, str(self), service="dynamodb", client=self._client, unless=_ANSWERS
             ):
-                call = getattr(self._client, xform_name(operation))
+                call = method_of(self._client, operation)
                 answer = await call(TableName=self.config.table, **request)
             with complete_answer(operation, str(self)):
                 return read(answer)

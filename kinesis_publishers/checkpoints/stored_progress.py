@@ -333,7 +333,7 @@ def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
 
 
 def resumable_streams(stored: Mapping[ShardKey, StoredCheckpoint]) -> dict[str, StreamProgress]:
-    """Return the streams that are read on from their checkpoints, by ARN.
+    """Return the streams that resume from their checkpoints, by ARN.
 
     A stream is not among them without the mark that its first checkpoint is complete: nothing has
     been read then, and shards without a checkpoint would be taken for ones that were found later.
