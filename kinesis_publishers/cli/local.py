@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from attrs import define, field
@@ -15,6 +15,7 @@ from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
@@ -108,8 +109,12 @@ def local(
 def _ended_by_sigterm_too() -> Iterator[None]:
     """Let a request to terminate end the server as Ctrl-C does, its CA file included."""
 
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):
+            raise KeyboardInterrupt
+        # asyncio's handler raises nothing, which a callback of the garbage collector would swallow.
+        on_interrupt(signal.SIGINT, frame)
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:

@@ -21,7 +21,7 @@ from typing import (
     overload,
 )
 
-from attrs import evolve, field, fields, frozen
+from attrs import Factory, evolve, field, fields, frozen
 
 from kinesis_publishers.config.parsers import Choice, Parser, Scalar
 from kinesis_publishers.errors import InvalidOptionError
@@ -30,6 +30,7 @@ __all__ = [
     "MASK",
     "Declared",
     "Derived",
+    "Entry",
     "Lookup",
     "Namespace",
     "Option",
@@ -89,9 +90,13 @@ class Declared(Generic[V]):
         """Return the value that ``lookup`` has for the field."""
         raise NotImplementedError
 
-    def placed_in(self, section: str) -> Self:
+    def placed_in(self, section: type[Section]) -> Self:
         """Return the same declaration as part of ``section``."""
         return self
+
+
+def _default_namespace(option: Option[Any]) -> Namespace:
+    return Namespace.AWS if option.key.startswith("aws.") else Namespace.SHARED
 
 
 @frozen(kw_only=True)
@@ -104,7 +109,7 @@ class Option(Declared[T]):
         default: the value where the user wrote nothing.
         doc: what the option does, as one line of the reference.
         section: the part of the reference in which it stands, unless that of its class.
-        namespace: the prefixes under which it is accepted.
+        namespace: the prefixes under which it is accepted, unless those of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
         unread: for an option that nothing reads, what happens instead.
@@ -118,7 +123,7 @@ class Option(Declared[T]):
     default: T
     doc: str
     section: str = ""
-    namespace: Namespace = Namespace.SHARED
+    namespace: Namespace = field(default=Factory(_default_namespace, takes_self=True))
     secret: bool = False
     required: bool = False
     unread: str = ""
@@ -137,7 +142,8 @@ class Option(Declared[T]):
     @property
     def unit(self) -> str | None:
         """The unit of the value and of a number without one: ``ms``, ``s``, ``bytes`` or None."""
-        return self.parser.unit
+        unit: str | None = getattr(self.parser, "unit", None)
+        return unit
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -151,8 +157,10 @@ class Option(Declared[T]):
         read: T = value / 1000 if is_in_milliseconds else value
         return read
 
-    def placed_in(self, section: str) -> Self:
-        return self if self.section else evolve(self, section=section)
+    def placed_in(self, section: type[Section]) -> Self:
+        is_shared = self.namespace is Namespace.SHARED
+        namespace = section.namespace if is_shared else self.namespace
+        return evolve(self, section=self.section or section.title, namespace=namespace)
 
     def parse(self, value: Scalar, *, written_key: str | None = None) -> T:
         """Return ``value`` parsed.
@@ -192,7 +200,7 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
     def read(self, lookup: Lookup) -> Mapping[str, T]:
         return lookup.members(self)
 
-    def placed_in(self, section: str) -> Self:
+    def placed_in(self, section: type[Section]) -> Self:
         return evolve(self, member=self.member.placed_in(section))
 
     def of(self, name: str) -> Option[T]:
@@ -223,30 +231,50 @@ class Derived(Declared[V]):
         return self.make(lookup)
 
 
+@frozen(kw_only=True)
+class Entry:
+    """One option that was given; two that mean the same are equal, however they were written."""
+
+    value: Any = field(repr=False)
+    raw: Scalar = field(eq=False, repr=False)
+    written_key: str = field(eq=False)
+    full_key: str
+    secret: bool = field(eq=False)
+
+    @property
+    def shown(self) -> str:
+        """The value for a message."""
+        return show_value(self.raw, secret=self.secret)
+
+
+@frozen
 class Lookup:
-    """What sections, and the rules between options, need to know of a configuration.
+    """What sections, and the rules between options, need to know of a configuration."""
 
-    In this one nothing is given.
-    """
+    _entries: Mapping[str, Entry] = field(factory=dict)
+    # Keys whose value was refused: given, and yet without a value.
+    _refused: frozenset[str] = frozenset()
 
-    def get(self, option: Option[T], /) -> T:
+    def get(self, option: Option[T]) -> T:
         """Return the value of ``option`` in its own unit, its default if it was not given."""
-        value: T = option.default
+        entry = self._entries.get(option.key)
+        value: T = option.default if entry is None else entry.value
         return value
 
-    def is_given(self, _option: Option[Any], /) -> bool:
-        """Return whether the user wrote the option, with a good value or not."""
-        return False
+    def is_given(self, option: Option[Any]) -> bool:
+        """Return whether the user wrote ``option``, with a good value or not."""
+        return option.key in self._entries or option.key in self._refused
 
-    def is_refused(self, _option: Option[Any], /) -> bool:
-        """Return whether the option was given with a value that is not accepted."""
-        return False
+    def is_refused(self, option: Option[Any]) -> bool:
+        """Return whether ``option`` was given a bad value: never, once parsing has succeeded."""
+        return option.key in self._refused
 
-    def written_key(self, option: Option[Any], /) -> str:
-        """Return the key as the user wrote it, the documented one if it was not given."""
-        return option.full_key
+    def written_key(self, option: Option[Any]) -> str:
+        """Return the key of ``option`` as the user wrote it, the documented one if not given."""
+        entry = self._entries.get(option.key)
+        return option.full_key if entry is None else entry.written_key
 
-    def given_keys(self, options: Iterable[Option[Any]], /) -> tuple[str, ...]:
+    def given_keys(self, options: Iterable[Option[Any]]) -> tuple[str, ...]:
         """Return the keys, as the user wrote them, of those ``options`` that are given.
 
         Each once: one that another connector has may stand for two of these.
@@ -254,13 +282,17 @@ class Lookup:
         keys = (self.written_key(option) for option in options if self.is_given(option))
         return tuple(dict.fromkeys(keys))
 
-    def members(self, _family: OptionFamily[T], /) -> dict[str, T]:
-        """Return the values of a family, by the part of the key that varies."""
-        return {}
+    def members(self, family: OptionFamily[T]) -> dict[str, T]:
+        """Return the values of a family of keys, by the part of the key that varies."""
+        names = ((key, family.name_in(key)) for key in self._entries)
+        return {name: self._entries[key].value for key, name in names if name is not None}
 
     def to_dict(self) -> dict[str, Scalar]:
-        """Return the documented keys and the values as they were written, secrets included."""
-        return {}
+        """Return the documented keys and the values as they were written, secrets included.
+
+        ``Properties.parse`` makes an equal object of it.
+        """
+        return {entry.full_key: entry.raw for entry in self._entries.values()}
 
 
 _NOTHING_GIVEN: Final = Lookup()
@@ -276,14 +308,13 @@ class Section:
     """
 
     title: ClassVar[str]
+    namespace: ClassVar[Namespace]
     declarations: ClassVar[Mapping[str, Declared[Any]]]
 
-    def __init_subclass__(cls, *, section: str) -> None:
-        cls.title = section
+    def __init_subclass__(cls, *, section: str, namespace: Namespace = Namespace.SHARED) -> None:
+        cls.title, cls.namespace = section, namespace
         cls.declarations = {
-            name: one.placed_in(section)
-            for name, one in vars(cls).items()
-            if isinstance(one, Declared)
+            name: one.placed_in(cls) for name, one in vars(cls).items() if isinstance(one, Declared)
         }
         for name, declared in cls.declarations.items():
             if not cls.__annotations__[name].startswith("ClassVar"):

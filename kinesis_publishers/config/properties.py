@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import field, frozen
+from attrs import frozen
 
 from kinesis_publishers.config.assignments import (
     Assignment,
@@ -14,7 +14,7 @@ from kinesis_publishers.config.assignments import (
     assign_properties,
 )
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
-from kinesis_publishers.config.option import Lookup, Option, OptionFamily, show_value
+from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.rules import find_problems
 from kinesis_publishers.config.spark_options import assign_spark_options
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
@@ -29,21 +29,6 @@ __all__ = ["Properties"]
 T = TypeVar("T")
 
 
-@frozen(kw_only=True)
-class _Entry:
-    """One option that was given; two that mean the same are equal, however they were written."""
-
-    value: Any = field(repr=False)
-    raw: Scalar = field(eq=False, repr=False)
-    written_key: str = field(eq=False)
-    full_key: str
-    secret: bool = field(eq=False)
-
-    @property
-    def shown(self) -> str:
-        return show_value(self.raw, secret=self.secret)
-
-
 @frozen(repr=False, unsafe_hash=False)
 class Properties(Lookup):
     """What the user configured, checked as a whole and ready to be read.
@@ -52,10 +37,6 @@ class Properties(Lookup):
     if it means the same; can be pickled, so that it travels to other processes. Its ``repr`` masks
     secrets.
     """
-
-    _entries: dict[str, _Entry]
-    # Keys whose value was refused: given, and yet without a value. Empty in every finished object.
-    _refused: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, values: Mapping[str, Scalar], *, complete: bool = True) -> Properties:
@@ -137,30 +118,19 @@ class Properties(Lookup):
         *,
         complete: bool = True,
         checked: bool = True,
-        others: Mapping[str, _Entry] | None = None,
+        others: Mapping[str, Entry] | None = None,
     ) -> Properties:
         entries, refused, problems = _read(assignments, others or {})
         # Where a value is wrong already, everything else that is wrong is said with it.
         if checked or problems:
-            problems += find_problems(cls(entries, refused), complete=complete)
+            problems += find_problems(Lookup(entries, refused), complete=complete)
         if problems:
             raise ConfigErrors(problems)
         return cls(entries)
 
-    def get(self, option: Option[T]) -> T:
-        """Return the value of ``option`` in its own unit, its default if it was not given."""
-        entry = self._entries.get(option.key)
-        value: T = option.default if entry is None else entry.value
-        return value
-
     def seconds(self, option: Option[float]) -> float:
         """Return the duration ``option`` in seconds."""
         return option.read(self)
-
-    def members(self, family: OptionFamily[T]) -> dict[str, T]:
-        """Return the values of a family of keys, by the part of the key that varies."""
-        names = ((key, family.name_in(key)) for key in self._entries)
-        return {name: self._entries[key].value for key, name in names if name is not None}
 
     def custom(self, *options: Option[Any]) -> Properties:
         """Return the same properties with the keys ``kinesis.custom.*`` read as ``options``.
@@ -183,19 +153,6 @@ class Properties(Lookup):
             raise ConfigErrors(problems)
         return Properties(entries)
 
-    def is_given(self, option: Option[Any]) -> bool:
-        """Return whether the user wrote ``option``."""
-        return option.key in self._entries or option.key in self._refused
-
-    def is_refused(self, option: Option[Any]) -> bool:
-        """Return whether ``option`` was given a bad value: never, once parsing has succeeded."""
-        return option.key in self._refused
-
-    def written_key(self, option: Option[Any]) -> str:
-        """Return the key of ``option`` as the user wrote it, the documented one if not given."""
-        entry = self._entries.get(option.key)
-        return option.full_key if entry is None else entry.written_key
-
     def unimplemented_keys(self) -> tuple[str, ...]:
         """Return the keys, as written, that are valid but that nothing reads."""
         return self.given_keys(option for option in ALL_OPTIONS if option.unread)
@@ -213,19 +170,12 @@ class Properties(Lookup):
         others = {key: one for key, one in self._entries.items() if key not in keys}
         return self._build(changes, others=others)
 
-    def to_dict(self) -> dict[str, Scalar]:
-        """Return the documented keys and the values as they were written, secrets included.
-
-        :meth:`parse` makes an equal object of it.
-        """
-        return {entry.full_key: entry.raw for entry in self._entries.values()}
-
     def part(self, *, secret: bool) -> Properties:
         """Return the options whose values are secret, or all others."""
         return Properties({key: one for key, one in self._entries.items() if one.secret is secret})
 
     def __or__(self, other: Properties) -> Properties:
-        return Properties(self._entries | other._entries)
+        return Properties({**self._entries, **other._entries})
 
     def __hash__(self) -> int:
         return hash(frozenset(self._entries.values()))
@@ -236,8 +186,8 @@ class Properties(Lookup):
 
 
 def _read(
-    assignments: Assignments, others: Mapping[str, _Entry]
-) -> tuple[dict[str, _Entry], frozenset[str], list[ConfigError]]:
+    assignments: Assignments, others: Mapping[str, Entry]
+) -> tuple[dict[str, Entry], frozenset[str], list[ConfigError]]:
     """Return ``others`` and the values that could be read, the keys of those that could not."""
     entries = dict(others)
     refused: set[str] = set()
@@ -251,9 +201,9 @@ def _read(
     return entries, frozenset(refused), problems
 
 
-def _add_entry(entries: dict[str, _Entry], assignment: Assignment) -> None:
+def _add_entry(entries: dict[str, Entry], assignment: Assignment) -> None:
     option = assignment.option
-    entry = _Entry(
+    entry = Entry(
         value=option.parse(assignment.value, written_key=assignment.written_key),
         raw=assignment.value,
         written_key=assignment.written_key,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.config import RegistrationStrategy
 from kinesis_publishers.registration.deregistration import deregister_consumer
-from kinesis_publishers.registration.lazy import (
+from kinesis_publishers.registration.shared_use import ConsumerLease
+from kinesis_publishers.registration.strategies import (
     EagerRegistrar,
     LazyRegistrar,
     NoRegistrar,
 )
-from kinesis_publishers.registration.shared_use import ConsumerLease
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar

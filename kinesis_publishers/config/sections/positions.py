@@ -26,6 +26,7 @@ __all__ = [
     "EndingPositionConfig",
     "InitialPosition",
     "InitialPositionConfig",
+    "Positions",
     "position_problems",
     "unused_instants",
 ]
@@ -66,7 +67,6 @@ class _ShardPositionsParser:
         'JSON such as {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", '
         '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP'
     )
-    unit = None
 
     def __call__(self, value: Scalar) -> ShardPositions:
         import orjson
@@ -159,7 +159,7 @@ class InitialPositionConfig(Section, section="Source"):
         return StartingPosition(PositionType(self.position.value))
 
 
-class EndingPositionConfig(Section, section="Batch"):
+class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
     """Where a batch read ends: before which position the last record stands.
 
     The fields are those of :class:`InitialPositionConfig`.
@@ -170,14 +170,12 @@ class EndingPositionConfig(Section, section="Batch"):
         key="stream.endpos",
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
-        namespace=Namespace.OURS,
         doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded.",
     )
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",
         parser=Text(accepts="a date as stream.endpos.timestamp.format describes, or epoch seconds"),
         default=None,
-        namespace=Namespace.OURS,
         doc="The instant of AT_TIMESTAMP, itself not included: a date in the format below, epoch "
         "seconds, or ISO-8601.",
     )
@@ -185,7 +183,6 @@ class EndingPositionConfig(Section, section="Batch"):
         key="stream.endpos.timestamp.format",
         parser=TimestampPattern(),
         default=DEFAULT_FORMAT,
-        namespace=Namespace.OURS,
         doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
     )
     timestamp: Derived[datetime | None] = Derived(
@@ -195,14 +192,13 @@ class EndingPositionConfig(Section, section="Batch"):
         key="stream.endpos.shards",
         parser=_ShardPositionsParser(),
         default=(),
-        namespace=Namespace.OURS,
         doc="JSON with a position per shard: the records before it are read. The other shards end "
         "at stream.endpos.",
     )
 
 
-_Positions: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
-_POSITIONS: Final[tuple[_Positions, ...]] = (InitialPositionConfig, EndingPositionConfig)
+Positions: TypeAlias = type[InitialPositionConfig] | type[EndingPositionConfig]
+_POSITIONS: Final[tuple[Positions, ...]] = (InitialPositionConfig, EndingPositionConfig)
 
 
 def position_problems(lookup: Lookup) -> Iterator[ConfigError]:
@@ -229,11 +225,11 @@ def unused_instants(lookup: Lookup) -> Iterator[tuple[Option[str] | Option[str |
             yield section.timestamp_format, reason
 
 
-def _instant(lookup: Lookup, section: _Positions) -> datetime | None:
+def _instant(lookup: Lookup, section: Positions) -> datetime | None:
     return _parse(lookup, section) if _is_instant(lookup, section) else None
 
 
-def _instant_problems(lookup: Lookup, section: _Positions) -> Iterator[ConfigError]:
+def _instant_problems(lookup: Lookup, section: Positions) -> Iterator[ConfigError]:
     """Yield what is wrong with an instant, and with one that has no effect."""
     is_given = lookup.is_given(section.timestamp_text)
     if _is_instant(lookup, section) and not is_given:
@@ -255,16 +251,16 @@ def _instant_problems(lookup: Lookup, section: _Positions) -> Iterator[ConfigErr
             yield error
 
 
-def _is_instant(lookup: Lookup, section: _Positions) -> bool:
+def _is_instant(lookup: Lookup, section: Positions) -> bool:
     return _kind(lookup, section) == _AT_TIMESTAMP
 
 
-def _kind(lookup: Lookup, section: _Positions) -> str:
+def _kind(lookup: Lookup, section: Positions) -> str:
     option: Option[Any] = section.position
     return str(lookup.get(option).value)
 
 
-def _parse(lookup: Lookup, section: _Positions) -> datetime | None:
+def _parse(lookup: Lookup, section: Positions) -> datetime | None:
     text = lookup.get(section.timestamp_text)
     if text is None:
         return None

@@ -1,8 +1,9 @@
 """Contract suites: what a replaceable part owes, as pytest classes with one fixture to override.
 
-A test module subclasses one, and returns its own part from the fixture ``subject`` (``new_store``
-for a store of checkpoints); pytest runs the tests of the class. They need pytest and
-pytest-asyncio.
+A test module subclasses one, with a name that begins with ``Test``, and returns its own part from
+the fixture ``subject`` (``new_store`` for a store of checkpoints); pytest runs the tests of the
+class. They are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless pytest-asyncio
+runs in its mode "auto".
 """
 
 from kinesis_publishers.testing.contracts.checkpoint_store import (

@@ -9,28 +9,38 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
-from kinesis_publishers.model import Record, RecordBatch, RunResult, SequenceNumber, Shard
+from kinesis_publishers.model import (
+    Record,
+    RecordBatch,
+    RunResult,
+    SequenceNumber,
+    Shard,
+    StartingPosition,
+)
 from kinesis_publishers.testing.contracts.subjects import let_others_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from typing import TypeAlias
 
-    from kinesis_publishers.testing.contracts.subjects import PublisherSubject
+    from kinesis_publishers.testing.contracts.subjects import HeldShard, PublisherSubject
     from kinesis_publishers.testing.manual_clock import ManualClock
 
     Process: TypeAlias = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
     from collections.abc import Sequence
 
 __all__ = [
+    "TRIM_HORIZON",
     "CheckingConsumer",
     "assert_same_records",
     "check_batch",
+    "read_shard",
     "run_once",
     "run_to_end",
     "skip_unless_several",
 ]
 
+TRIM_HORIZON = StartingPosition.trim_horizon()
 # Enough for a publisher that delivers one record per run, and is throttled and heartbeats between.
 _MOST_RUNS = 1000
 
@@ -110,11 +120,7 @@ class CheckingConsumer(RecordBatchConsumer):
                 f"{what} came before the consumer had returned from the call before: await each "
                 "call, and make one at a time"
             )
-        except AssertionError as error:
-            self._violation = error
-            raise
-        self._is_busy = True
-        try:
+            self._is_busy = True
             yield
         except AssertionError as error:
             self._violation = self._violation or error
@@ -151,6 +157,19 @@ async def run_once(publisher: RecordPublisher, consumer: CheckingConsumer) -> Ru
         "and let CancelledError pass"
     )
     return result
+
+
+async def read_shard(
+    subject: PublisherSubject,
+    held: HeldShard,
+    start: StartingPosition = TRIM_HORIZON,
+    *,
+    process: Process | None = None,
+) -> CheckingConsumer:
+    """Read a shard to its end with a new publisher; return what took its records."""
+    consumer = CheckingConsumer(held.shard, process)
+    await subject.finish(run_to_end(await subject.publisher(held, start), consumer))
+    return consumer
 
 
 def skip_unless_several(consumer: CheckingConsumer, subject: PublisherSubject) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,7 +26,7 @@ from kinesis_publishers.model import (
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping
 
 __all__ = ["CheckpointStoreContract", "NewStore", "store_context"]
 
@@ -117,9 +117,7 @@ def _shard(number: int) -> ShardKey:
 class CheckpointStoreContract:
     """What every store of checkpoints owes.
 
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``new_store``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto". Every test needs a storage of its own, which is empty.
+    Override the fixture ``new_store``. Every test needs a storage of its own, which is empty.
     """
 
     @pytest.fixture
@@ -201,7 +199,8 @@ class CheckpointStoreContract:
             assert await _stored(store) == _checkpoint(2)
 
     async def test_of_writers_that_race_exactly_one_succeeds(self, new_store: NewStore) -> None:
-        async with _opened(new_store, 4) as stores:
+        async with AsyncExitStack() as opened:
+            stores = [await opened.enter_async_context(new_store("billing")) for _ in range(4)]
             version = await _save(stores[0], 1)
             for turn in range(5):
                 results = await asyncio.gather(
@@ -337,15 +336,3 @@ class CheckpointStoreContract:
             await _save(store, 2, version)
         with pytest.raises(ClosedError):
             await store.remove({_KEY: version})
-
-
-@asynccontextmanager
-async def _opened(new_store: NewStore, count: int) -> AsyncIterator[list[CheckpointStore]]:
-    stores = [new_store("billing") for _ in range(count)]
-    try:
-        for store in stores:
-            await store.open()
-        yield stores
-    finally:
-        for store in stores:
-            await store.close()

@@ -9,8 +9,10 @@ import pytest
 
 from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.checking_consumer import (
+    TRIM_HORIZON,
     CheckingConsumer,
     assert_same_records,
+    read_shard,
     run_once,
     run_to_end,
     skip_unless_several,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerContract"]
 
-TRIM_HORIZON = StartingPosition.trim_horizon()
 _SOME = 12
 
 
@@ -63,8 +64,7 @@ class ConsumerContract:
         self, subject: PublisherSubject
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held)
         skip_unless_several(consumer, subject)
 
     @pytest.mark.parametrize("kind", [_ApplicationError, _EngineStop])
@@ -151,8 +151,7 @@ class ConsumerContract:
         await outcome_of(subject.finish(run_to_end(first, CheckingConsumer(held.shard, fail_soon))))
         assert processed, "nothing was delivered before the consumer failed"
         position = StartingPosition.after(SequenceNumber(processed[-1].sequence_number))
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, position), consumer))
+        consumer = await read_shard(subject, held, position)
         assert_same_records(
             [*processed, *consumer.records],
             held.records,
@@ -176,8 +175,7 @@ class ConsumerContract:
             kept = len(first) // 2
             return _number(first[:kept])
 
-        consumer = CheckingConsumer(held.shard, process)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held, process=process)
         assert_same_records(
             consumer.records[len(first) :],
             held.records[kept:],

@@ -11,8 +11,10 @@ import pytest
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import Record, RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.checking_consumer import (
+    TRIM_HORIZON,
     CheckingConsumer,
     assert_same_records,
+    read_shard,
     run_once,
     run_to_end,
     skip_unless_several,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DeliveryContract", "PositionContract", "RecordPublisherContract"]
 
-TRIM_HORIZON = StartingPosition.trim_horizon()
 _SOME = 12
 _MIB = 1024 * 1024
 # A few may have their reasons, as a service that answers at once.
@@ -51,8 +52,7 @@ class DeliveryContract:
         self, subject: PublisherSubject
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held)
         assert_same_records(
             consumer.records,
             held.records,
@@ -61,16 +61,14 @@ class DeliveryContract:
 
     async def test_a_shard_without_records_is_complete(self, subject: PublisherSubject) -> None:
         held = await subject.hold([])
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held)
         assert_same_records(consumer.records, [], advice="the shard holds no records")
 
     async def test_it_is_complete_only_after_the_last_record(
         self, subject: PublisherSubject
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held)
         assert len(consumer.records) >= len(held.records), (
             f"run() returned COMPLETE after {len(consumer.records)} of {len(held.records)} "
             "records: it means that everything has been delivered, and the rest is never read"
@@ -80,8 +78,7 @@ class DeliveryContract:
         self, subject: PublisherSubject
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held)
         delivered = 0
         for batch in consumer.batches:
             delivered += len(batch)
@@ -94,10 +91,8 @@ class DeliveryContract:
 
     async def test_it_keeps_to_it_that_the_shard_has_ended(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
-        publisher, consumer = (
-            await subject.publisher(held, TRIM_HORIZON),
-            CheckingConsumer(held.shard),
-        )
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        consumer = CheckingConsumer(held.shard)
         await subject.finish(run_to_end(publisher, consumer))
         for _ in range(2):
             result = await subject.finish(run_once(publisher, consumer))
@@ -111,10 +106,8 @@ class DeliveryContract:
     async def test_a_shard_that_is_open_is_never_complete(self, subject: PublisherSubject) -> None:
         require(subject, "can_hold_open")
         held = await subject.hold(sample_records(_SOME), is_open=True)
-        publisher, consumer = (
-            await subject.publisher(held, TRIM_HORIZON),
-            CheckingConsumer(held.shard),
-        )
+        publisher = await subject.publisher(held, TRIM_HORIZON)
+        consumer = CheckingConsumer(held.shard)
         quiet_turns = iter(range(5))
 
         def is_waiting_for_more() -> bool:
@@ -149,8 +142,7 @@ class DeliveryContract:
         usual = sample_records(2)
         unusual = [one._replace(data=data, partition_key=partition_key) for one in usual]
         held = await subject.hold(unusual)
-        consumer = CheckingConsumer(held.shard)
-        await subject.finish(run_to_end(await subject.publisher(held, TRIM_HORIZON), consumer))
+        consumer = await read_shard(subject, held)
         got = [(one.data, one.partition_key) for one in consumer.records]
         assert [key for _, key in got] == [partition_key] * 2, "a partition key was changed"
         assert [one == data for one, _ in got] == [True] * 2, "a payload was changed"
@@ -250,7 +242,7 @@ class PositionContract:
 
     async def test_latest_is_refused(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
-        error = await outcome_of(_read(subject, held, StartingPosition.latest()))
+        error = await outcome_of(read_shard(subject, held, StartingPosition.latest()))
         assert isinstance(error, ValueError | KinesisPublishersError), (
             f"StartingPosition.latest() led to {error!r}: refuse it with a ValueError. It means "
             "another place each time that it is asked, so that a restart loses records; what "
@@ -261,29 +253,13 @@ class PositionContract:
 async def _assert_read(
     subject: PublisherSubject, held: HeldShard, start: StartingPosition, expected: Sequence[Record]
 ) -> None:
-    assert_same_records(
-        await _read(subject, held, start),
-        expected,
-        advice=f"reading was to begin {start}, and did not",
-    )
-
-
-async def _read(
-    subject: PublisherSubject, held: HeldShard, start: StartingPosition
-) -> list[Record]:
-    consumer = CheckingConsumer(held.shard)
-    publisher = await subject.publisher(held, start)
-    await subject.finish(run_to_end(publisher, consumer))
-    return consumer.records
+    consumer = await read_shard(subject, held, start)
+    advice = f"reading was to begin {start}, and did not"
+    assert_same_records(consumer.records, expected, advice=advice)
 
 
 class RecordPublisherContract(DeliveryContract, PositionContract, ConsumerContract):
-    """What every publisher owes, with any source.
-
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto".
-    """
+    """What every publisher owes, with any source. Override the fixture ``subject``."""
 
     @pytest.fixture
     def subject(self) -> PublisherSubject:

@@ -14,6 +14,7 @@ from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.errors import ConfigError
 from kinesis_publishers.model import SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.checking_consumer import (
+    TRIM_HORIZON,
     CheckingConsumer,
     assert_same_records,
     run_to_end,
@@ -36,16 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordPublisherFactoryContract"]
 
-TRIM_HORIZON = StartingPosition.trim_horizon()
-
 
 class RecordPublisherFactoryContract:
-    """What every factory owes, with any source of records.
-
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto".
-    """
+    """What every factory owes, with any source of records. Override the fixture ``subject``."""
 
     @pytest.fixture
     def subject(self) -> FactorySubject:

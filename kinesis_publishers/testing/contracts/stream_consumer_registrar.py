@@ -16,6 +16,7 @@ from kinesis_publishers.testing.contracts.subjects import (
     no_task_is_left,
     outcome_of,
     refuse_missing_fixture,
+    require,
 )
 from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.reading import finish
@@ -33,14 +34,6 @@ _T = TypeVar("_T")
 
 _STREAMS = ("orders", "orders-2")
 _BEHAVIOUR = Behaviour(region="eu-west-1", consumer_creating_seconds=1)
-
-
-def _two_streams(clock: ManualClock) -> LocalKinesis:
-    limits = evolve(Limits.off(), consumers_per_stream=20)
-    server = LocalKinesis(limits, clock, _BEHAVIOUR)
-    for stream in _STREAMS:
-        server.create_stream(stream)
-    return server
 
 
 @define(eq=False)
@@ -63,8 +56,12 @@ class RegistrarSubject:
     server: LocalKinesis = field(init=False)
 
     @server.default
-    def _server(self) -> LocalKinesis:
-        return _two_streams(self.clock)
+    def _two_streams(self) -> LocalKinesis:
+        limits = evolve(Limits.off(), consumers_per_stream=20)
+        server = LocalKinesis(limits, self.clock, _BEHAVIOUR)
+        for stream in _STREAMS:
+            server.create_stream(stream)
+        return server
 
     @property
     def stream_arns(self) -> Sequence[str]:
@@ -131,12 +128,7 @@ _NEVER_SECONDS = 10**9
 
 
 class StreamConsumerRegistrarContract:
-    """What every registration strategy owes.
-
-    Subclass it in a test module, with a name that begins with ``Test``, and override the fixture
-    ``subject``. Its tests are coroutines: mark the subclass with ``@pytest.mark.asyncio`` unless
-    pytest-asyncio runs in its mode "auto".
-    """
+    """What every registration strategy owes. Override the fixture ``subject``."""
 
     @pytest.fixture
     def subject(self) -> RegistrarSubject:
@@ -178,7 +170,7 @@ class StreamConsumerRegistrarContract:
     async def test_a_consumer_that_is_being_created_is_waited_for(
         self, subject: RegistrarSubject
     ) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         subject.let_creating_take(3)
         arn = await subject.finish(registrar.consumer_arn(stream_arn))
@@ -202,7 +194,7 @@ class StreamConsumerRegistrarContract:
         )
 
     async def test_a_consumer_that_is_still_there_is_kept(self, subject: RegistrarSubject) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         arn = await subject.finish(registrar.consumer_arn(stream_arn))
         renewed = await subject.finish(registrar.renew(stream_arn, arn))
@@ -215,7 +207,7 @@ class StreamConsumerRegistrarContract:
     async def test_a_consumer_that_is_gone_is_registered_again(
         self, subject: RegistrarSubject
     ) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         arn = await subject.finish(registrar.consumer_arn(stream_arn))
         subject.lose_consumers(stream_arn)
@@ -244,7 +236,7 @@ class StreamConsumerRegistrarContract:
     async def test_what_it_has_registered_is_removed_at_the_end(
         self, subject: RegistrarSubject
     ) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar = subject.registrar()
         for stream_arn in subject.stream_arns:
             await subject.finish(registrar.consumer_arn(stream_arn))
@@ -286,11 +278,9 @@ class StreamConsumerRegistrarContract:
     async def test_if_one_stream_cannot_be_prepared_none_is(
         self, subject: RegistrarSubject
     ) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar, (first, second) = subject.registrar(), subject.stream_arns
-        full = Fault(
-            "RegisterStreamConsumer", "throttle", stream=second.rpartition("/")[2], times=None
-        )
+        full = Fault("RegisterStreamConsumer", "throttle", stream=_name_of(second), times=None)
         subject.server.add_fault(full)
         error = await outcome_of(subject.finish(registrar.prepare(subject.stream_arns)))
         if error is None:
@@ -305,7 +295,7 @@ class StreamConsumerRegistrarContract:
     async def test_a_refusal_comes_out_as_it_is(
         self, subject: RegistrarSubject, operation: str
     ) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         subject.server.add_fault(_refusal(operation))
         error = await outcome_of(subject.finish(registrar.consumer_arn(stream_arn)))
@@ -316,7 +306,7 @@ class StreamConsumerRegistrarContract:
         await subject.finish(registrar.close())
 
     async def test_it_can_be_cancelled_while_it_waits(self, subject: RegistrarSubject) -> None:
-        _require_registering(subject)
+        require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         subject.let_creating_take(_NEVER_SECONDS)
         with no_task_is_left():
@@ -332,8 +322,3 @@ class StreamConsumerRegistrarContract:
 
 def _refusal(operation: str) -> Fault:
     return Fault(operation, "error", code="AccessDeniedException", times=None)
-
-
-def _require_registering(subject: RegistrarSubject) -> None:
-    if not subject.registers:
-        pytest.skip("this registrar does not register consumers (registers=False)")

@@ -207,7 +207,7 @@ def _closing(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[No
     return test_and_close
 
 
-def require(subject: PublisherSubject, capability: str) -> None:
+def require(subject: object, capability: str) -> None:
     """Skip the test if ``subject`` does not declare ``capability``."""
     if not getattr(subject, capability):
         pytest.skip(f"{type(subject).__name__}.{capability} is False")

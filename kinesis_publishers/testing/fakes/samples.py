@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.aggregation import RecordAggregator, expand
 from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard, UserRecord
+from kinesis_publishers.testing.fakes.shards import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,12 +140,7 @@ def batch_of(
     millis_behind_latest: int | None = 0,
 ) -> RecordBatch:
     """Return ``records`` as one delivery of a publisher."""
-    return RecordBatch(
-        shard=shard or sample_shard(),
-        requested_at=requested_at,
-        payloads=[record.data for record in records],
-        partition_keys=[record.partition_key for record in records],
-        sequence_numbers=[record.sequence_number for record in records],
-        arrival_epoch_seconds=[record.arrival_epoch_seconds for record in records],
-        millis_behind_latest=millis_behind_latest,
-    )
+    page = Answer(
+        records=records, next_index=None, millis_behind_latest=millis_behind_latest
+    ).as_page(None)
+    return RecordBatch.from_page(page, shard=shard or sample_shard(), requested_at=requested_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -58,15 +58,10 @@ class Answer:
             child_shards=self.child_shards,
         )
 
-    def as_event(self, continuation_sequence_number: str) -> SubscriptionEvent:
+    def as_event(self, continuation: str | None) -> SubscriptionEvent:
         """Return the answer as a subscription pushes it."""
-        has_ended = self.next_index is None
-        return SubscriptionEvent(
-            page=self.as_page(None),
-            continuation_sequence_number=(
-                None if has_ended else SequenceNumber(continuation_sequence_number)
-            ),
-        )
+        number = None if continuation is None else SequenceNumber(continuation)
+        return SubscriptionEvent(page=self.as_page(None), continuation_sequence_number=number)
 
 
 class ShardBehaviour(ABC):
@@ -96,7 +91,7 @@ class ShardBehaviour(ABC):
         while index is not None:
             answer = await self.read(index, _MOST_RECORDS)
             reached = answer.records[-1].sequence_number if answer.records else reached
-            yield answer.as_event(reached)
+            yield answer.as_event(None if answer.next_index is None else reached)
             if answer.next_index == index:
                 return
             index = answer.next_index
@@ -132,14 +127,10 @@ class StoredShard(ShardBehaviour):
 
     async def locate(self, position: StartingPosition) -> int:
         if position.sequence_number is not None:
+            is_after = position.type is PositionType.AFTER_SEQUENCE_NUMBER
+            bisect = bisect_right if is_after else bisect_left
             number = int(position.sequence_number.sequence_number)
-            found = bisect_left(self.records, number, key=lambda one: int(one.sequence_number))
-            is_there = found < len(self.records) and number == int(
-                self.records[found].sequence_number
-            )
-            if position.type is PositionType.AFTER_SEQUENCE_NUMBER and is_there:
-                return found + 1
-            return found
+            return bisect(self.records, number, key=lambda one: int(one.sequence_number))
         instant = position.timestamp
         if instant is not None:
             arrivals = enumerate(one.approximate_arrival_timestamp for one in self.records)
@@ -262,14 +253,10 @@ def event_of(
     """
     if continuation == "":
         continuation = records[-1].sequence_number
-    return SubscriptionEvent(
-        page=RecordPage(
-            payloads=[record.data for record in records],
-            partition_keys=[record.partition_key for record in records],
-            sequence_numbers=[record.sequence_number for record in records],
-            arrival_epoch_seconds=[record.arrival_epoch_seconds for record in records],
-            millis_behind_latest=millis_behind_latest,
-            child_shards=child_shards,
-        ),
-        continuation_sequence_number=None if continuation is None else SequenceNumber(continuation),
+    answer = Answer(
+        records=records,
+        next_index=None,
+        millis_behind_latest=millis_behind_latest,
+        child_shards=child_shards,
     )
+    return answer.as_event(continuation)

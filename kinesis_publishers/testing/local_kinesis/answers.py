@@ -70,6 +70,12 @@ class Answer(_Headed):
     error_code: str = ""
     delivery: Literal["whole", "truncate", "reset"] = "whole"
 
+    def cut_short(self) -> tuple[int, bytes]:
+        """Return the length that a truncated answer promises, and what it sends of its body."""
+        # An empty body cannot be cut short: promise a little more than there is.
+        promised = max(len(self.body), 2)
+        return promised, self.body[: promised // 2]
+
     @classmethod
     def refusing(cls, error: ApiError) -> Answer:
         """Return the answer that says ``error``."""

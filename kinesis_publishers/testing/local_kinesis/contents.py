@@ -93,5 +93,5 @@ def trim_stream(
         shard.trim_through(int(through) if through is not None else shard.last_number)
         removed += before - shard.record_count
         if drop_closed_shards and not shard.is_open and not shard.record_count:
-            found.drop_shard(shard.shard_id)
+            del found.shards[shard.shard_id]
     return removed

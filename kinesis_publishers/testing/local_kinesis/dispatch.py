@@ -148,7 +148,7 @@ class Admin:
                         "subscriptions": [
                             open_one.describe(state.monotonic())
                             for open_one in state.subscriptions.find(
-                                stream=stream.name, consumer=consumer.name
+                                stream.name, consumer=consumer.name
                             )
                         ],
                     }

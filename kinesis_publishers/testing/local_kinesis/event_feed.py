@@ -136,10 +136,7 @@ class EventFeed:
             seconds = sent.seconds_until_fits(now, page.payload_bytes, most_bytes)
             if seconds > 0:
                 return self._wait(seconds)
-            sent.take(now, page.payload_bytes)
-            # A record above the rate passes alone and is made up for.
-            if page.payload_bytes > most_bytes:
-                sent.block_until(now + page.payload_bytes / most_bytes)
+            sent.take(now, page.payload_bytes, most_bytes)
         has_ended = subscription.shard.has_ended_at(page.next_number)
         if has_ended and not state.behaviour.late_shard_end:
             return self._last_event(page)

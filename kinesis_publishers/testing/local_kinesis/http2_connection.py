@@ -202,15 +202,14 @@ class Http2Connection(asyncio.Protocol):
     async def _send_whole(self, stream_id: int, answer: Answer) -> None:
         if answer.delivery == "reset":
             raise ConnectionBroken
-        # As over HTTP/1.1, an empty body cannot be cut short: promise a little more than there is.
-        is_whole = answer.delivery == "whole"
-        promised = len(answer.body) if is_whole else max(len(answer.body), 2)
+        promised, sent = len(answer.body), answer.body
+        if answer.delivery == "truncate":
+            promised, sent = answer.cut_short()
         headers = answer.headers | {"content-length": str(promised)}
         self._sender.send_headers(stream_id, answer.status, headers.items())
-        if not is_whole:
-            await self._sender.send(stream_id, answer.body[: promised // 2])
+        await self._sender.send(stream_id, sent)
+        if answer.delivery == "truncate":
             raise ConnectionBroken
-        await self._sender.send(stream_id, answer.body)
         self._sender.end(stream_id)
 
 

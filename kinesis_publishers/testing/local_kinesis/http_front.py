@@ -16,6 +16,7 @@ from aiohttp import web
 
 from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken, StreamingAnswer
 from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
+from kinesis_publishers.testing.local_kinesis.tls import ALPN_NAMES
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.answers import Answer
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Http1Server", "HttpFront"]
 
-_HTTP_1, _HTTP_2 = "http/1.1", "h2"
 _HTTP_2_BEGINNING = b"PRI "
-_ALPN_NAMES: dict[HttpVersion, str] = {"1.1": _HTTP_1, "2": _HTTP_2}
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.
 _SETTLE_TURNS = 5
 # What a client does not read is kept at most so far; asyncio's own mark over TLS is 512 KiB.
@@ -58,10 +57,7 @@ class HttpFront:
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port; 0 takes any free one."""
         loop = asyncio.get_running_loop()
-        context = None
-        if self._tls is not None:
-            protocols = [_ALPN_NAMES[version] for version in self._tls.http_versions]
-            context = self._tls.certificate.server_context(protocols)
+        context = None if self._tls is None else self._tls.server_context()
         self._listener = await loop.create_server(
             lambda: _Negotiation(self), host, port, ssl=context
         )
@@ -88,9 +84,8 @@ class HttpFront:
     def is_open(self) -> bool:
         return self._listener is not None and self._listener.is_serving()
 
-    def connection_for(self, protocol: str) -> asyncio.Protocol | None:
-        """Return what serves a connection whose client speaks ``protocol``, if anything does."""
-        version: HttpVersion = "2" if protocol == _HTTP_2 else "1.1"
+    def connection_for(self, version: HttpVersion) -> asyncio.Protocol | None:
+        """Return what serves a connection whose client speaks ``version``, if anything does."""
         if self._tls is not None and version not in self._tls.http_versions:
             return None
         if version == "1.1":
@@ -117,21 +112,20 @@ class _Negotiation(asyncio.Protocol):
         if not self._front.is_open:
             transport.abort()
         elif agreed is not None:
-            self._hand_over(agreed)
+            self._hand_over("2" if agreed == ALPN_NAMES["2"] else "1.1")
         else:
             self._front.undecided.add(transport)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
         if len(self._received) >= len(_HTTP_2_BEGINNING):
-            is_http_2 = self._received.startswith(_HTTP_2_BEGINNING)
-            self._hand_over(_HTTP_2 if is_http_2 else _HTTP_1)
+            self._hand_over("2" if self._received.startswith(_HTTP_2_BEGINNING) else "1.1")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._front.undecided.discard(self._transport)
 
-    def _hand_over(self, protocol: str) -> None:
-        transport, connection = self._transport, self._front.connection_for(protocol)
+    def _hand_over(self, version: HttpVersion) -> None:
+        transport, connection = self._transport, self._front.connection_for(version)
         self._front.undecided.discard(transport)
         if connection is None:
             transport.abort()
@@ -154,11 +148,7 @@ _SHUTDOWN_SECONDS = 0.05
 
 
 class Http1Server:
-    """Makes the protocols of connections and closes what is left of them.
-
-    Args:
-        dispatcher: answers each request.
-    """
+    """Makes the protocols of connections and closes what is left of them."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -249,13 +239,12 @@ def _reset(request: web.BaseRequest) -> web.Response:
 
 
 async def _truncate(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    # An empty body cannot be cut short: promise a little more than there is.
-    promised = max(len(answer.body), 2)
+    promised, sent = answer.cut_short()
     headers = answer.headers | {"Content-Length": str(promised)}
     response = web.StreamResponse(status=answer.status, headers=headers)
     response.force_close()
     await response.prepare(request)
-    await response.write(answer.body[: promised // 2])
+    await response.write(sent)
     if request.transport is not None:
         request.transport.close()
     return response

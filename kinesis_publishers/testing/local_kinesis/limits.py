@@ -174,12 +174,12 @@ class RateWindow:
     def is_blocked(self, now: float) -> bool:
         return now < self._blocked_until
 
-    def take(self, now: float, amount: float = 1.0) -> None:
+    def take(self, now: float, amount: float = 1.0, most: float | None = None) -> None:
+        """Take an amount; one above ``most`` blocks the window until it is made up for."""
         self._taken.append((now, amount))
         self._total += amount
-
-    def block_until(self, instant: float) -> None:
-        self._blocked_until = max(self._blocked_until, instant)
+        if most is not None and amount > most:
+            self._blocked_until = max(self._blocked_until, now + amount / most)
 
 
 @define

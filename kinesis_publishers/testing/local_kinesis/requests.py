@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import orjson
 import pybase64
@@ -15,7 +15,6 @@ from attrs.validators import instance_of
 from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     invalid_argument,
-    resource_not_found,
     serialization,
     validation,
 )
@@ -30,10 +29,10 @@ __all__ = [
     "ShardIterator",
     "missing",
     "parse_decimal",
-    "stream_name_of",
     "violation",
 ]
 
+_T = TypeVar("_T")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")
 
@@ -70,15 +69,17 @@ class Request:
             return value
         raise serialization(f"{name} is not {description}.")
 
+    def _required(self, name: str, value: _T | None) -> _T:
+        if value is None:
+            raise missing(name)
+        return value
+
     def text(self, name: str) -> str | None:
         value: str | None = self._member(name, str, "a string")
         return value
 
     def required_text(self, name: str) -> str:
-        value = self.text(name)
-        if not value:
-            raise missing(name)
-        return value
+        return self._required(name, self.text(name) or None)
 
     def name(self, member: str) -> str:
         """Return the name of a resource to create."""
@@ -105,10 +106,7 @@ class Request:
         return value
 
     def required_integer(self, name: str, minimum: int, maximum: int) -> int:
-        value = self.integer(name, minimum, maximum)
-        if value is None:
-            raise missing(name)
-        return value
+        return self._required(name, self.integer(name, minimum, maximum))
 
     def flag(self, name: str) -> bool:
         return bool(self._member(name, bool, "a boolean"))
@@ -119,9 +117,15 @@ class Request:
         # A float of this size resolves 0.24 us: anything below that is noise of the conversion.
         return None if value is None else round(value * 1000, 3)
 
+    def required_instant_ms(self, name: str) -> float:
+        return self._required(name, self.instant_ms(name))
+
     def section(self, name: str) -> Request | None:
         value = self._member(name, dict, "an object")
         return None if value is None else Request(value)
+
+    def required_section(self, name: str) -> Request:
+        return self._required(name, self.section(name))
 
     def page_size(self, name: str, maximum: int, most: int | None) -> int | None:
         """Return how many items an answer may have: what is asked for, but at most ``most``."""
@@ -132,9 +136,7 @@ class Request:
 
     def items(self, name: str) -> list[object]:
         value: list[object] | None = self._member(name, list, "a list")
-        if value is None:
-            raise missing(name)
-        return value
+        return self._required(name, value)
 
     def tags(self) -> dict[str, str]:
         """Return the Tags; none if the request has none."""
@@ -175,21 +177,6 @@ def violation(name: str, value: object, constraint: str) -> ApiError:
         f"1 validation error detected: Value '{value}' at '{_member(name)}' failed to satisfy "
         f"constraint: {constraint}"
     )
-
-
-def stream_name_of(request: Request, own_arn_prefix: str) -> str:
-    """Return the name of the stream that a request means by StreamName or StreamARN."""
-    name, arn = request.text("StreamName"), request.text("StreamARN")
-    if arn is None:
-        if name is None:
-            raise invalid_argument("Either StreamName or StreamARN must be provided.")
-        return name
-    if not arn.startswith(own_arn_prefix):
-        raise resource_not_found(f"Stream {arn} not found.")
-    named = arn.removeprefix(own_arn_prefix)
-    if name is not None and name != named:
-        raise invalid_argument("StreamName and StreamARN name different streams.")
-    return named
 
 
 def _member(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -14,17 +15,17 @@ from kinesis_publishers.testing.local_kinesis.contents import (
     write_records,
 )
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.loop_thread import LoopThread
 from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
-from kinesis_publishers.testing.local_kinesis.tls import ServerCertificate, TlsOptions
+from kinesis_publishers.testing.local_kinesis.tls import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
+    from kinesis_publishers.testing.local_kinesis.stream import Consumer
     from kinesis_publishers.testing.local_kinesis.tls import HttpVersion
 
 __all__ = ["LocalKinesis", "run_server"]
@@ -32,8 +33,6 @@ __all__ = ["LocalKinesis", "run_server"]
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
 _CREDENTIAL = "local"
-_HTTP_VERSIONS: tuple[HttpVersion, ...] = ("2", "1.1")
-_MAX_STREAMS = 128
 
 
 class LocalKinesis:
@@ -65,50 +64,26 @@ class LocalKinesis:
         port: int = 0,
         tls: bool = False,
         ca_file: str | None = None,
-        http_versions: Sequence[HttpVersion] = _HTTP_VERSIONS,
-        max_streams: int = _MAX_STREAMS,
+        http_versions: Sequence[HttpVersion] = ("2", "1.1"),
+        max_streams: int = 128,
     ) -> None:
         self.clock = clock or SystemClock()
         self._service = KinesisService(limits or Limits.aws(), self.clock, behaviour or Behaviour())
         self._host = host
         self._port = port
-        self._tls: TlsOptions | None = None
-        if tls:
-            self._tls = TlsOptions(ServerCertificate(host), http_versions)
+        self._tls = TlsOptions(host, http_versions) if tls else None
         self._max_streams = max_streams
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
         self._resources = AsyncExitStack()
-        self._thread: LoopThread | None = None
+        self._thread: _LoopThread | None = None
 
     @classmethod
     @contextmanager
-    def in_thread(
-        cls,
-        limits: Limits | None = None,
-        clock: Clock | None = None,
-        behaviour: Behaviour | None = None,
-        *,
-        host: str = _LOOPBACK,
-        port: int = 0,
-        tls: bool = False,
-        ca_file: str | None = None,
-        http_versions: Sequence[HttpVersion] = _HTTP_VERSIONS,
-        max_streams: int = _MAX_STREAMS,
-    ) -> Iterator[Self]:
-        """Serve in a thread of its own while the context lasts."""
-        server = cls(
-            limits,
-            clock,
-            behaviour,
-            host=host,
-            port=port,
-            tls=tls,
-            ca_file=ca_file,
-            http_versions=http_versions,
-            max_streams=max_streams,
-        )
-        with LoopThread("local-kinesis") as thread:
+    def in_thread(cls, *arguments: Any, **options: Any) -> Iterator[Self]:
+        """Serve in a thread of its own while the context lasts; it takes what the class takes."""
+        server = cls(*arguments, **options)
+        with _LoopThread() as thread:
             thread.run(server._open())
             server._thread = thread
             try:
@@ -299,28 +274,23 @@ class LocalKinesis:
         """Return the status of every consumer of a stream by its name."""
         with self._service.lock:
             now_ms = self._service.state.now_ms()
-            present = self._service.state.account.find(stream).consumers.present(now_ms)
-            return {consumer.name: consumer.status(now_ms) for consumer in present}
+            return {one.name: one.status(now_ms) for one in self._consumers_of(stream)}
 
     def consumer_arns(self, stream: str) -> dict[str, str]:
         """Return the ARN of every consumer of a stream by its name."""
         with self._service.lock:
-            now_ms = self._service.state.now_ms()
-            present = self._service.state.account.find(stream).consumers.present(now_ms)
-            return {consumer.name: consumer.arn for consumer in present}
+            return {one.name: one.arn for one in self._consumers_of(stream)}
 
     def open_subscriptions(
-        self,
-        stream: str | None = None,
-        shard_id: str | None = None,
-        consumer: str | None = None,
+        self, stream: str | None = None, shard_id: str | None = None, consumer: str | None = None
     ) -> int:
         """Return how many subscriptions are open; one that has been taken over is not."""
         with self._service.lock:
-            found = self._service.state.subscriptions.find(
-                stream=stream, shard_id=shard_id, consumer=consumer
-            )
-            return len(found)
+            return len(self._service.state.subscriptions.find(stream, shard_id, consumer))
+
+    def _consumers_of(self, stream: str) -> list[Consumer]:
+        state = self._service.state
+        return state.account.find(stream).consumers.present(state.now_ms())
 
     async def _open(self) -> None:
         # Only a server that listens needs what the extra "local" installs.
@@ -329,7 +299,7 @@ class LocalKinesis:
 
         async with AsyncExitStack() as opened:
             if self._tls is not None:
-                written = self._tls.certificate.ca_bundle(self._ca_file)
+                written = self._tls.ca_bundle(self._ca_file)
                 self._ca_bundle = opened.enter_context(written)
             dispatcher = Dispatcher(self._service, Admin(self._service))
             front = HttpFront(dispatcher, self._tls, max_streams=self._max_streams)
@@ -339,6 +309,32 @@ class LocalKinesis:
 
     async def _close(self) -> None:
         await self._resources.aclose()
+
+
+class _LoopThread:
+    """A thread that runs coroutines in a loop of its own while the context lasts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # Daemon: a test run that is interrupted must not hang on its server.
+        self._thread = Thread(target=self._serve, name="local-kinesis", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        # Leaving the runner cancels what is left and closes the loop.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine in the loop and wait for its result; not from within the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 def run_server(

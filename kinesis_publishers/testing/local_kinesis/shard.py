@@ -69,9 +69,10 @@ class Shard:
     closed_ms: int | None = None
     ending_number: int | None = None
     trimmed_number: int = 0
+    #: The number given out last; the starting number as long as there is none.
+    last_number: int = field(init=False)
     watchers: set[Wakeup] = field(factory=set)
     _next_position: int = 1
-    _last_number: int = field(init=False)
     _tip_number: int = 0
     _numbers: list[int] = field(factory=list)
     _fragments: list[bytes] = field(factory=list)
@@ -80,7 +81,7 @@ class Shard:
     _trimmed_bytes: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self._last_number = self.space.starting()
+        self.last_number = self.space.starting()
 
     @property
     def shard_id(self) -> str:
@@ -91,14 +92,9 @@ class Shard:
         return self.closed_ms is None
 
     @property
-    def last_number(self) -> int:
-        """The number given out last; the starting number as long as there is none."""
-        return self._last_number
-
-    @property
     def tip_number(self) -> int:
         """The largest number that any client has seen, be it of a record or of the tip."""
-        return max(self._last_number, self._tip_number)
+        return max(self.last_number, self._tip_number)
 
     @property
     def record_count(self) -> int:
@@ -120,7 +116,7 @@ class Shard:
         """
         number = self.space.number(self._next_position, now_ms // 1000)
         self._next_position += 1
-        self._last_number = number
+        self.last_number = number
         arrival = f"{now_ms // 1000}.{now_ms % 1000:03d}"
         self._fragments.append(
             f'{{"SequenceNumber":"{number}","ApproximateArrivalTimestamp":{arrival},'
@@ -180,7 +176,7 @@ class Shard:
     def first_number_since(self, instant_ms: float) -> int:
         """Return where reading begins for AT_TIMESTAMP; behind the tip if nothing is that new."""
         index = bisect_left(self._arrivals_ms, instant_ms)
-        return self._numbers[index] if index < len(self._numbers) else self._last_number + 1
+        return self._numbers[index] if index < len(self._numbers) else self.last_number + 1
 
     def trim_arrived_before(self, instant_ms: int) -> None:
         if self._arrivals_ms and self._arrivals_ms[0] < instant_ms:

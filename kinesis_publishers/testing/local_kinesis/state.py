@@ -9,13 +9,14 @@ from attrs import Factory, define, field
 
 from kinesis_publishers.testing.local_kinesis.answers import (
     expired_next_token,
+    invalid_argument,
     limit_exceeded,
     resource_in_use,
     resource_not_found,
 )
 from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
 from kinesis_publishers.testing.local_kinesis.limits import Rates
-from kinesis_publishers.testing.local_kinesis.requests import Request, stream_name_of
+from kinesis_publishers.testing.local_kinesis.requests import Request
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds
 from kinesis_publishers.testing.local_kinesis.stream import (
     Consumer,
@@ -208,8 +209,19 @@ class ServiceState:
         return self.account.clock.monotonic()
 
     def name_in(self, request: Request) -> str:
-        """Return the name of the stream that a request is about."""
-        return stream_name_of(request, self.account.arn_of(""))
+        """Return the name of the stream that a request means by StreamName or StreamARN."""
+        name, arn = request.text("StreamName"), request.text("StreamARN")
+        if arn is None:
+            if name is None:
+                raise invalid_argument("Either StreamName or StreamARN must be provided.")
+            return name
+        own_arn_prefix = self.account.arn_of("")
+        if not arn.startswith(own_arn_prefix):
+            raise resource_not_found(f"Stream {arn} not found.")
+        named = arn.removeprefix(own_arn_prefix)
+        if name is not None and name != named:
+            raise invalid_argument("StreamName and StreamARN name different streams.")
+        return named
 
     def stream_in(self, request: Request) -> Stream:
         return self.account.find(self.name_in(request))

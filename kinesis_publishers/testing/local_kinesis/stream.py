@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import resource_not_found
+from kinesis_publishers.testing.local_kinesis.answers import resource_not_found, throughput_exceeded
 from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     CreationSeconds,
@@ -19,6 +20,7 @@ from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, Shard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kinesis_publishers.testing.local_kinesis.answers import ApiError
     from kinesis_publishers.testing.local_kinesis.shard import Page
 
 __all__ = [
@@ -52,7 +54,6 @@ _ARN = re.compile(
 class ConsumerArn:
     """The parts of a ConsumerARN."""
 
-    text: str
     stream_arn: str
     stream_name: str
     consumer_name: str
@@ -71,7 +72,7 @@ class ConsumerArn:
                 text,
                 "Member must satisfy regular expression pattern: " + _ARN.pattern,
             )
-        return cls(text, match["stream_arn"], match["stream"], match["name"])
+        return cls(match["stream_arn"], match["stream"], match["name"])
 
 
 @define(eq=False)
@@ -139,20 +140,15 @@ class Stream:
     deleted_ms: int | None = None
     tags: dict[str, str] = field(factory=dict)
     shards: dict[str, Shard] = field(factory=dict)
+    #: In the order of their hash key ranges.
+    open_shards: list[Shard] = field(factory=list)
     consumers: StreamConsumers = field(factory=StreamConsumers)
     _next_index: int = 0
     _pending: tuple[int, Callable[[int], object]] | None = None
-    _open: list[Shard] = field(factory=list)
-    _open_starts: list[int] = field(factory=list)
 
     @property
     def retention_ms(self) -> int:
         return self.retention_hours * _HOUR_MS
-
-    @property
-    def open_shards(self) -> list[Shard]:
-        """The open shards in the order of their hash key ranges."""
-        return self._open
 
     def status(self, now_ms: int) -> StreamStatus:
         if self.deleted_ms is not None:
@@ -181,12 +177,18 @@ class Stream:
 
     def index_open_shards(self) -> None:
         open_shards = (shard for shard in self.shards.values() if shard.is_open)
-        self._open = sorted(open_shards, key=lambda shard: shard.first_hash_key)
-        self._open_starts = [shard.first_hash_key for shard in self._open]
+        self.open_shards = sorted(open_shards, key=attrgetter("first_hash_key"))
 
     def route(self, hash_key: int) -> Shard:
         """Return the open shard whose range contains ``hash_key``."""
-        return self._open[bisect_right(self._open_starts, hash_key) - 1]
+        found = bisect_right(self.open_shards, hash_key, key=attrgetter("first_hash_key"))
+        return self.open_shards[found - 1]
+
+    def rate_exceeded(self, shard: Shard) -> ApiError:
+        return throughput_exceeded(
+            f"Rate exceeded for shard {shard.shard_id} in stream {self.name} under account "
+            f"{self.account_id}."
+        )
 
     @property
     def pending_due_ms(self) -> int | None:
@@ -227,10 +229,6 @@ class Stream:
             self._expire_shard(shard, now_ms)
         return list(self.shards.values())
 
-    def drop_shard(self, shard_id: str) -> None:
-        """Forget a closed shard, as when its last record has left the retention."""
-        del self.shards[shard_id]
-
     def _expire_shard(self, shard: Shard, now_ms: int) -> bool:
         horizon_ms = now_ms - self.retention_ms
         shard.trim_arrived_before(horizon_ms)
@@ -239,7 +237,7 @@ class Stream:
         # Data that arrived in the very millisecond of the reshard is still within the retention.
         if shard.record_count:
             return False
-        self.drop_shard(shard.shard_id)
+        del self.shards[shard.shard_id]
         return True
 
 

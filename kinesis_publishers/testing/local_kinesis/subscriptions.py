@@ -100,11 +100,7 @@ class Subscriptions:
             place.subscription = None
 
     def find(
-        self,
-        *,
-        stream: str | None = None,
-        shard_id: str | None = None,
-        consumer: str | None = None,
+        self, stream: str | None = None, shard_id: str | None = None, consumer: str | None = None
     ) -> list[Subscription]:
         """Return the open subscriptions of a stream, shard and consumer (by name)."""
         return [
@@ -119,23 +115,22 @@ class Subscriptions:
 
     def end_consumer(self, consumer: Consumer, error: ApiError) -> None:
         """End the subscriptions of a consumer that is deregistered, and forget its places."""
-        for key in [key for key in self._places if key[0] == consumer.arn]:
-            place = self._places.pop(key)
-            if place.subscription is not None:
-                place.subscription.end(error)
+        for subscription in self.find():
+            if subscription.consumer.arn == consumer.arn:
+                subscription.end(error)
+        self._places = {key: one for key, one in self._places.items() if key[0] != consumer.arn}
 
     def clear(self, error: ApiError) -> None:
         """End and forget all of them."""
-        places, self._places = self._places, {}
-        for place in places.values():
-            if place.subscription is not None:
-                place.subscription.end(error)
+        for subscription in self.find():
+            subscription.end(error)
+        self._places.clear()
 
     def end_stream(self, stream: Stream, error: ApiError) -> None:
         """End the subscriptions of a stream that is deleted."""
-        for place in self._places.values():
-            if place.subscription is not None and place.subscription.stream is stream:
-                place.subscription.end(error)
+        for subscription in self.find():
+            if subscription.stream is stream:
+                subscription.end(error)
 
 
 def _key_of(subscription: Subscription) -> tuple[str, str]:

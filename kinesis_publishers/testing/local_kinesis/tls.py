@@ -8,30 +8,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import frozen
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["HttpVersion", "ServerCertificate", "TlsOptions"]
+__all__ = ["ALPN_NAMES", "HttpVersion", "TlsOptions"]
 
 HttpVersion = Literal["2", "1.1"]
+ALPN_NAMES: dict[HttpVersion, str] = {"1.1": "http/1.1", "2": "h2"}
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
-class ServerCertificate:
-    """A certificate for one host, in memory.
+class TlsOptions:
+    """What an https front offers: a certificate for one host, in memory, and protocols.
 
     Args:
         host: what clients connect to, in addition to the names of the loopback interface.
+        http_versions: the protocols, the best one first.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, http_versions: Sequence[HttpVersion]) -> None:
         # It brings cryptography with it, which a server without TLS has no use for.
         import trustme
 
         self._authority = trustme.CA()
+        self.http_versions = http_versions
         self._certificate = self._authority.issue_cert(*dict.fromkeys((*_LOCAL_NAMES, host)))
 
     @contextmanager
@@ -47,23 +48,10 @@ class ServerCertificate:
             temporary.write_bytes(pem)
             yield str(temporary)
 
-    def server_context(self, protocols: Sequence[str]) -> ssl.SSLContext:
-        """Return what a server needs; ``protocols`` are offered by ALPN, the best one first."""
+    def server_context(self) -> ssl.SSLContext:
+        """Return what a server needs; the protocols are offered by ALPN."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         configure: Any = self._certificate.configure_cert
         configure(context)
-        context.set_alpn_protocols(list(protocols))
+        context.set_alpn_protocols([ALPN_NAMES[version] for version in self.http_versions])
         return context
-
-
-@frozen
-class TlsOptions:
-    """What an https front offers.
-
-    Attributes:
-        certificate: what it shows.
-        http_versions: the protocols it offers, the best one first.
-    """
-
-    certificate: ServerCertificate
-    http_versions: Sequence[HttpVersion] = ("2", "1.1")

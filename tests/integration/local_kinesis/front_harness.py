@@ -11,7 +11,7 @@ import httpx
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, StreamingAnswer
 from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
-from kinesis_publishers.testing.local_kinesis.tls import ServerCertificate, TlsOptions
+from kinesis_publishers.testing.local_kinesis.tls import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -140,10 +140,9 @@ class Stream:
 async def running(way: str, *, max_streams: int = 128) -> AsyncIterator[Running]:
     script = Script()
     is_secure = way.startswith("https")
-    certificate = ServerCertificate(HOST)
-    tls = TlsOptions(certificate, (WAYS[way],)) if is_secure else None
-    front = HttpFront(script, tls, max_streams=max_streams)
-    with certificate.ca_bundle() as ca_bundle:
+    tls = TlsOptions(HOST, (WAYS[way],))
+    front = HttpFront(script, tls if is_secure else None, max_streams=max_streams)
+    with tls.ca_bundle() as ca_bundle:
         port = await front.open(HOST, 0)
         try:
             async with httpx.AsyncClient(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -117,6 +119,22 @@ def test_with_tls_a_temporary_ca_file_lasts_until_a_request_to_terminate() -> No
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors, ca_file.exists()) == (0, "", False)
+
+
+class EndingOutput(io.StringIO):
+    """Asks to terminate where Python swallows what a handler raises."""
+
+    def write(self, text: str) -> int:
+        if "kinesis.stream.initpos" in text:
+            one = {self}
+            _ = weakref.ref(one, lambda _: signal.raise_signal(signal.SIGTERM))
+            del one
+        return super().write(text)
+
+
+def test_a_request_to_terminate_is_never_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", EndingOutput())
+    main.main(["local", "--port", "0"], standalone_mode=False)
 
 
 def test_its_output_is_a_configuration_for_the_other_commands(

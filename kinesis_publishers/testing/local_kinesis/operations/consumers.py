@@ -16,7 +16,7 @@ from kinesis_publishers.testing.local_kinesis.operations.reading import (
     SUBSCRIPTION_MEMBERS,
     position_in,
 )
-from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken, missing
+from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken
 from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
@@ -68,12 +68,11 @@ def list_stream_consumers(state: ServiceState, request: Request) -> Members:
     return answer
 
 
-def deregister_stream_consumer(state: ServiceState, request: Request) -> Members:
+def deregister_stream_consumer(state: ServiceState, request: Request) -> None:
     stream, consumer = _consumer_in(state, request)
     per_second = state.limits.deregister_consumer_calls_per_second
     state.take_control_call("DeregisterStreamConsumer", per_second, stream.name)
     deregister(state, consumer)
-    return None
 
 
 def deregister(state: ServiceState, consumer: Consumer) -> None:
@@ -177,9 +176,7 @@ def _shape(state: ServiceState, consumer: Consumer) -> dict[str, object]:
 
 def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
     arn, shard_id = request.required_text("ConsumerARN"), request.required_text("ShardId")
-    starting_position = request.section("StartingPosition")
-    if starting_position is None:
-        raise missing("StartingPosition")
+    starting_position = request.required_section("StartingPosition")
     stream, consumer = find_consumer(state, arn)
     state.account.find_readable(stream.name)
     shard = stream.shard(shard_id, state.now_ms())

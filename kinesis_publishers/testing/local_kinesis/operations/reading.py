@@ -11,7 +11,6 @@ from attrs import evolve, frozen
 from kinesis_publishers.testing.local_kinesis.answers import (
     expired_iterator,
     invalid_argument,
-    throughput_exceeded,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.requests import Request, ShardIterator, missing
@@ -26,7 +25,6 @@ from kinesis_publishers.testing.local_kinesis.stream import (
 )
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.answers import ApiError
     from kinesis_publishers.testing.local_kinesis.requests import Request
     from kinesis_publishers.testing.local_kinesis.shard import Shard
     from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
@@ -48,7 +46,7 @@ def get_shard_iterator(state: ServiceState, request: Request) -> Members:
     per_second = state.limits.get_shard_iterator_calls_per_second
     key = ("GetShardIterator", stream.name, shard.shard_id)
     if not state.rates.take_call(key, per_second, state.monotonic()):
-        raise _rate_exceeded(stream, shard)
+        raise stream.rate_exceeded(shard)
     iterator = _iterator(state, stream, shard, position.number, position.kind)
     return {"ShardIterator": iterator.encode()}
 
@@ -73,7 +71,7 @@ def get_records(state: ServiceState, request: Request) -> Members:
     _charge_bytes(state, stream, shard, page)
     is_late = state.account.behaviour.late_shard_end and bool(page.fragments)
     if shard.has_ended_at(page.next_number) and not is_late:
-        return _last_answer(page, stream, shard)
+        return _answer(page, None, 0, child_shards_of(stream, shard))
     if fault is not None and fault.kind == "no_next_iterator":
         return _answer(page, None, millis_behind(page, state.now_ms()))
     next_iterator = _iterator(state, stream, shard, page.next_number, "live")
@@ -112,23 +110,20 @@ def _take_read(state: ServiceState, stream: Stream, shard: Shard) -> None:
     if most_bytes is not None:
         window = state.rates.window("read bytes", stream.name, shard.shard_id)
         if window.is_blocked(now) or window.total(now) >= most_bytes:
-            raise _rate_exceeded(stream, shard)
+            raise stream.rate_exceeded(shard)
     key = ("GetRecords", stream.name, shard.shard_id)
     if not state.rates.take_call(key, state.limits.get_records_calls_per_second, now):
-        raise _rate_exceeded(stream, shard)
+        raise stream.rate_exceeded(shard)
 
 
 def _charge_bytes(state: ServiceState, stream: Stream, shard: Shard, page: Page) -> None:
     most_bytes = state.limits.get_records_bytes_per_second
     if most_bytes is None or not page.payload_bytes:
         return
-    now = state.monotonic()
-    window = state.rates.window("read bytes", stream.name, shard.shard_id)
-    window.take(now, page.payload_bytes)
     # One answer may exceed the rate; the shard then refuses until it is made up for, 5 s for
     # 10 MiB at 2 MiB/s.
-    if page.payload_bytes > most_bytes:
-        window.block_until(now + page.payload_bytes / most_bytes)
+    window = state.rates.window("read bytes", stream.name, shard.shard_id)
+    window.take(state.monotonic(), page.payload_bytes, most_bytes)
 
 
 def _iterator(
@@ -143,26 +138,19 @@ def _iterator(
     )
 
 
-def _answer(page: Page, next_iterator: ShardIterator | None, lag_ms: int) -> bytes:
+def _answer(
+    page: Page,
+    next_iterator: ShardIterator | None,
+    lag_ms: int,
+    child_shards: list[dict[str, object]] | None = None,
+) -> bytes:
     # Records are JSON since they were put: a page is copied, not serialised.
-    return b'{"MillisBehindLatest":%d,"NextShardIterator":%s,"Records":[%s]}' % (
+    children = b"" if child_shards is None else b'"ChildShards":%s,' % orjson.dumps(child_shards)
+    return b'{"MillisBehindLatest":%d,"NextShardIterator":%s,%b"Records":[%b]}' % (
         lag_ms,
         orjson.dumps(next_iterator and next_iterator.encode()),
+        children,
         b",".join(page.fragments),
-    )
-
-
-def _last_answer(page: Page, stream: Stream, shard: Shard) -> bytes:
-    return b'{"MillisBehindLatest":0,"NextShardIterator":null,"ChildShards":%s,"Records":[%s]}' % (
-        orjson.dumps(child_shards_of(stream, shard)),
-        b",".join(page.fragments),
-    )
-
-
-def _rate_exceeded(stream: Stream, shard: Shard) -> ApiError:
-    return throughput_exceeded(
-        f"Rate exceeded for shard {shard.shard_id} in stream {stream.name} under account "
-        f"{stream.account_id}."
     )
 
 
@@ -259,10 +247,7 @@ def _check_number(stream: Stream, shard: Shard, number: int, members: PositionMe
 
 
 def _instant_in(state: ServiceState, request: Request) -> float:
-    instant_ms = request.instant_ms("Timestamp")
-    if instant_ms is None:
-        raise missing("Timestamp")
-    now_ms = state.now_ms()
+    instant_ms, now_ms = request.required_instant_ms("Timestamp"), state.now_ms()
     if instant_ms > now_ms:
         raise invalid_argument(
             "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. "

@@ -9,7 +9,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     limit_exceeded,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request, missing
+from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request
 from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, even_starts
 from kinesis_publishers.testing.local_kinesis.stream import shard_shape
 
@@ -30,22 +30,20 @@ __all__ = [
 _MAX_SHARDS = 100_000
 
 
-def split(state: ServiceState, request: Request) -> Members:
+def split(state: ServiceState, request: Request) -> None:
     hash_key = request.decimal("NewStartingHashKey")
     stream = _provisioned_stream(state, request)
     shard = stream.shard(request.required_text("ShardToSplit"), state.now_ms())
     check_split(stream, shard, hash_key)
     state.account.change(stream, lambda due_ms: split_shard(stream, shard, hash_key, due_ms))
-    return None
 
 
-def merge(state: ServiceState, request: Request) -> Members:
+def merge(state: ServiceState, request: Request) -> None:
     stream = _provisioned_stream(state, request)
     shard = stream.shard(request.required_text("ShardToMerge"), state.now_ms())
     adjacent = stream.shard(request.required_text("AdjacentShardToMerge"), state.now_ms())
     check_merge(stream, shard, adjacent)
     state.account.change(stream, lambda due_ms: merge_shards(stream, shard, adjacent, due_ms))
-    return None
 
 
 def update_shard_count(state: ServiceState, request: Request) -> Members:
@@ -254,9 +252,7 @@ def _filtered(stream: Stream, shard_filter: Request | None, now_ms: int) -> list
 
 
 def _instant_of(shard_filter: Request, now_ms: int) -> float:
-    instant_ms = shard_filter.instant_ms("Timestamp")
-    if instant_ms is None:
-        raise missing("Timestamp")
+    instant_ms = shard_filter.required_instant_ms("Timestamp")
     if instant_ms > now_ms:
         raise invalid_argument("The Timestamp of the ShardFilter cannot be in the future.")
     return instant_ms

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
     from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode
 
-__all__ = [
-    "OPERATIONS",
-]
+__all__ = ["OPERATIONS"]
 
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
@@ -29,7 +27,7 @@ _MOST_PER_PAGE = 100
 _RETENTION_HOURS = (24, 8760)
 
 
-def create_stream(state: ServiceState, request: Request) -> Members:
+def create_stream(state: ServiceState, request: Request) -> None:
     name = request.name("StreamName")
     mode = _mode_in(request)
     count = request.integer("ShardCount", 1, _MAX_SHARDS)
@@ -43,10 +41,9 @@ def create_stream(state: ServiceState, request: Request) -> Members:
     max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, 10_240)
     stream = state.account.create(name, mode, count, max_record_kib)
     stream.tags.update(tags)
-    return None
 
 
-def delete_stream(state: ServiceState, request: Request) -> Members:
+def delete_stream(state: ServiceState, request: Request) -> None:
     enforced = request.flag("EnforceConsumerDeletion")
     stream = state.active_stream_in(request)
     consumers = stream.consumers.present(state.now_ms())
@@ -59,7 +56,6 @@ def delete_stream(state: ServiceState, request: Request) -> Members:
     for consumer in consumers:
         deregister(state, consumer)
     state.account.delete(stream)
-    return None
 
 
 def describe_stream(state: ServiceState, request: Request) -> Members:
@@ -101,28 +97,19 @@ def list_streams(state: ServiceState, request: Request) -> Members:
     answer: dict[str, object] = {
         "StreamNames": [stream.name for stream in page],
         "HasMoreStreams": has_more,
-        "StreamSummaries": [
-            {
-                "StreamName": stream.name,
-                "StreamARN": stream.arn,
-                "StreamStatus": stream.status(state.now_ms()),
-                "StreamModeDetails": {"StreamMode": stream.mode},
-                "StreamCreationTimestamp": stream.created_ms / 1000,
-            }
-            for stream in page
-        ],
+        "StreamSummaries": [_summary(state, stream) for stream in page],
     }
     if has_more:
         answer["NextToken"] = page[-1].name
     return answer
 
 
-def increase_retention(state: ServiceState, request: Request) -> Members:
-    return _change_retention(state, request, "shorter", "Decrease")
+def increase_retention(state: ServiceState, request: Request) -> None:
+    _change_retention(state, request, "shorter", "Decrease")
 
 
-def decrease_retention(state: ServiceState, request: Request) -> Members:
-    return _change_retention(state, request, "longer", "Increase")
+def decrease_retention(state: ServiceState, request: Request) -> None:
+    _change_retention(state, request, "longer", "Increase")
 
 
 def _mode_in(request: Request) -> StreamMode:
@@ -132,20 +119,25 @@ def _mode_in(request: Request) -> StreamMode:
     return cast("StreamMode", details.choice("StreamMode", ("PROVISIONED", "ON_DEMAND")))
 
 
-def _description(state: ServiceState, stream: Stream) -> dict[str, object]:
+def _summary(state: ServiceState, stream: Stream) -> dict[str, object]:
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
         "StreamStatus": stream.status(state.now_ms()),
         "StreamModeDetails": {"StreamMode": stream.mode},
-        "RetentionPeriodHours": stream.retention_hours,
         "StreamCreationTimestamp": stream.created_ms / 1000,
+    }
+
+
+def _description(state: ServiceState, stream: Stream) -> dict[str, object]:
+    return _summary(state, stream) | {
+        "RetentionPeriodHours": stream.retention_hours,
         "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
         "EncryptionType": "NONE",
     }
 
 
-def _change_retention(state: ServiceState, request: Request, refused: str, other: str) -> Members:
+def _change_retention(state: ServiceState, request: Request, refused: str, other: str) -> None:
     hours = request.required_integer("RetentionPeriodHours", 1, 1 << 31)
     shortest, longest = _RETENTION_HOURS
     if not shortest <= hours <= longest:
@@ -166,21 +158,18 @@ def _change_retention(state: ServiceState, request: Request, refused: str, other
         stream.retention_hours = hours
 
     state.account.change(stream, apply)
-    return None
 
 
-def add_tags(state: ServiceState, request: Request) -> Members:
+def add_tags(state: ServiceState, request: Request) -> None:
     if not request.has("Tags"):
         raise missing("Tags")
     state.stream_in(request).tags.update(request.tags())
-    return None
 
 
-def remove_tags(state: ServiceState, request: Request) -> Members:
+def remove_tags(state: ServiceState, request: Request) -> None:
     stream = state.stream_in(request)
     for key in request.items("TagKeys"):
         stream.tags.pop(str(key), None)
-    return None
 
 
 def list_tags(state: ServiceState, request: Request) -> Members:

@@ -12,7 +12,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     invalid_argument,
     serialization,
-    throughput_exceeded,
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
@@ -116,13 +115,8 @@ class _Writer:
             or (most_bytes is not None and taken and taken + size_bytes > most_bytes)
             or (most_records is not None and written_records.total(now) >= most_records)
         ):
-            return throughput_exceeded(
-                f"Rate exceeded for shard {shard.shard_id} in stream {self._stream.name} under "
-                f"account {self._stream.account_id}."
-            )
-        if most_bytes is not None and size_bytes > most_bytes:
-            written_bytes.block_until(now + size_bytes / most_bytes)
-        written_bytes.take(now, size_bytes)
+            return self._stream.rate_exceeded(shard)
+        written_bytes.take(now, size_bytes, most_bytes)
         written_records.take(now)
         return None
 

@@ -1,4 +1,4 @@
-"""The named behaviours of fan-out: each returns a data plane that shows one."""
+"""The named behaviours of a shard: each returns a data plane that shows one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from kinesis_publishers.testing.fakes.planes import FakeDataPlane
 from kinesis_publishers.testing.fakes.samples import SUCCESSOR, sample_records
 from kinesis_publishers.testing.fakes.shards import (
     Answer,
+    ExpiringIterators,
     ShardBehaviour,
     StoredShard,
+    ThrottledCalls,
     event_of,
 )
 
@@ -23,9 +25,48 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bounded_shard",
+    "empty_shard",
     "events",
+    "expired_iterator_after",
     "pushes_without_demand",
+    "records_in_calls",
+    "throttled",
 ]
+
+
+def empty_shard(answers: int) -> FakeDataPlane:
+    """A shard without records that ends with its ``answers``-th answer."""
+    return FakeDataPlane(_EmptyShard(answers))
+
+
+def records_in_calls(
+    records: int | Sequence[Record], calls: int, millis_behind: int = 0
+) -> FakeDataPlane:
+    """A shard that hands out ``records`` over ``calls`` GetRecords and has then ended.
+
+    The answers are as equal in size as they can be. Reading may begin at any position.
+
+    Args:
+        records: how many of :func:`~kinesis_publishers.testing.fakes.sample_records`, or these.
+        calls: how many answers they come in, at least one record each.
+        millis_behind: the lag of every answer but the last, which is at the tip.
+    """
+    return FakeDataPlane(_in_pages(records, calls, millis_behind))
+
+
+def expired_iterator_after(answers: int, *, records: int | Sequence[Record] = 100) -> FakeDataPlane:
+    """A shard whose iterator expires, once, after so many answers.
+
+    It holds ``records``, in two answers more than that, and has then ended. The test fails if
+    GetRecords is called again without a new iterator.
+    """
+    shard = _in_pages(records, answers + 2)
+    return FakeDataPlane(ExpiringIterators(shard, after=answers))
+
+
+def throttled(times: int, *, records: int | Sequence[Record] = 10) -> FakeDataPlane:
+    """A shard that refuses ``times`` GetRecords, then hands out ``records`` and has ended."""
+    return FakeDataPlane(ThrottledCalls(_in_pages(records, 1), times=times))
 
 
 def bounded_shard(
@@ -40,7 +81,7 @@ def bounded_shard(
         batches: how many events they come in, at least one record each.
         per_subscription: after how many events a subscription ends; ``None`` lets it last.
     """
-    return FakeDataPlane(_BoundedShard(_stored(records, batches), per_subscription))
+    return FakeDataPlane(_BoundedShard(_in_pages(records, batches), per_subscription))
 
 
 def events(
@@ -63,18 +104,36 @@ def pushes_without_demand(size: int = 1000) -> FakeDataPlane:
     return FakeDataPlane(_Pushing(size))
 
 
-def _stored(records: int | Sequence[Record], batches: int) -> StoredShard:
+def _in_pages(
+    records: int | Sequence[Record], pages: int, millis_behind_latest: int = 0
+) -> StoredShard:
+    """Return a closed shard that holds ``records`` in pages as equal in size as they can be."""
     held = sample_records(records) if isinstance(records, int) else list(records)
-    if len(held) < batches:
+    if len(held) < pages:
         raise ValueError(
-            f"{len(held)} records cannot come in {batches} events of at least one each"
+            f"{len(held)} records cannot come in {pages} answers or events of at least one each"
         )
     return StoredShard(
         held,
-        page_ends=[len(held) * number // batches for number in range(1, batches + 1)],
+        page_ends=[len(held) * number // pages for number in range(1, pages + 1)],
         is_closed=True,
         child_shards=(SUCCESSOR,),
+        millis_behind_latest=millis_behind_latest,
     )
+
+
+class _EmptyShard(ShardBehaviour):
+    def __init__(self, answers: int) -> None:
+        self._answers_left = answers
+
+    async def locate(self, position: StartingPosition) -> int:
+        return 0
+
+    async def read(self, index: int, limit: int) -> Answer:
+        self._answers_left -= 1
+        if self._answers_left > 0:
+            return Answer(next_index=0)
+        return Answer(next_index=None, child_shards=(SUCCESSOR,))
 
 
 class _OnlyPushes(ShardBehaviour):

@@ -1,33 +1,37 @@
-"""The consumers of the streams that are read: found once for all callers, left together."""
+"""The registration strategies: when a stream consumer is registered, and by whom."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
+from kinesis_publishers.abc import StreamConsumerRegistrar
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
-from kinesis_publishers.errors import MissingOptionError
-from kinesis_publishers.registration.deregistration import deregister_consumer
+from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
+    InvalidOptionError,
+    MissingOptionError,
+)
+from kinesis_publishers.registration.deregistration import (
+    deregister_consumer,
+    stream_arn_of,
+    stream_name_in,
+)
 from kinesis_publishers.registration.registering import ConsumerRegistration
 from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kinesis_publishers.abc import ControlContext
 
-__all__ = ["StreamConsumers"]
-
-_T = TypeVar("_T")
+__all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
 
 
-class StreamConsumers:
-    """One consumer per stream, all of the same name.
-
-    Args:
-        config: the name, and how it is registered and removed.
-        context: control plane, clock and event sink.
+class LazyRegistrar(StreamConsumerRegistrar):
+    """Selected by ``stream.efo.registration = LAZY``: registers the consumer of a stream, unless it
+    exists, when the first of the stream's shards is about to be read.
     """
 
     def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
@@ -35,14 +39,21 @@ class StreamConsumers:
         self._context = context
         self._by_stream: dict[str, _ConsumerOfStream] = {}
 
-    def of(self, stream_arn: str) -> _ConsumerOfStream:
-        """Return the consumer of a stream."""
+    def _of(self, stream_arn: str) -> _ConsumerOfStream:
         if stream_arn not in self._by_stream:
             self._by_stream[stream_arn] = _ConsumerOfStream(stream_arn, self._config, self._context)
         return self._by_stream[stream_arn]
 
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        pass
+
+    async def consumer_arn(self, stream_arn: str) -> str:
+        return await self._of(stream_arn).find()
+
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        return await self._of(stream_arn).renew(consumer_arn)
+
     async def close(self) -> None:
-        """Leave all of them."""
         consumers = tuple(self._by_stream.values())
         try:
             async with TaskScope() as scope:
@@ -54,6 +65,80 @@ class StreamConsumers:
                 one.abandon()
 
 
+class EagerRegistrar(LazyRegistrar):
+    """Selected by ``stream.efo.registration = EAGER``: registers before any shard is read.
+
+    A consumer whose ARN is configured was registered elsewhere: no call is made for it unless it
+    turns out to be gone. It is removed at the end if this machine has registered it.
+    """
+
+    def __init__(self, config: RegistrationConfig, context: ControlContext) -> None:
+        super().__init__(config, context)
+        for arn in config.consumer_arns.values():
+            self._of(stream_arn_of(arn)).arn = arn
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        try:
+            async with TaskScope() as scope:
+                for stream_arn in stream_arns:
+                    scope.spawn(self._register(stream_arn), name=f"register on {stream_arn}")
+        except Exception:
+            async with TaskScope() as scope:
+                for stream_arn in stream_arns:
+                    undo = self._of(stream_arn).undo_registration()
+                    scope.spawn(undo, name=f"undo the registration on {stream_arn}")
+            raise
+
+    async def _register(self, stream_arn: str) -> None:
+        await self._of(stream_arn).find(is_competing=False)
+
+
+class NoRegistrar(StreamConsumerRegistrar):
+    """Selected by ``stream.efo.registration = NONE``: makes no call.
+
+    Args:
+        consumer_arns: the consumers, by the name of the stream.
+    """
+
+    def __init__(self, consumer_arns: Mapping[str, str]) -> None:
+        self._consumer_arns = consumer_arns
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        for stream_arn in stream_arns:
+            await self.consumer_arn(stream_arn)
+
+    async def consumer_arn(self, stream_arn: str) -> str:
+        name = stream_name_in(stream_arn)
+        key = RegistrationConfig.consumer_arn.of(name).full_key
+        arn = self._consumer_arns.get(name)
+        if arn is None:
+            raise MissingOptionError(
+                f"{RegistrationConfig.strategy.full_key} is NONE: set {key} to the ARN of a stream "
+                "consumer"
+            )
+        # Only the ARN says which stream SubscribeToShard reads. Streams of the same name have
+        # shards of the same names: the records would be another stream's, without an error.
+        if stream_arn_of(arn) != stream_arn:
+            raise InvalidOptionError(
+                f"{key}: {arn!r} is a consumer of a stream in another region or account, expected "
+                f"one of {stream_arn!r}"
+            )
+        return arn
+
+    async def renew(self, stream_arn: str, consumer_arn: str) -> NoReturn:
+        key = RegistrationConfig.consumer_arn.of(stream_name_in(stream_arn)).full_key
+        raise ConsumerNotFoundError(
+            f"The stream consumer {consumer_arn} does not exist, and with "
+            f"{RegistrationConfig.strategy.full_key} = NONE it is not registered again: register "
+            f"one and set {key} to its ARN, or let this application register one (LAZY or EAGER).",
+            operation="SubscribeToShard",
+            code="ResourceNotFoundException",
+        )
+
+    async def close(self) -> None:
+        pass
+
+
 class _ConsumerOfStream:
     def __init__(
         self, stream_arn: str, config: RegistrationConfig, context: ControlContext
@@ -62,7 +147,7 @@ class _ConsumerOfStream:
         self._config = config
         self._context = context
         self._lease: ConsumerLease | None = None
-        self._flight: _SingleFlight[str] = _SingleFlight()
+        self._flight = _SingleFlight()
         self._registered_arn: str | None = None
         #: The ARN, as far as it is known.
         self.arn: str | None = None
@@ -140,17 +225,17 @@ class _ConsumerOfStream:
         return await deregister_consumer(consumer_arn, self._config, self._context)
 
 
-class _SingleFlight(Generic[_T]):
+class _SingleFlight:
     """Does something once for all callers that need it at the same time.
 
-    They all get the result, or the failure, of the caller that does it. If that one is cancelled,
-    another begins anew.
+    They all get the result, or the failure, of the caller that does it. If that caller is
+    cancelled, another one starts again.
     """
 
     def __init__(self) -> None:
-        self._flight: asyncio.Future[_T] | None = None
+        self._flight: asyncio.Future[str] | None = None
 
-    async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def run(self, work: Callable[[], Awaitable[str]]) -> str:
         """Return the result of ``work``, or of another caller's that is under way."""
         while (flight := self._flight) is not None:
             # Unlike awaiting the future, this does not cancel it when the waiter is cancelled.
