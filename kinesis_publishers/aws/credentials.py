@@ -91,14 +91,13 @@ def _freeze(loaded: Any) -> ReadOnlyCredentials:
 
 @define
 class _LoadingProvider:
-    """A credential provider of botocore around a function."""
+    """A credential provider of botocore around a function, which returns None for none."""
 
     METHOD: str
     _load: Callable[[], Any]
     CANONICAL_NAME: str | None = None
 
     def load(self) -> Any:
-        """Return the credentials, None for none."""
         return self._load()
 
 
@@ -106,7 +105,6 @@ class _AioLoadingProvider(_LoadingProvider):
     """A credential provider of aiobotocore around a function, which may be a coroutine's."""
 
     async def load(self) -> Any:
-        """Return the credentials, None for none."""
         return await _resolve(self._load())
 
 
@@ -129,7 +127,6 @@ class _AioSourceCredentials(_SourceCredentials):
     """The credentials with which a role is assumed, for aiobotocore."""
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
-        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
         if self._loaded is None:
             self._loaded = _require(await _resolve(self._load()), self._hint)
         return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]

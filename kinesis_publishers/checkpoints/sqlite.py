@@ -107,22 +107,14 @@ class _CheckpointFile:
             ResourceInUseError: another process holds the lock; the call may be repeated.
             CheckpointError: the file cannot be used.
         """
-        with self._connection() as connection, _transaction(connection):
-            yield connection
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(
-                sqlite3.connect(
-                    f"{self.path.absolute().as_uri()}?mode=rw",
-                    uri=True,
-                    timeout=_LOCK_SECONDS,
-                    isolation_level=None,
-                )
-            ) as connection:
-                # A written checkpoint survives a power failure.
-                connection.execute("PRAGMA synchronous = EXTRA")
+            with (
+                closing(
+                    sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+                ) as connection,
+                _transaction(connection),
+            ):
                 yield connection
         except sqlite3.Error as error:
             raise self._mapped(error) from error
@@ -170,6 +162,8 @@ class _CheckpointFile:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    # A written checkpoint survives a power failure.
+    connection.execute("PRAGMA synchronous = EXTRA")
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

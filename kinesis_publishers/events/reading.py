@@ -17,7 +17,7 @@ class FetcherStarted:
     """A fetcher began to run.
 
     Attributes:
-        streams: what it reads: names or ARNs.
+        streams: names or ARNs.
     """
 
     streams: tuple[str, ...]
@@ -28,8 +28,7 @@ class FetcherStopped:
     """A fetcher has stopped: none of its shards is read further.
 
     Attributes:
-        streams: what it read: names or ARNs.
-        seconds: how long it ran.
+        streams: names or ARNs.
         error: what stopped it, in words; ``None`` if it was asked to stop.
     """
 
@@ -43,7 +42,6 @@ class StreamPrepared:
     """A stream was found, and the position to read each of its shards from is fixed.
 
     Attributes:
-        stream_arn: which stream.
         shards: how many of its shards are known, including those that have ended.
         is_resumed: whether reading continues where an earlier reader stopped.
     """
@@ -95,9 +93,7 @@ class RangeRead:
     """An exact range of a shard was read and handed on.
 
     Attributes:
-        start: where the range begins.
         end: its last record; ``None`` for the end of the shard.
-        seconds: how long it took.
     """
 
     shard: ShardKey
@@ -168,8 +164,6 @@ class SubscriptionStarted:
     """SubscribeToShard was accepted.
 
     Attributes:
-        position: where it begins.
-        consumer_arn: the stream consumer that it belongs to.
         is_reopened: whether it continues one that has ended.
     """
 
@@ -181,12 +175,7 @@ class SubscriptionStarted:
 
 @frozen(kw_only=True)
 class SubscriptionEnded:
-    """A subscription is over; unless the shard has ended, another one follows.
-
-    Attributes:
-        reason: why it ended, in words.
-        seconds: how long it lasted.
-    """
+    """A subscription is over; unless the shard has ended, another one follows."""
 
     shard: ShardKey
     reason: str
@@ -238,8 +227,6 @@ class RecordsProcessed:
     """The application has taken a delivery: its records count as processed.
 
     Attributes:
-        records: how many records it had.
-        payload_bytes: how large they were together.
         seconds: how long the application took.
     """
 
@@ -251,12 +238,7 @@ class RecordsProcessed:
 
 @frozen(kw_only=True)
 class ProcessingFailed:
-    """The application raised an error: the records of the delivery do not count as processed.
-
-    Attributes:
-        records: how many records the delivery had.
-        error: what was raised, in words.
-    """
+    """The application raised an error: the records of the delivery do not count as processed."""
 
     shard: ShardKey
     records: int
@@ -265,12 +247,7 @@ class ProcessingFailed:
 
 @frozen(kw_only=True)
 class CheckpointsSaved:
-    """The checkpoint store has written how far shards have been processed, or where they begin.
-
-    Attributes:
-        shards: how many shards.
-        seconds: how long the store took.
-    """
+    """The checkpoint store has written how far shards have been processed, or where they begin."""
 
     shards: int
     seconds: float
