@@ -11,7 +11,6 @@ from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit, finder
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
-from kinesis_publishers.testing.local_kinesis.contents import read_records
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
@@ -89,7 +88,7 @@ class Query(SimulatedWorld):
 
     def stored(self) -> dict[str, list[int]]:
         with self.service.lock:
-            records = read_records(self.service.state.account, STREAM)
+            records = self.service.state.read(STREAM)
         return {
             shard: [int(one.sequence_number) for one in of] for shard, of in records.items() if of
         }
