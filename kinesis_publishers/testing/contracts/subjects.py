@@ -233,11 +233,8 @@ async def assert_can_be_cancelled(
 ) -> None:
     """Cancel ``work`` once it ``is_reached``; check that it ends at once, and as cancelled.
 
-    Args:
-        work: what is cancelled.
-        is_reached: whether it has come to where it is cancelled.
-        what: where that is, in words.
-        clock: what ``work`` sleeps on, if a test can move it.
+    ``what`` says in words where it is cancelled; ``clock`` is what it sleeps on, if a test can move
+    that.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:

@@ -14,7 +14,7 @@ from kinesis_publishers.engine.delivery import ConsumerContext
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.model import ShardProgress, StartingPosition
-from kinesis_publishers.testing.fakes.planes import FakeStream
+from kinesis_publishers.testing.fakes.planes import FakeControlPlane, FakeStream
 from kinesis_publishers.testing.fakes.recording import RecordingSink
 from kinesis_publishers.testing.fakes.samples import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import RecordPublisherFactory
     from kinesis_publishers.events import Event
-    from kinesis_publishers.model import Record, Shard, StreamSummary
+    from kinesis_publishers.model import Record, Shard
 
 __all__ = ["ShardReader", "assert_shard_is_read", "finish"]
 
@@ -32,7 +32,6 @@ _T = TypeVar("_T")
 _STEP_SECONDS = 1.0
 # For each step: some ten seconds of real time for what takes its time on a slow machine.
 _REAL_SECONDS = 0.02
-_DAY_SECONDS = 86_400.0
 
 
 async def finish(
@@ -73,18 +72,12 @@ class ShardReader:
     """Everything that a consumer of a shard or of a range needs in a test.
 
     Attributes:
-        factory: makes the publisher.
         clock: the clock that the factory uses too.
-        sink: what the records are handed to.
-        pool: the budget.
         events: what was reported by the consumer.
         fails_on_data_loss: as ``kinesis.failondataloss``.
         aggregation: as ``kinesis.aggregation``.
         fails_on_invalid: whether ``kinesis.aggregation.on-invalid`` is ``fail``.
-        listed_shards: what the service answers when the shards are listed.
-        listings: the streams for which it was asked.
-        retention_seconds: what the service answers when it is asked for the retention.
-        retention_questions: the streams for which it was asked.
+        control_plane: what answers when the shards are listed or the retention is needed.
     """
 
     factory: RecordPublisherFactory
@@ -99,10 +92,9 @@ class ShardReader:
     fails_on_data_loss: bool = True
     aggregation: AggregationMode = AggregationMode.AUTO
     fails_on_invalid: bool = False
-    listed_shards: tuple[Shard, ...] = field(factory=lambda: (sample_shard(),))
-    listings: list[str] = field(factory=list)
-    retention_seconds: float = _DAY_SECONDS
-    retention_questions: list[str] = field(factory=list)
+    control_plane: FakeControlPlane = field(
+        factory=lambda: FakeControlPlane(FakeStream([sample_shard()]))
+    )
 
     @property
     def context(self) -> ConsumerContext:
@@ -114,11 +106,13 @@ class ShardReader:
             aggregates=Deaggregator(
                 self.aggregation,
                 self.events.append,
-                self._list_shards,
+                self.control_plane.list_shards,
                 fails_on_invalid=self.fails_on_invalid,
             ),
             data_loss=DataLossGuard(
-                fail=self.fails_on_data_loss, events=self.events.append, describe=self._describe
+                fail=self.fails_on_data_loss,
+                events=self.events.append,
+                describe=self.control_plane.describe_stream,
             ),
             clock=self.clock,
             events=self.events.append,
@@ -139,15 +133,6 @@ class ShardReader:
         await finish(consumer.run(), self.clock)
         return consumer.progress
 
-    async def _list_shards(self, stream_arn: str) -> tuple[Shard, ...]:
-        self.listings.append(stream_arn)
-        return self.listed_shards
-
-    async def _describe(self, stream_arn: str) -> StreamSummary:
-        self.retention_questions.append(stream_arn)
-        stream = FakeStream(arn=stream_arn, retention_seconds=self.retention_seconds)
-        return stream.summary
-
 
 async def assert_shard_is_read(
     factory: RecordPublisherFactory,
@@ -160,17 +145,8 @@ async def assert_shard_is_read(
     """Read a shard to its end with the publisher of ``factory``, and check what every one owes.
 
     Each record of ``expected`` is delivered once, in order; the progress follows every delivery and
-    ends durable; the pool is empty again. The same call serves every kind of publisher.
-
-    Args:
-        factory: what is tested; its context uses ``clock``.
-        expected: what the shard holds from ``start`` on.
-        clock: moves on by itself until the shard has ended.
-        start: where to begin, TRIM_HORIZON unless it is given.
-        shard: which shard.
-
-    Returns:
-        What took part, for further checks.
+    ends durable; the pool is empty again. The same call serves every kind of publisher, whose
+    context uses ``clock``. What took part is returned for further checks.
     """
     reader = ShardReader(factory=factory, clock=clock)
     begin = ShardProgress(position=start or StartingPosition.trim_horizon())

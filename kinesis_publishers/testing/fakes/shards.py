@@ -157,7 +157,7 @@ class FailingCalls(ShardBehaviour):
     Args:
         shard: what answers afterwards.
         on_locate: the errors of the first GetShardIterator calls; ``None`` lets one through.
-        on_read: the errors of the first GetRecords calls; ``None`` lets one through.
+        on_read: the same of GetRecords.
     """
 
     def __init__(
@@ -181,12 +181,7 @@ class FailingCalls(ShardBehaviour):
 
 
 class ThrottledCalls(FailingCalls):
-    """Refuses the first GetRecords calls because the read quota of the shard is used up.
-
-    Args:
-        shard: what answers afterwards.
-        times: how many calls are refused.
-    """
+    """Refuses the first GetRecords calls because the read quota of the shard is used up."""
 
     def __init__(self, shard: ShardBehaviour, *, times: int) -> None:
         refusal = ThroughputExceededError(
@@ -198,12 +193,7 @@ class ThrottledCalls(FailingCalls):
 
 
 class ExpiringIterators(ShardBehaviour):
-    """Lets an iterator expire, once, and fails the test if it is not replaced before the next call.
-
-    Args:
-        shard: what answers otherwise.
-        after: how many GetRecords are answered first.
-    """
+    """Lets an iterator expire, once, ``after`` so many answers; it must be replaced then."""
 
     def __init__(self, shard: ShardBehaviour, *, after: int) -> None:
         self._shard = shard
@@ -244,12 +234,8 @@ def event_of(
 ) -> SubscriptionEvent:
     """Return ``records`` as one event.
 
-    Args:
-        records: what it holds.
-        continuation: its continuation sequence number, that of the last record unless it is given;
-            ``None`` as at the end of the shard.
-        child_shards: the shards that continue this one, once it has ended.
-        millis_behind_latest: the lag.
+    It continues after the last record unless ``continuation`` names another sequence number, or is
+    ``None``, as at the end of the shard.
     """
     if continuation == "":
         continuation = records[-1].sequence_number

@@ -33,13 +33,7 @@ _WRITE_BUFFER_BYTES = 64 * 1024
 
 
 class HttpFront:
-    """Listens on one address until it is closed.
-
-    Args:
-        dispatcher: answers each request.
-        tls: makes it serve https; without it, http.
-        max_streams: how many calls an HTTP/2 connection may have open at once.
-    """
+    """Listens on one address until it is closed; with ``tls`` it serves https, and nothing else."""
 
     def __init__(
         self, dispatcher: Dispatcher, tls: TlsOptions | None = None, *, max_streams: int = 128

@@ -128,14 +128,7 @@ class Shard:
         return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
     def append(self, data_base64: str, key_json: str, size_bytes: int, now_ms: int) -> int:
-        """Store a record and return its sequence number.
-
-        Args:
-            data_base64: the payload as it goes into the answer.
-            key_json: the partition key as a JSON string, with its quotes.
-            size_bytes: payload and key, decoded.
-            now_ms: the arrival time.
-        """
+        """Store a record, whose payload and key are as in an answer; return its number."""
         number = self.space.number(self._next_position, now_ms // 1000)
         self._next_position += 1
         self.last_number = number
