@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
     from kinesis_publishers.testing.local_kinesis.tls import HttpVersion, TlsOptions
 
-__all__ = ["Http1Server", "HttpFront"]
+__all__ = ["HttpFront"]
 
 _HTTP_2_BEGINNING = b"PRI "
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.
 _SETTLE_TURNS = 5
 # What a client does not read is kept at most so far; asyncio's own mark over TLS is 512 KiB.
 _WRITE_BUFFER_BYTES = 64 * 1024
+# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait.
+_SHUTDOWN_SECONDS = 0.05
 
 
 class HttpFront:
@@ -41,7 +43,8 @@ class HttpFront:
         self._dispatcher = dispatcher
         self._tls = tls
         self._max_streams = max_streams
-        self._http1 = Http1Server(dispatcher)
+        # The low-level server: no routes and no middleware between a socket and the service.
+        self._http1 = web.Server(self._handle)
         # A connection lives as long as its transport, or the last call that came over it.
         self._http2: WeakSet[Http2Connection] = WeakSet()
         self._listener: asyncio.Server | None = None
@@ -71,8 +74,21 @@ class HttpFront:
             transport.abort()
         for connection in list(self._http2):
             await connection.close()
-        await self._http1.close()
+        await self._close_http1()
         await _settle()
+
+    async def _close_http1(self) -> None:
+        connections = self._http1.connections
+        transports = [connection.transport for connection in connections]
+        for connection in connections:
+            if isinstance(connection, _Http1Connection):
+                connection.cancel_stream()
+        self._http1.pre_shutdown()
+        await self._http1.shutdown(_SHUTDOWN_SECONDS)
+        for transport in transports:
+            # A transport that was only closed waits for its client to read what is buffered.
+            if transport is not None:
+                transport.abort()
 
     @property
     def is_open(self) -> bool:
@@ -83,10 +99,26 @@ class HttpFront:
         if self._tls is not None and version not in self._tls.http_versions:
             return None
         if version == "1.1":
-            return self._http1.new_connection()
+            loop = asyncio.get_running_loop()
+            return _Http1Connection(self._http1, loop=loop, access_log=None)
         connection = Http2Connection(self._dispatcher, max_streams=self._max_streams)
         self._http2.add(connection)
         return connection
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
+        body = await request.content.read()
+        target, content_type = request.headers.get("X-Amz-Target", ""), request.content_type
+        answer = await self._dispatcher.answer(
+            request.method, request.path, target, body, content_type
+        )
+        if isinstance(answer, StreamingAnswer):
+            return await _stream(request, answer)
+        if answer.delivery == "reset":
+            return _reset(request)
+        if answer.delivery == "truncate":
+            return await _truncate(request, answer)
+        return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
 
 class _Negotiation(asyncio.Protocol):
@@ -137,52 +169,9 @@ async def _settle() -> None:
 
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)
-# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait.
-_SHUTDOWN_SECONDS = 0.05
 
 
-class Http1Server:
-    """Makes the protocols of connections and closes what is left of them."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-        # The low-level server: no routes and no middleware between a socket and the service.
-        self._server = web.Server(self._handle)
-
-    def new_connection(self) -> asyncio.Protocol:
-        return _Connection(self._server, loop=asyncio.get_running_loop(), access_log=None)
-
-    async def close(self) -> None:
-        """Break the connections that are open, idle or not, and end the streams on them."""
-        connections = self._server.connections
-        transports = [connection.transport for connection in connections]
-        for connection in connections:
-            if isinstance(connection, _Connection):
-                connection.cancel_stream()
-        self._server.pre_shutdown()
-        await self._server.shutdown(_SHUTDOWN_SECONDS)
-        for transport in transports:
-            # A transport that was only closed waits for its client to read what is buffered.
-            if transport is not None:
-                transport.abort()
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
-        body = await request.content.read()
-        target, content_type = request.headers.get("X-Amz-Target", ""), request.content_type
-        answer = await self._dispatcher.answer(
-            request.method, request.path, target, body, content_type
-        )
-        if isinstance(answer, StreamingAnswer):
-            return await _stream(request, answer)
-        if answer.delivery == "reset":
-            return _reset(request)
-        if answer.delivery == "truncate":
-            return await _truncate(request, answer)
-        return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
-
-
-class _Connection(web.RequestHandler):
+class _Http1Connection(web.RequestHandler):
     """Cancels the stream whose client has left: it may be waiting for an event that never comes.
 
     Not aiohttp's ``handler_cancellation``: a call that has arrived is carried out, whether its
@@ -206,7 +195,7 @@ class _Connection(web.RequestHandler):
 
 async def _stream(request: web.BaseRequest, answer: StreamingAnswer) -> web.StreamResponse:
     connection = request.protocol
-    assert isinstance(connection, _Connection)
+    assert isinstance(connection, _Http1Connection)
     connection.streaming = asyncio.current_task()
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     try:

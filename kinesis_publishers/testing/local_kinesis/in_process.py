@@ -140,7 +140,7 @@ class InProcessDataPlane(_Plane, DataPlane):
             )
         try:
             yield EventStreamSubscription(
-                _Pieces(body, str(shard)), where=str(shard), clock=self._service.clock
+                _Pieces(body, str(shard)), where=str(shard), clock=self._service.state.clock
             )
         finally:
             await body.aclose()

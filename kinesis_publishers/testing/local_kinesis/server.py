@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
@@ -27,6 +27,17 @@ __all__ = ["LocalKinesis", "run_server"]
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
 _CREDENTIAL = "local"
+
+
+class _Listening(TypedDict, total=False):
+    """How a server listens; :class:`LocalKinesis` says what each means."""
+
+    host: str
+    port: int
+    tls: bool
+    ca_file: str | None
+    http_versions: Sequence[HttpVersion]
+    max_streams: int
 
 
 class LocalKinesis:
@@ -74,9 +85,15 @@ class LocalKinesis:
 
     @classmethod
     @contextmanager
-    def in_thread(cls, *arguments: Any, **options: Any) -> Iterator[Self]:
-        """Serve in a thread of its own while the context lasts; it takes what the class takes."""
-        server = cls(*arguments, **options)
+    def in_thread(
+        cls,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        behaviour: Behaviour | None = None,
+        **listening: Unpack[_Listening],
+    ) -> Iterator[Self]:
+        """Serve in a thread of its own while the context lasts."""
+        server = cls(limits, clock, behaviour, **listening)
         with _LoopThread() as thread:
             thread.run(server._open())
             server._thread = thread
