@@ -15,7 +15,7 @@ from attrs import frozen
 
 from kinesis_publishers.config import Properties
 from kinesis_publishers.testing.fakes.planes import publisher_context
-from kinesis_publishers.testing.fakes.reading import finish
+from kinesis_publishers.testing.fakes.recording import finish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence

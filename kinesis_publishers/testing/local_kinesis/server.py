@@ -11,16 +11,15 @@ from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
-from kinesis_publishers.testing.local_kinesis.tls import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
+    from kinesis_publishers.testing.local_kinesis.http_front import HttpVersion
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
     from kinesis_publishers.testing.local_kinesis.stream import Consumer
-    from kinesis_publishers.testing.local_kinesis.tls import HttpVersion
 
 __all__ = ["LocalKinesis", "run_server"]
 
@@ -76,7 +75,11 @@ class LocalKinesis:
         self._service = KinesisService(limits or Limits.aws(), self.clock, behaviour or Behaviour())
         self._host = host
         self._port = port
-        self._tls = TlsOptions(host, http_versions) if tls else None
+        self._tls: TlsOptions | None = None
+        if tls:
+            from kinesis_publishers.testing.local_kinesis.http_front import TlsOptions
+
+            self._tls = TlsOptions(host, http_versions)
         self._max_streams = max_streams
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
