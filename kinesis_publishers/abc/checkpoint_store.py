@@ -11,6 +11,7 @@ from kinesis_publishers.events import EventSink, log_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
@@ -33,7 +34,6 @@ class CheckpointStoreContext:
         application: the owner of the checkpoints; those of other applications are never touched.
         retry: how to repeat a failed call: the store does so itself, because it alone knows which
             part of a batch has failed.
-        clock: the source of time.
         events: receives a report of each repetition.
     """
 
@@ -123,5 +123,10 @@ class CheckpointStore(ABC):
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self.close()

@@ -15,6 +15,7 @@ from kinesis_publishers.errors import StreamNotFoundError
 from kinesis_publishers.events import ignore_event
 from kinesis_publishers.model import StreamIdentity, StreamSummary
 from kinesis_publishers.testing.fakes.samples import STREAM_ARN
+from kinesis_publishers.testing.fakes.shards import raise_next
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -281,14 +282,14 @@ class FakeControlPlane(ControlPlane):
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         self.calls.append(DescribeCall(stream=stream))
-        self._raise_next()
+        raise_next(self.errors)
         return self._find(stream, "DescribeStreamSummary").summary
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:
         self.calls.append(ListCall(stream_arn=stream_arn, since=since))
-        self._raise_next()
+        raise_next(self.errors)
         stream = self._find(stream_arn, "ListShards")
         return tuple(
             shard
@@ -307,11 +308,6 @@ class FakeControlPlane(ControlPlane):
 
     async def deregister_stream_consumer(self, consumer_arn: str) -> None:
         raise _no_script("deregister_stream_consumer")
-
-    def _raise_next(self) -> None:
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
 
     def _find(self, stream: str, operation: str) -> FakeStream:
         for one in self.streams:

@@ -89,16 +89,12 @@ class RecordingConsumer(RecordBatchConsumer):
 
 
 class RecordingSink(DeliverySink):
-    """Takes what a fetcher delivers.
+    """Takes what a fetcher delivers: ``deliveries`` and ``statuses`` list it in order.
 
     Args:
         on_delivery: is awaited with each delivery before it counts as processed: where a test
             blocks, or raises.
         release: give each delivery's share of the pool back at once; otherwise the test does.
-
-    Attributes:
-        deliveries: every delivery that was offered, in order.
-        statuses: everything that was observed, in order.
     """
 
     def __init__(self, on_delivery: OnDelivery | None = None, *, release: bool = True) -> None:
@@ -214,11 +210,8 @@ async def finish(
 ) -> _T:
     """Run ``work`` to its end while ``clock`` moves on; return what it returns.
 
-    Args:
-        work: what to run.
-        clock: the clock that it sleeps on.
-        within: how many seconds of that clock it may take; the test fails if it takes longer.
-        on_step: is called each time that the clock has moved on; what it raises ends ``work``.
+    The test fails if it takes more than ``within`` seconds of that clock. ``on_step`` is called
+    each time that the clock has moved on; what it raises ends ``work``.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections import deque
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -168,15 +167,15 @@ class FailingCalls(ShardBehaviour):
         on_read: tuple[Exception | None, ...] = (),
     ) -> None:
         self._shard = shard
-        self._on_locate = deque(on_locate)
-        self._on_read = deque(on_read)
+        self._on_locate = list(on_locate)
+        self._on_read = list(on_read)
 
     async def locate(self, position: StartingPosition) -> int:
-        _raise_next(self._on_locate)
+        raise_next(self._on_locate)
         return await self._shard.locate(position)
 
     async def read(self, index: int, limit: int) -> Answer:
-        _raise_next(self._on_read)
+        raise_next(self._on_read)
         return await self._shard.read(index, limit)
 
 
@@ -219,8 +218,9 @@ class ExpiringIterators(ShardBehaviour):
         return await self._shard.read(index, limit)
 
 
-def _raise_next(errors: deque[Exception | None]) -> None:
-    error = errors.popleft() if errors else None
+def raise_next(errors: list[Exception | None]) -> None:
+    """Take the next of ``errors``, and raise it unless it is ``None``."""
+    error = errors.pop(0) if errors else None
     if error is not None:
         raise error
 
