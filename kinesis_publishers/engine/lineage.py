@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.model import (
-    PositionType,
-    Shard,
-    ShardKey,
-    ShardProgress,
-    StartingPosition,
-)
+from kinesis_publishers.model import PositionType, Shard, ShardKey, ShardProgress, StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import ConsumerContext
     from kinesis_publishers.errors import PositionTrimmedError
-    from kinesis_publishers.model import (
-        RecordBatch,
-        SequenceNumber,
-        ShardKey,
-        ShardRange,
-    )
+    from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardKey, ShardRange
 
 __all__ = ["Leftover", "Leftovers", "RangeConsumer"]
 

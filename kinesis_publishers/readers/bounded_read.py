@@ -15,11 +15,7 @@ from kinesis_publishers.config import (
     PollingConfig,
     StreamsConfig,
 )
-from kinesis_publishers.errors import (
-    DataLossError,
-    InvalidOptionError,
-    PositionTrimmedError,
-)
+from kinesis_publishers.errors import DataLossError, InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.model import Shard, ShardKey, ShardRange, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
 from kinesis_publishers.tasks import TaskScope

@@ -14,13 +14,7 @@ from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
-from kinesis_publishers.model import (
-    RecordBatch,
-    Shard,
-    ShardKey,
-    ShardProgress,
-    StreamProgress,
-)
+from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress, StreamProgress
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event

@@ -14,11 +14,7 @@ from kinesis_publishers.registration.deregistration import (
     deregister_by_name_command,
     deregister_command,
 )
-from kinesis_publishers.registration.lease_files import (
-    FileLock,
-    LeaseFiles,
-    lease_directory,
-)
+from kinesis_publishers.registration.lease_files import FileLock, LeaseFiles, lease_directory
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:

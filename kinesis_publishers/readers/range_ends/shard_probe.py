@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.model import (
-    RecordBatch,
-    RunResult,
-    Shard,
-    ShardProgress,
-    StartingPosition,
-)
+from kinesis_publishers.model import RecordBatch, RunResult, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import read_page
 from kinesis_publishers.readers.range_ends.rules import (
     Sample,
