@@ -25,7 +25,7 @@ from kinesis_publishers.model import (
     continue_from,
 )
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
-from kinesis_publishers.publishers.trimmed import LagWatch, trimmed_error
+from kinesis_publishers.publishers.trimmed import LagWatch
 from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.tasks import TaskScope
 
@@ -98,7 +98,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
         self._end_reason = ""
-        self._lag_watch = LagWatch()
+        self._lag_watch = LagWatch(shard)
         self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
 
     @property
@@ -271,7 +271,8 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _deliver(
         self, batch: RecordBatch, event: SubscriptionEvent, consumer: RecordBatchConsumer
     ) -> None:
-        self._check_progress(event)
+        has_ended = event.continuation_sequence_number is None
+        self._lag_watch.check(event.page, self._position, has_ended=has_ended)
         self._has_room = False
         if len(batch):
             self._refused_room = None
@@ -305,14 +306,6 @@ class FanOutRecordPublisher(RecordPublisher):
         if continuation is not None and is_processed:
             return StartingPosition.after(continuation)
         return continue_from(self._position, processed) if len(batch) else self._position
-
-    def _check_progress(self, event: SubscriptionEvent) -> None:
-        # Without a sequence number there is nothing that could have been trimmed.
-        if self._position.sequence_number is not None:
-            has_ended = event.continuation_sequence_number is None
-            self._lag_watch.observe(event.page, has_ended=has_ended)
-            if self._lag_watch.is_stuck:
-                raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
     async def _rest_publisher(self, problem: str = "") -> RecordPublisher | None:
         """Return what polls the rest of a shard that is closed and whose end does not come."""
