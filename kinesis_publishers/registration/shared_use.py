@@ -10,7 +10,7 @@ import logging
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from kinesis_publishers.registration.deregistration import (
+from kinesis_publishers.registration.consumers import (
     deregister_by_name_command,
     deregister_command,
 )
