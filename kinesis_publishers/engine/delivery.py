@@ -131,11 +131,6 @@ class ConsumerContext:
     """What the consumers of one fetcher share.
 
     Attributes:
-        create_publisher: makes what reads a shard.
-        pool: the budget of all shards together.
-        sink: what records and facts are handed to.
-        aggregates: deaggregates.
-        data_loss: what follows when records are gone.
         has_shard: asks the service whether a shard is still listed. The service calls a shard that
             has left the retention not found, in the words that it has for a missing stream; without
             this question a missing stream is what it is taken for.
@@ -174,10 +169,6 @@ class ConsumerContext:
 @define(eq=False)
 class DeliveryRoom:
     """The share of the pool that one consumer holds for its next delivery.
-
-    Args:
-        shard: what the consumer reads.
-        context: the pool, the sink, and where waiting and processing are reported.
 
     Attributes:
         is_delivering: whether the application is processing records right now.
@@ -273,7 +264,7 @@ async def user_records(
 
     Args:
         batch: whole records that come after ``processed``, or hold it.
-        processed: where reading goes on, possibly inside an aggregate.
+        processed: where reading continues, possibly inside an aggregate.
         context: what the consumers share.
         shard: where ``batch`` comes from, as ListShards gives it; ``None`` if only its name is
             known.

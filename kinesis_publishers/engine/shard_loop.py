@@ -27,10 +27,8 @@ class ShardLoop(RecordBatchConsumer):
     The position follows what the sink has taken, never what was fetched; records at or before it
     are dropped, so that each is delivered once.
 
-    Args:
-        shard: what to read.
-        progress: where to begin; it moves with every delivery.
-        context: what the consumers of one reader share.
+    Attributes:
+        progress: where reading begins; it moves with every delivery.
     """
 
     def __init__(self, shard: Shard, progress: ShardProgress, context: ConsumerContext) -> None:

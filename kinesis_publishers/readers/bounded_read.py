@@ -73,7 +73,9 @@ async def plan_batch(
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
         bounds = bounds.corrected(properties, services.clock.skew)
-        plan = _BatchPlan(services.discovery, TipSearch(pages, services.clock), services.data_loss)
+        plan = _BatchPlan(
+            services.discovery, TipSearch(pages.read, services.clock), services.data_loss
+        )
         return await plan.ranges(arns, bounds.narrowed(narrowing), narrowing)
 
 

@@ -195,7 +195,7 @@ class KinesisDataFetcher:
             for key, one in self._shards.progress.items()
             if not one.is_ended and key not in self._finished
         }
-        if not unread or not self._services.discovery.parents_first:
+        if not unread or not self._services.discovery.config.parents_first:
             return not unread
         # What descends from a finished shard starts in a later fetcher that reads that to its end.
         progress = self._current_progress()
@@ -292,7 +292,7 @@ class KinesisDataFetcher:
         while not self._is_stopping:
             await wait_for_event(
                 self._wake,
-                timeout_seconds=self._services.discovery.interval_seconds,
+                timeout_seconds=self._services.discovery.config.interval_seconds,
                 clock=self._services.clock,
             )
             self._wake.clear()

@@ -236,7 +236,7 @@ class ShardTable:
         return startable(
             self.listed.values(),
             self.progress,
-            parents_first=self._services.discovery.parents_first,
+            parents_first=self._services.discovery.config.parents_first,
         )
 
     def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:

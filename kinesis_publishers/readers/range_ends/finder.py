@@ -171,7 +171,7 @@ class KinesisRangeFinder:
         )
 
     def _plan_discovery(self) -> None:
-        interval = self._services.discovery.interval_seconds
+        interval = self._services.discovery.config.interval_seconds
         self._next_discovery = self._services.clock.monotonic() + interval
         self._is_listing_stale = False
 
