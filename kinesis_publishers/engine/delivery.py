@@ -87,7 +87,7 @@ class Delivery:
         return self.batch.shard
 
     def release(self) -> None:
-        """Give the share of the pool back once the records are not held any more."""
+        """Give the share of the pool back once the records are no longer held."""
         self.reservation.release()
 
 
@@ -97,7 +97,7 @@ class ShardStatus:
 
     Attributes:
         shard: which shard.
-        progress: where reading goes on.
+        progress: where reading continues.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
         read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
             answer says how far behind the tip it is.

@@ -31,8 +31,8 @@ class RangeConsumer(ShardLoop):
     """Reads one range and hands its records on, each once and in their order.
 
     It is also the consumer of what an earlier range has left. A publisher whose run ends by itself
-    after the last record can serve the range that follows. One that would go on, as a subscription
-    does, is interrupted where it waits next.
+    after the last record can serve the range that follows. One that would read on, as a
+    subscription does, is interrupted where it waits next.
 
     Args:
         begin: what reading the range before has left, if that is known.
@@ -59,7 +59,7 @@ class RangeConsumer(ShardLoop):
         """Read the range; return what one that follows it may begin with, if there is anything.
 
         Raises:
-            ReplayMismatchError: the range does not end with its last record any more.
+            ReplayMismatchError: the range no longer ends with its last record.
             PositionTrimmedError: it does not begin with its first one, or its shard is gone.
             PublisherCancelledError: the publisher stopped although nothing asked it to.
             ServiceError: a failure that retrying does not cure.
@@ -86,7 +86,7 @@ class RangeConsumer(ShardLoop):
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
         place = self.progress.position
-        message = f"the place where reading goes on, {place}, is not available any more."
+        message = f"the position where reading continues, {place}, is no longer available."
         self.context.data_loss.report(self.shard.key, message, cause=error)
         self._was_trimmed = True
 
@@ -102,7 +102,7 @@ class RangeConsumer(ShardLoop):
         if not self._finish_if_ended():
             self._check_end(fresh, covered, batch.millis_behind_latest)
         if self._is_done and covered < len(fresh):
-            # Behind the range, and taken over from the publisher all the same.
+            # Behind the range, and still taken over from the publisher.
             self._rest = fresh.slice(covered, len(fresh))
             return fresh.last_sequence_number
         return self.processed
@@ -132,7 +132,7 @@ class RangeConsumer(ShardLoop):
         if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
             self.context.data_loss.report(
                 self.shard.key,
-                f"reading goes on with record {batch.first_sequence_number}; all between {place} "
+                f"reading continues with record {batch.first_sequence_number}; all between {place} "
                 "and it is skipped.",
             )
         else:
@@ -209,7 +209,7 @@ class Leftover:
     Attributes:
         end: the last record of the range.
         rest: the records behind it that were fetched with it; ``None`` if there are none.
-        publisher: goes on behind the rest; ``None`` if it was interrupted.
+        publisher: continues behind the rest; ``None`` if it was interrupted.
         is_complete: whether the shard ends with the rest.
     """
 
@@ -236,7 +236,7 @@ class Leftovers:
     Args:
         max_count: how many are kept.
         max_bytes: how much memory they may take together.
-        max_age_seconds: after which time one is not taken any more.
+        max_age_seconds: after which time one is no longer taken.
     """
 
     _clock: Clock

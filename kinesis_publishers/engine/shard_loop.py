@@ -44,7 +44,7 @@ class ShardLoop(RecordBatchConsumer):
 
     @abstractmethod
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        """Report that the position is gone; raises unless reading may go on at the horizon."""
+        """Report that the position is gone; raises unless reading may continue at the horizon."""
 
     @abstractmethod
     def _reach_end_of_shard(self) -> None:
@@ -133,7 +133,7 @@ class ShardLoop(RecordBatchConsumer):
             self._run.reschedule(asyncio.get_running_loop().time())
 
     async def _end_run_if_done(self) -> None:
-        """Keep a publisher that goes on although the loop is done from coming back."""
+        """Keep a publisher that continues although the loop is done from coming back."""
         if not self._is_done or self._run is None:
             return
         if self._run.expired():

@@ -156,8 +156,8 @@ class _BatchPlan:
     ) -> None:
         self._data_loss.report(
             shard.key,
-            f"the batch reads from {start} to {until}, and one of these positions is not "
-            "available any more.",
+            f"the batch reads from {start} to {until}, and one of these positions is no "
+            "longer available.",
             cause=cause,
         )
 
@@ -206,7 +206,7 @@ class BatchBounds:
     """Between which positions the records of a batch stand.
 
     Reading begins at the first position and ends before the second one: a batch that begins where
-    another one ends goes on without a gap and without repeating a record.
+    another one ends continues without a gap and without repeating a record.
 
     Attributes:
         start: where shards begin.

@@ -63,11 +63,8 @@ class FanOutRecordPublisher(RecordPublisher):
     which has no subscription and no room.
 
     Args:
-        shard: what to read.
         starting_position: where to begin; not LATEST.
-        config: timeouts, retry policy and recoverable errors.
         registrar: provides the stream consumer.
-        context: clients, clock and event sink, and what polls the rest of a shard without an end.
         warned_at: when each subject was last warned about; the publishers of a factory share it.
     """
 
@@ -189,7 +186,7 @@ class FanOutRecordPublisher(RecordPublisher):
         )
 
     async def _close_when_blocked(self, subscribed: AsyncExitStack) -> None:
-        """Let no delivery hold the connection for too long; the delivery itself goes on."""
+        """Let no delivery hold the connection for too long; the delivery itself continues."""
         clock, seconds = self._context.clock, self._config.space_timeout_seconds
         # One look for many deliveries: a timer for each would be dear.
         while (left := self._delivering_since + seconds - clock.monotonic()) > 0:

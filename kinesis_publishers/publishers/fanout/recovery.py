@@ -41,7 +41,7 @@ _REPEATED_ENDLESSLY = (ConnectionFailedError, ResourceInUseError, *_THROTTLES)
 # less. Two readers that give way to each other hold a shard for less than a minute each.
 _TAKEN_OVER_SECONDS = (4.0, 60.0)
 _TAKEOVERS_TO_REPORT = 3
-# Neither reader knows which is meant to read: both go on, late, but without a storm of calls.
+# Neither reader knows which is meant to read: both continue, late, but without a storm of calls.
 _TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
 
 
@@ -49,10 +49,8 @@ class SubscriptionRecovery:
     """Says how long to wait before a shard is subscribed to again, or that it cannot be.
 
     Args:
-        shard: what is read.
         config: the retry policy and what the user calls recoverable.
         registrar: registers the stream consumer again if it is gone.
-        context: client, clock and event sink.
         warned_at: when each subject was last warned about; shards may share it.
     """
 
@@ -99,11 +97,11 @@ class SubscriptionRecovery:
 
         Args:
             error: what a subscription failed with, before or after it was accepted.
-            position: where it was to begin or to go on.
+            position: where it would have begun or continued.
             consumer_arn: the stream consumer of the subscription.
 
         Raises:
-            PositionTrimmedError: the position is not known to the service any more.
+            PositionTrimmedError: the service no longer knows the position.
             ShardNotFoundError: the shard has left the retention.
             ConsumerNotFoundError: the consumer is gone, and is not registered again.
             ServiceError: retrying does not cure it.
@@ -120,7 +118,7 @@ class SubscriptionRecovery:
             return delay_after_refusal(deciding, self._shard, position, self._context.clock.now())
         if isinstance(deciding, StreamNotFoundError):
             finding = await self._find_missing(consumer_arn)
-            # A new consumer is not known everywhere at once. It counts all the same, or a consumer
+            # A new consumer is not known everywhere at once. It still counts, or a consumer
             # that is deleted again and again would keep this going for ever.
             deciding = InternalServiceError(
                 f"{deciding} {finding}",

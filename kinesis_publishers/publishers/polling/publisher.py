@@ -74,10 +74,7 @@ class PollingRecordPublisher(RecordPublisher):
     run, before it asks for room: room that is held while waiting is missing to the other shards.
 
     Args:
-        shard: what to read.
         starting_position: where to begin; not LATEST.
-        config: limits, period and retry policies.
-        context: client, clock and event sink.
 
     Attributes:
         limit: the Limit of the next call, 1 to 10,000.
@@ -263,7 +260,7 @@ class PollingRecordPublisher(RecordPublisher):
     def _doubt_end(self, evidence: str) -> bool:
         error = MalformedResponseError(
             f"GetRecords of {self._shard} answered without a next shard iterator, but {evidence}. "
-            f"Reading goes on from {self._position}.",
+            f"Reading continues from {self._position}.",
             operation="GetRecords",
             code="EndNotConfirmed",
         )

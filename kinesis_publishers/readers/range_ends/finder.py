@@ -36,7 +36,7 @@ _LOOKS_AT_ONCE = 64
 # At most two of the five calls a second that a shard allows are spent on looking: the others are
 # for reading, which is done elsewhere and does not know of it.
 _LOOK_INTERVAL_SECONDS = 0.5
-# Looks at all shards together: a thousand idle ones are not to keep the driver busy.
+# Looks at all shards together: a thousand idle ones must not keep the driver busy.
 _LOOKS_PER_SECOND = 400
 # With so many shards that this is what limits, they are looked at in so many groups: a round for
 # each shard that comes due cost a sixth more.
@@ -51,7 +51,6 @@ class KinesisRangeFinder:
     earlier round.
 
     Args:
-        services: everything that the properties select.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
     """
@@ -99,10 +98,7 @@ class KinesisRangeFinder:
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
 
-        Raises:
-            StreamNotFoundError: a stream does not exist.
-            CheckpointError: ``resume`` is the progress of other streams.
-            DataLossError: what ``resume`` says cannot be continued.
+        It raises what :meth:`KinesisDataFetcher.prepare` raises.
         """
         await self._shards.prepare()
         self._plan_discovery()
@@ -121,9 +117,9 @@ class KinesisRangeFinder:
         """
         if self._services.clock.monotonic() < self._next_round:
             return {}
-        return await self._find_or_begin_anew(lambda: self._find(limit, until))
+        return await self._find_or_begin_again(lambda: self._find(limit, until))
 
-    async def _find_or_begin_anew(self, find: Callable[[], Awaitable[Ends]]) -> Ends:
+    async def _find_or_begin_again(self, find: Callable[[], Awaitable[Ends]]) -> Ends:
         while True:
             try:
                 return await find()
@@ -152,7 +148,7 @@ class KinesisRangeFinder:
 
     async def find_tip(self) -> Ends:
         """Return everything that is there now, however much it is."""
-        return await self._find_or_begin_anew(self._find_tip)
+        return await self._find_or_begin_again(self._find_tip)
 
     async def _find_tip(self) -> Ends:
         now = self._services.clock.now()
@@ -236,10 +232,10 @@ class KinesisRangeFinder:
             # What is missing later shows with the first record that follows.
             guard, now = self._services.data_loss, self._services.clock.now()
             await guard.check_retention(probe.shard, probe.progress, now)
-        await self._look_or_begin_anew(probe, look)
+        await self._look_or_begin_again(probe, look)
         self._shards.progress[probe.shard.key] = probe.progress
 
-    async def _look_or_begin_anew(
+    async def _look_or_begin_again(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
         services = self._services

@@ -119,7 +119,7 @@ class TipSearch:
                 reached is waited for, up to a minute.
 
         Raises:
-            PositionTrimmedError: a sequence number is not known to the service any more.
+            PositionTrimmedError: the service no longer knows a sequence number.
             ServiceError: a failure that retrying does not cure.
         """
         while True:

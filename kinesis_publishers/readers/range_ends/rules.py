@@ -47,12 +47,7 @@ _WEIGHT = 0.3
 
 @frozen(kw_only=True)
 class Sample:
-    """What the records that were looked at say about a shard.
-
-    Attributes:
-        bytes_per_second: how fast it is written to.
-        record_bytes: how large a record is.
-    """
+    """How fast a shard is written to and how large its records are, by those that were seen."""
 
     bytes_per_second: float
     record_bytes: float
@@ -91,7 +86,7 @@ def jump_target(
     Args:
         progress: how far the shard is read.
         now: the present.
-        sample: what is known about the shard.
+        sample: what the records that were seen say.
         nothing_since: an instant after which nothing had arrived at the last look.
         is_bounded: whether a range may cover only so much of the shard's time.
     """
@@ -137,11 +132,7 @@ def expected_bytes(
 ) -> int:
     """Return about how large a range is that was not seen, 0 if nothing tells.
 
-    Args:
-        sample: what is known about the shard.
-        begin: when the first record of the range arrived, or the last one before it.
-        end: where the range ends.
-        now: the present.
+    Its first record, or the last one before it, arrived at ``begin``.
     """
     if sample is None or begin is None:
         return 0

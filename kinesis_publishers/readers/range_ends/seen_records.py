@@ -35,12 +35,9 @@ class RangeEnd:
 
 @define(eq=False)
 class Sighting:
-    """Records that follow a place in a shard, all of them or with a gap before the last ones.
+    """Records that follow a place in a shard, all of them or with a gap before the last ones."""
 
-    Args:
-        start: how far ranges were made.
-    """
-
+    #: How far ranges were made.
     start: ShardProgress
     has_ended: bool = field(default=False, init=False)
     _is_gap: bool = field(default=False, init=False)
@@ -75,12 +72,7 @@ class Sighting:
         return self.start.as_of or self._first_arrival
 
     def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
-        """Add records that directly follow what was seen before.
-
-        Args:
-            fresh: the records.
-            counts: as how many records each of them is delivered.
-        """
+        """Add records that directly follow what was seen; each counts for so many deliveries."""
         if not len(fresh):
             return
         if self._last is None:

@@ -138,13 +138,13 @@ class ShardProbe:
         """Look for a record near the tip, or as far on as one range may reach.
 
         Raises:
-            PositionTrimmedError: the place where the shard stands is not available any more.
+            PositionTrimmedError: the place where the shard stands is no longer available.
             ServiceError: a failure that retrying does not cure.
         """
         await self._look(is_bounded=True)
 
     async def look_for_tip(self, since: datetime) -> None:
-        """Look as :meth:`look` does; where that comes close to the tip, go on to the tip itself."""
+        """Look as :meth:`look` does; where that comes close to the tip, read up to it."""
         await self._look(is_bounded=True)
         if not self._is_behind and not self._has_seen_tip(since):
             await self._read_on(_STEP_TO_TIP)
@@ -158,17 +158,13 @@ class ShardProbe:
                 await self._read_on(_STEP_TO_TIP)
 
     def begin_at_horizon(self, publisher: PollingRecordPublisher) -> None:
-        """Go on with what the stream still holds: the position itself is not there any more.
-
-        Args:
-            publisher: one that begins at TRIM_HORIZON.
-        """
+        """Continue with what the stream still holds, and ``publisher``, which begins there."""
         self._seen = Sighting(self.progress)
         self._tail, self._is_anchored = publisher, False
         self._tip_seen_at = self._seen_until = None
 
     def give_up(self) -> None:
-        """Take the shard for ended: the service does not know it any more."""
+        """Take the shard for ended: the service no longer knows it."""
         self._seen = Sighting(self.progress.ended())
 
     async def _look(self, *, is_bounded: bool) -> None:

@@ -51,7 +51,7 @@ async def test_going_on_from_trim_horizon_repeats_nothing():
 
 async def test_a_trimmed_position_of_unknown_age_is_loss():
     reader = two_publishers(run_of((5, 10)))
-    with pytest.raises(PositionTrimmedError, match="995, is not available any more") as caught:
+    with pytest.raises(PositionTrimmedError, match="995, is no longer available") as caught:
         await reader.read(after(4))
     assert str(caught.value.__cause__) == "orders: trimmed"
     assert "kinesis.failondataloss" in str(caught.value)

@@ -151,7 +151,7 @@ async def test_a_trimmed_position_is_an_error():
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        (False, "reading goes on with record 995; all between AFTER_SEQUENCE_NUMBER 993"),
+        (False, "reading continues with record 995; all between AFTER_SEQUENCE_NUMBER 993"),
         (True, "record 993 is gone; the next one that the stream still holds is 995"),
     ],
 )
@@ -165,7 +165,7 @@ async def test_tolerated_loss_delivers_what_is_left_and_says_what_was_skipped(
     await world.read(range_of(2, 6, at=at))
     assert world.sink.records == RECORDS[4:7]
     trimmed, skipped = losses(world)
-    assert "is not available any more" in trimmed
+    assert "is no longer available" in trimmed
     assert expected in skipped
 
 
