@@ -12,7 +12,7 @@ from attrs import fields
 
 from kinesis_publishers import errors
 from kinesis_publishers.config.reference import render_reference
-from kinesis_publishers.config.spark_aliases import ADVICE, ALIASES
+from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.events import EVENT_TYPES
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.metric import Metric, MetricKind
@@ -49,7 +49,7 @@ under [Retries](configuration.md#retries). You see such an error only as the cau
 _ALIASES: Final = f"""\
 # Names of other connectors
 
-{_NOTE.format("config/spark_aliases.py")}
+{_NOTE.format("config/spark_options.py")}
 
 The Spark source accepts these options in addition to the keys of
 [configuration.md](configuration.md), in upper or lower case, with and without the prefix

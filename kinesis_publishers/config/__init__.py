@@ -30,20 +30,22 @@ from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig,
     SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.sections.fanout import (
-    FanOutConfig,
-    Http2Client,
-    HttpVersion,
-    SubscriptionHttpConfig,
-)
 from kinesis_publishers.config.sections.metrics import MetricsConfig, MetricsLevel
-from kinesis_publishers.config.sections.pending import PendingConfig
-from kinesis_publishers.config.sections.polling import DiscoveryConfig, PollingConfig, ShardOrder
 from kinesis_publishers.config.sections.positions import (
     EndingPosition,
     EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
+)
+from kinesis_publishers.config.sections.reading import (
+    DiscoveryConfig,
+    FanOutConfig,
+    Http2Client,
+    HttpVersion,
+    PendingConfig,
+    PollingConfig,
+    ShardOrder,
+    SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.sections.registration import (
     DeregistrationPolicy,

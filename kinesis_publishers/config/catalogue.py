@@ -24,13 +24,17 @@ from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig,
     SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.sections.fanout import FanOutConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.config.sections.pending import PendingConfig
-from kinesis_publishers.config.sections.polling import DiscoveryConfig, PollingConfig
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,
     InitialPositionConfig,
+)
+from kinesis_publishers.config.sections.reading import (
+    DiscoveryConfig,
+    FanOutConfig,
+    PendingConfig,
+    PollingConfig,
+    SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
@@ -78,7 +82,6 @@ class _AsWritten:
     """Takes everything: the class that declares the key says what is accepted."""
 
     accepts: str = "what the class that reads the key accepts"
-    unit: None = None
 
     def __call__(self, value: Scalar) -> Scalar:
         return value

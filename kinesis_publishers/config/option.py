@@ -21,7 +21,7 @@ from typing import (
     overload,
 )
 
-from attrs import evolve, field, fields, frozen
+from attrs import Factory, evolve, field, fields, frozen
 
 from kinesis_publishers.config.parsers import Choice, Parser, Scalar
 from kinesis_publishers.errors import InvalidOptionError
@@ -90,9 +90,13 @@ class Declared(Generic[V]):
         """Return the value that ``lookup`` has for the field."""
         raise NotImplementedError
 
-    def placed_in(self, section: str) -> Self:
+    def placed_in(self, section: type[Section]) -> Self:
         """Return the same declaration as part of ``section``."""
         return self
+
+
+def _default_namespace(option: Option[Any]) -> Namespace:
+    return Namespace.AWS if option.key.startswith("aws.") else Namespace.SHARED
 
 
 @frozen(kw_only=True)
@@ -105,7 +109,7 @@ class Option(Declared[T]):
         default: the value where the user wrote nothing.
         doc: what the option does, as one line of the reference.
         section: the part of the reference in which it stands, unless that of its class.
-        namespace: the prefixes under which it is accepted.
+        namespace: the prefixes under which it is accepted, unless those of its class.
         secret: whether its value is masked wherever it might be shown.
         required: whether a complete configuration needs it.
         unread: for an option that nothing reads, what happens instead.
@@ -119,7 +123,7 @@ class Option(Declared[T]):
     default: T
     doc: str
     section: str = ""
-    namespace: Namespace = Namespace.SHARED
+    namespace: Namespace = field(default=Factory(_default_namespace, takes_self=True))
     secret: bool = False
     required: bool = False
     unread: str = ""
@@ -138,7 +142,8 @@ class Option(Declared[T]):
     @property
     def unit(self) -> str | None:
         """The unit of the value and of a number without one: ``ms``, ``s``, ``bytes`` or None."""
-        return self.parser.unit
+        unit: str | None = getattr(self.parser, "unit", None)
+        return unit
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -152,8 +157,10 @@ class Option(Declared[T]):
         read: T = value / 1000 if is_in_milliseconds else value
         return read
 
-    def placed_in(self, section: str) -> Self:
-        return self if self.section else evolve(self, section=section)
+    def placed_in(self, section: type[Section]) -> Self:
+        is_shared = self.namespace is Namespace.SHARED
+        namespace = section.namespace if is_shared else self.namespace
+        return evolve(self, section=self.section or section.title, namespace=namespace)
 
     def parse(self, value: Scalar, *, written_key: str | None = None) -> T:
         """Return ``value`` parsed.
@@ -193,7 +200,7 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
     def read(self, lookup: Lookup) -> Mapping[str, T]:
         return lookup.members(self)
 
-    def placed_in(self, section: str) -> Self:
+    def placed_in(self, section: type[Section]) -> Self:
         return evolve(self, member=self.member.placed_in(section))
 
     def of(self, name: str) -> Option[T]:
@@ -301,14 +308,13 @@ class Section:
     """
 
     title: ClassVar[str]
+    namespace: ClassVar[Namespace]
     declarations: ClassVar[Mapping[str, Declared[Any]]]
 
-    def __init_subclass__(cls, *, section: str) -> None:
-        cls.title = section
+    def __init_subclass__(cls, *, section: str, namespace: Namespace = Namespace.SHARED) -> None:
+        cls.title, cls.namespace = section, namespace
         cls.declarations = {
-            name: one.placed_in(section)
-            for name, one in vars(cls).items()
-            if isinstance(one, Declared)
+            name: one.placed_in(cls) for name, one in vars(cls).items() if isinstance(one, Declared)
         }
         for name, declared in cls.declarations.items():
             if not cls.__annotations__[name].startswith("ClassVar"):

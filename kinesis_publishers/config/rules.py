@@ -17,16 +17,16 @@ from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig,
     SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.sections.fanout import (
-    FanOutConfig,
-    HttpVersion,
-    SubscriptionHttpConfig,
-)
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,
     InitialPositionConfig,
     position_problems,
     unused_instants,
+)
+from kinesis_publishers.config.sections.reading import (
+    FanOutConfig,
+    HttpVersion,
+    SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.sections.registration import (
     RegistrationConfig,

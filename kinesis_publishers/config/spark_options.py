@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
 from kinesis_publishers.config.sections.aws import (
@@ -19,13 +21,19 @@ from kinesis_publishers.config.sections.aws import (
     CredentialsProvider,
 )
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
-from kinesis_publishers.config.spark_aliases import (
-    ALIASES,
-    NO_SIDE_STORE,
-    REGION_IN_ENDPOINT,
-    advice_for,
-    assignments_of,
+from kinesis_publishers.config.sections.positions import (
+    EndingPositionConfig,
+    InitialPosition,
+    InitialPositionConfig,
 )
+from kinesis_publishers.config.sections.reading import DiscoveryConfig, FanOutConfig, PollingConfig
+from kinesis_publishers.config.sections.registration import (
+    DeregistrationPolicy,
+    RegistrationConfig,
+    RegistrationStrategy,
+)
+from kinesis_publishers.config.sections.source import EFO, POLLING, SourceConfig, StreamsConfig
+from kinesis_publishers.config.sections.spark import SparkConfig
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -33,8 +41,9 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.config.option import Option
     from kinesis_publishers.config.parsers import Scalar
+    from kinesis_publishers.config.sections.positions import Positions
 
-__all__ = ["ALLOW_VARIABLE", "assign_spark_options"]
+__all__ = ["ADVICE", "ALIASES", "ALLOW_VARIABLE", "assign_spark_options"]
 
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""
@@ -43,7 +52,120 @@ ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 _SPARK_INTERNAL: Final = frozenset({"path", "paths", "__paths__"})
 # The namespaces of awslabs' connector, and of Qubole's after it.
 _FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.")
-_BY_LOWER_NAME: Final = MappingProxyType({name.lower(): option for name, option in ALIASES.items()})
+
+ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
+    {
+        name: option
+        for option, names in (
+            (StreamsConfig.names, "streamName streamARN subscribe"),
+            (AwsConfig.region, "region kinesisRegion"),
+            (AwsConfig.endpoint_url, "endpointUrl endpoint"),
+            (SourceConfig.record_publisher, "consumerType consumerMode"),
+            (RegistrationConfig.consumer_name, "consumerName"),
+            (RegistrationConfig.consumer_arn.member, "fanoutConsumerARN"),
+            (RegistrationConfig.deregister, "requireConsumerDeregistration"),
+            (InitialPositionConfig.position, "startingPosition initialPosition startingOffsets"),
+            (InitialPositionConfig.timestamp_text, "startingTimestamp"),
+            (EndingPositionConfig.position, "endingPosition endingOffsets"),
+            (EndingPositionConfig.timestamp_text, "endingTimestamp"),
+            (SourceConfig.fail_on_data_loss, "failOnDataLoss"),
+            (SparkConfig.max_records_per_trigger, "maxRecordsPerTrigger maxOffsetsPerTrigger"),
+            (SparkConfig.max_bytes_per_trigger, "maxBytesPerTrigger"),
+            (SparkConfig.parallelism, "maxPartitions"),
+            (SparkConfig.include_metadata, "includeMetadata"),
+            (DiscoveryConfig.interval_seconds, "describeShardInterval shardFetchInterval"),
+            (
+                PollingConfig.max_records,
+                "getRecords.numberOfRecordsPerFetch maxRecordPerRead maxRecordsPerFetch",
+            ),
+            (
+                PollingConfig.interval_seconds,
+                "getRecords.fetchIntervalMs idleTimeBetweenReadsInMs minFetchPeriod",
+            ),
+            (FanOutConfig.subscribe_timeout_seconds, "subscribeToShard.timeoutSec"),
+            (FanOutConfig.subscribe_retry.max_retries, "subscribeToShard.maxRetries"),
+            (CredentialsConfig.role_arn, "roleArn stsRoleArn awsSTSRoleARN"),
+            (CredentialsConfig.role_external_id, "roleExternalId"),
+            (
+                CredentialsConfig.role_session_name,
+                "roleSessionName stsSessionName awsSTSSessionName",
+            ),
+            (CredentialsConfig.sts_endpoint_url, "stsEndpoint stsEndpointUrl awsSTSEndpoint"),
+            (CredentialsConfig.access_key_id, "awsAccessKeyId awsAccessKey"),
+            (CredentialsConfig.secret_key, "awsSecretKey"),
+            (CredentialsConfig.session_token, "sessionToken"),
+        )
+        for name in names.split()
+    }
+)
+"""The option that each name of another connector stands for."""
+
+_NO_SIDE_STORE: Final = "progress is in Spark's own checkpoint and nowhere else: remove it"
+
+ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        name: advice
+        for names, advice in {
+            (
+                "metadataCommitterType metadataPath dynamodb.tableName metadataNumRetries "
+                "metadataRetryIntervalsMs metadataMaxRetryIntervalMs minBatchesToRetain "
+                "internal.maintenanceTaskIntervalSec"
+            ): _NO_SIDE_STORE,
+            (
+                "maxFetchRecordsPerShard maxFetchTimePerShardSec maxFetchTimeInMs maxFetchDuration "
+                "maxFetchRate internal.maxDataQueueEmptyCount internal.dataQueueWaitTimeoutSec"
+            ): "a micro-batch ends with the records that have arrived and does not wait: remove "
+            "it, or limit the size with maxRecordsPerTrigger or maxBytesPerTrigger",
+            (
+                "checkNewRecordThreads maxShardsPerDescribe consumerRefreshInterval "
+                "coalesceThresholdBlockSize coalesceBinSize"
+            ): "this source has no such setting: remove it",
+            "avoidEmptyBatches internal.avoidEmptyBatches": "Spark plans no micro-batch without "
+            "new records: remove it",
+            (
+                "clientNumRetries clientRetryIntervalsMs clientMaxRetryIntervalMs numRetries "
+                "retryIntervalMs maxRetryIntervalMs fetchOffset.numRetries "
+                "fetchOffset.retryIntervalMs"
+            ): "each API call has its own: see kinesis.shard.getrecords.maxretries and its "
+            ".backoff.base and .backoff.max",
+            "fetchBufferSize": "set kinesis.pending.maxbytes, which is memory of the driver and "
+            "not of the cluster",
+            "internal.dataQueueCapacity": "set kinesis.pending.maxrecords, which counts the "
+            "records of all shards",
+            "addIdleTimeBetweenReads": "set kinesis.shard.getrecords.intervalmillis, the polling "
+            "period of a shard",
+            "shardsPerTask minPartitions maxRecordsPerPartition": "set kinesis.spark.parallelism, "
+            "the largest number of tasks in a micro-batch",
+            "windowSize minOffsetsPerTrigger maxTriggerDelay": "set the interval with "
+            "writeStream.trigger(processingTime=...)",
+            "consumerNamePrefix groupIdPrefix kafka.group.id": "set consumerName to a name that "
+            "no other application has",
+            "registeredConsumerId registeredConsumerIdType": "set kinesis.stream.efo.registration "
+            "= NONE and kinesis.stream.efo.consumerarn.<stream> to the ARN of your consumer",
+            "credentialProviderClass credentialProviderParam": "set aws.credentials.provider = "
+            "CUSTOM and aws.credentials.provider.custom.class",
+            "awsUseInstanceProfile serviceCredential": "credentials come from botocore's default "
+            "chain, instance and container roles included; see aws.credentials.provider",
+            "classification delimiter schema inferSchema": "the payload is delivered as it is: "
+            "parse the column data with from_json, from_csv or from_avro",
+            "addRecordTimestamp": "the column approximateArrivalTimestamp is always there: remove "
+            "it",
+            "emitConsumerLagMetrics": "the lag is in the progress of the query, as latestOffset: "
+            "remove it",
+            "includeHeaders": "set includeMetadata = true for the additional columns",
+            "subscribePattern assign": "name the streams with streamName or streamARN, separated "
+            "by commas",
+            "startingOffsetsByTimestamp startingOffsetsByTimestampStrategy": "set "
+            "startingPosition to AT_TIMESTAMP and a date, or to JSON with a position per shard",
+            "kafka.bootstrap.servers": "set region, and streamName or streamARN",
+        }.items()
+        for name in names.split()
+    }
+)
+"""What to do in place of an option of another connector, by its name."""
+
+_OPTION_OF: Final = {name.lower(): option for name, option in ALIASES.items()}
+_ADVICE_ON: Final = {name.lower(): text for name, text in ADVICE.items()}
 
 
 def assign_spark_options(
@@ -51,19 +173,15 @@ def assign_spark_options(
 ) -> Assignments:
     """Resolve the options of a Spark source, whose keys Spark has lower-cased.
 
-    Args:
-        options: the options.
-        allow: shell patterns of the guarded values that the operator permits.
-
     Raises:
-        ConfigErrors: guarded values are not permitted; nothing was loaded.
+        ConfigErrors: guarded values match none of the shell patterns ``allow``, with which the
+            operator permits them; nothing was loaded.
     """
     assignments = Assignments()
     for key, value in options.items():
         if key.lower() not in _SPARK_INTERNAL:
             _assign(assignments, key, value)
-    _assume_role_by_default(assignments)
-    _take_region_from_endpoint(assignments)
+    _add_implied(assignments)
     # Before any rule looks at the values, because some of them load what is named.
     if refused := list(_refused(assignments, allow)):
         raise ConfigErrors(refused)
@@ -86,51 +204,130 @@ def _refused(assignments: Assignments, allow: Collection[str]) -> Iterator[Confi
 
 
 def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
-    foreign = _without_prefixes(key.lower())
-    alias = _BY_LOWER_NAME.get(foreign)
+    foreign = _foreign(key)
+    alias = _OPTION_OF.get(foreign)
     option = find_option(key) or find_bare_option(key)
     if alias is not None:
-        for target, part in assignments_of(alias, value):
+        for target, part in _meaning_of(alias, value):
             assignments.add(target, key, part)
     elif option in CHECKPOINT_OPTIONS:
-        assignments.add_moved(key, NO_SIDE_STORE)
+        assignments.add_moved(key, _NO_SIDE_STORE)
     elif option is not None:
         assignments.add(option, key, value)
-    elif (advice := advice_for(foreign)) is not None:
+    elif (advice := _ADVICE_ON.get(foreign)) is not None:
         assignments.add_moved(key, advice)
     else:
         assignments.add_unknown(key, more=tuple(ALIASES))
 
 
-def _without_prefixes(key: str) -> str:
+def _foreign(key: str) -> str:
+    """Return the name of ``key`` in another connector, in lower case."""
+    key = key.lower()
     for prefix in _FOREIGN_PREFIXES:
         key = key.removeprefix(prefix)
     return key
 
 
-def _assume_role_by_default(assignments: Assignments) -> None:
-    """Let ``roleArn`` mean what it means elsewhere: assume that role."""
-    provider = CredentialsConfig.provider_option
-    written_key = _alias_written_for(assignments, CredentialsConfig.role_arn)
-    if written_key is not None and not _is_given(assignments, provider):
-        assignments.add(provider, written_key, CredentialsProvider.ASSUME_ROLE.value)
+def _add_implied(assignments: Assignments) -> None:
+    """Let ``roleArn`` and ``endpointUrl`` mean what they mean elsewhere.
 
-
-def _take_region_from_endpoint(assignments: Assignments) -> None:
-    """Let ``endpointUrl`` mean what it means elsewhere: the region is the one in AWS's own URL."""
-    if _is_given(assignments, AwsConfig.region):
-        return
+    That role is assumed, and the region is the one in AWS's own URL.
+    """
+    given = {found.option.key for found in assignments.found}
     for found in tuple(assignments.found):
+        implied: tuple[Option[Any], str] | None = None
         if found.option is AwsConfig.endpoint_url:
-            match = re.fullmatch(REGION_IN_ENDPOINT, str(found.value).strip())
-            if match is not None:
-                assignments.add(AwsConfig.region, found.written_key, match["region"].lower())
+            match = re.fullmatch(_REGION_IN_ENDPOINT, str(found.value).strip())
+            implied = (AwsConfig.region, match["region"].lower()) if match else None
+        elif _OPTION_OF.get(_foreign(found.written_key)) is CredentialsConfig.role_arn:
+            implied = (CredentialsConfig.provider_option, CredentialsProvider.ASSUME_ROLE.value)
+        if implied is not None and implied[0].key not in given:
+            assignments.add(implied[0], found.written_key, implied[1])
 
 
-def _is_given(assignments: Assignments, option: Option[Any]) -> bool:
-    return any(found.option.key == option.key for found in assignments.found)
+# The region in the URL of an endpoint of AWS's own, from which other connectors take it.
+_REGION_IN_ENDPOINT: Final = (
+    r"(?i)https://kinesis(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?"
+)
+# Glue writes a date without a word before it.
+_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
+_EPOCH_MILLIS: Final = r"[0-9]{13}"
+_CONSUMER_STREAM: Final = r":stream/(?P<stream>[a-zA-Z0-9_.-]+)/consumer/"
+
+_Assigned = list[tuple["Option[Any]", "Scalar"]]
 
 
-def _alias_written_for(assignments: Assignments, option: Option[Any]) -> str | None:
-    written = (found.written_key for found in assignments.found if found.option is option)
-    return next((key for key in written if _without_prefixes(key.lower()) in _BY_LOWER_NAME), None)
+def _meaning_of(alias: Option[Any], value: Scalar) -> _Assigned:
+    """Return the options that ``value``, given under an alias of ``alias``, stands for."""
+    if alias is RegistrationConfig.consumer_arn.member:
+        return _consumer_arn(value)
+    for section in (InitialPositionConfig, EndingPositionConfig):
+        if alias is section.position:
+            return _position(section, value)
+        if alias is section.timestamp_text:
+            return _at_timestamp(section, _epoch_seconds(value))
+    return [(alias, _WORDS.get(alias.key, {}).get(str(value).strip().lower(), value))]
+
+
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    SourceConfig.record_publisher.key: {"getrecords": POLLING, "subscribetoshard": EFO},
+    RegistrationConfig.deregister.key: {
+        "true": DeregistrationPolicy.CREATED.value,
+        "false": DeregistrationPolicy.NEVER.value,
+    },
+}
+
+
+def _consumer_arn(value: Scalar) -> _Assigned:
+    """Read with the consumer that the user has registered; its ARN names the stream."""
+    match = re.search(_CONSUMER_STREAM, str(value))
+    if match is None:
+        return [(RegistrationConfig.consumer_arn.member, value)]
+    return [
+        (SourceConfig.record_publisher, EFO),
+        (RegistrationConfig.strategy, RegistrationStrategy.NONE.value),
+        (RegistrationConfig.consumer_arn.of(match["stream"]), value),
+    ]
+
+
+def _epoch_seconds(value: Scalar) -> Scalar:
+    # The source for Kafka has milliseconds under this name.
+    text = str(value).strip()
+    return f"{int(text) / 1000:.3f}" if re.fullmatch(_EPOCH_MILLIS, text) else value
+
+
+def _at_timestamp(section: Positions, instant: Scalar) -> _Assigned:
+    return [
+        (section.position, InitialPosition.AT_TIMESTAMP.value),
+        (section.timestamp_text, instant),
+    ]
+
+
+def _position(section: Positions, value: Scalar) -> _Assigned:
+    """Return what ``startingPosition`` says: a name, a date, AT_TIMESTAMP with one, or JSON."""
+    text = str(value).strip()
+    if text.startswith("{"):
+        return _from_json(section, text)
+    name, _, instant = text.partition(" ")
+    # No end is the earliest one: that is refused, in the word that the user wrote.
+    if name.upper() == "EARLIEST" and section is InitialPositionConfig:
+        return [(section.position, InitialPosition.TRIM_HORIZON.value)]
+    if name.upper() == "AT_TIMESTAMP" and instant.strip():
+        return [(section.position, name), (section.timestamp_text, instant.strip())]
+    if re.fullmatch(_DATE, text):
+        return _at_timestamp(section, text)
+    return [(section.position, value)]
+
+
+def _from_json(section: Positions, text: str) -> _Assigned:
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        document = None
+    # With any other key the whole text is refused: nothing is ignored.
+    if not isinstance(document, dict) or document.keys() - {"format"} != {"at_timestamp"}:
+        return [(section.shards, text)]
+    parts = _at_timestamp(section, document["at_timestamp"])
+    if "format" in document:
+        parts.append((section.timestamp_format, document["format"]))
+    return parts

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.parsers import parse_number
+from kinesis_publishers.config.parsers import parse_quantity
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
 _TOKEN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
-_WIDEST: Final = MappingProxyType({"y": 4, "D": 3, "S": 9})
-_NUMERIC: Final = frozenset("yMdDHkKhmsS")
 _OFFSET: Final = re.compile(r"([+-])([0-9]{2})(?::?([0-9]{2}))?")
 # The names of RFC 822, which SimpleDateFormat knows too; all others come from the zone database.
 _ZONE_HOURS: Final = MappingProxyType(
@@ -42,18 +40,24 @@ _ZONE_HOURS: Final = MappingProxyType(
 )
 _ISO_ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
 _ANY_ZONE: Final = rf"{_ISO_ZONE}|(?:GMT|UTC)[+-][0-9]{{2}}:?[0-9]{{2}}|[A-Za-z][A-Za-z0-9_+/-]*"
+# The letters of numbers and of words: the most digits, or the words; and strftime's example.
+_NUMBERS: Final = MappingProxyType(
+    {"y": (4, "%Y"), "M": (2, "%m"), "d": (2, "%d"), "D": (3, "%j"), "H": (2, "%H")}
+    | {"k": (2, "%H"), "K": (2, "%I"), "h": (2, "%I"), "m": (2, "%M"), "s": (2, "%S")}
+    | {"S": (9, "250")}
+)
+_WORDS: Final = MappingProxyType(
+    {"E": ("[a-z]+", "%a"), "a": ("am|pm", "%p"), "X": (_ISO_ZONE, "Z")}
+    | {"z": (_ANY_ZONE, "UTC"), "Z": (_ANY_ZONE, "+0000")}
+)
 
 
 @frozen
 class SimpleDateFormat:
-    """A compiled pattern.
+    """A compiled pattern; ``example`` is a text that it accepts, for messages."""
 
-    Attributes:
-        pattern: the text in Java's notation.
-    """
-
-    pattern: str
     _expression: re.Pattern[str]
+    example: str
 
     @classmethod
     def compile(cls, pattern: str) -> SimpleDateFormat:
@@ -61,22 +65,22 @@ class SimpleDateFormat:
         tokens = list(_TOKEN.finditer(pattern))
         if not tokens or sum(len(token[0]) for token in tokens) != len(pattern):
             raise ValueError("a quote is not closed")
-        parts: list[str] = []
+        parts: list[tuple[str, str]] = []
         seen: set[str] = set()
-        for index, token in enumerate(tokens):
+        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
             letter, text = token[2], token[0]
             if letter is None:
                 literal = text if token[1] is None else (token[1].replace("''", "'") or "'")
-                parts.append(re.escape(literal))
+                parts.append((re.escape(literal), literal))
                 continue
             if letter in seen:
                 raise ValueError(f"{letter!r} occurs twice")
             seen.add(letter)
-            following = tokens[index + 1][2] if index + 1 < len(tokens) else None
-            parts.append(_field_expression(letter, len(text), following))
+            parts.append(_field(letter, len(text), following and following[2]))
         if "y" not in seen:
             raise ValueError("there is no year")
-        return cls(pattern, re.compile("".join(parts), re.IGNORECASE | re.ASCII))
+        expressions, examples = map("".join, zip(*parts, strict=True))
+        return cls(re.compile(expressions, re.IGNORECASE | re.ASCII), examples)
 
     def parse(self, text: str) -> datetime:
         """Return ``text`` as an aware UTC time; raises ``ValueError`` if it does not fit."""
@@ -85,16 +89,11 @@ class SimpleDateFormat:
             raise ValueError("does not fit the pattern")
         return _assemble(match.groupdict()).astimezone(UTC)
 
-    def example(self) -> str:
-        """Return a text that the pattern accepts, for messages."""
-        return _TOKEN.sub(_format_token, self.pattern)
-
 
 class TimestampPattern:
     """Parses the option that holds a pattern; the value stays the text."""
 
     accepts = f"a SimpleDateFormat pattern such as {DEFAULT_FORMAT}"
-    unit = None
 
     def __call__(self, value: Scalar) -> str:
         pattern = str(value)
@@ -121,13 +120,13 @@ def parse_timestamp(text: str, *, pattern: str = DEFAULT_FORMAT) -> datetime:
         hint = f" (that looks like milliseconds: give {int(text) / 1000:.3f})"
     raise InvalidOptionError(
         f"{text!r} is not a timestamp{hint}: expected the format {pattern}, as "
-        f"{compiled.example()!r}, epoch seconds, as '{_EXAMPLE.timestamp():.3f}', or ISO-8601, as "
+        f"{compiled.example!r}, epoch seconds, as '{_EXAMPLE.timestamp():.3f}', or ISO-8601, as "
         f"'{_EXAMPLE.isoformat(timespec='milliseconds')}'"
     )
 
 
 def _parse_epoch_seconds(text: str) -> datetime:
-    seconds = parse_number(text)
+    seconds = parse_quantity(text)
     if seconds < 0:
         raise ValueError("before 1970")
     return datetime.fromtimestamp(seconds, UTC)
@@ -138,26 +137,25 @@ def _parse_iso(text: str) -> datetime:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def _field_expression(letter: str, count: int, following: str | None) -> str:
+def _field(letter: str, count: int, following: str | None) -> tuple[str, str]:
+    """Return the expression of a field, and an example."""
+    name = letter
     if letter == "M" and count >= 3:
-        return "(?P<Mon>[a-z]+)"
-    if letter in _NUMERIC:
-        # Fields that touch are told apart by their width, as in yyyyMMdd.
-        touches = following is not None and following in _NUMERIC
-        widest = max(count, _WIDEST.get(letter, 2))
+        name, expression, example = "Mon", "[a-z]+", "%B" if count > 3 else "%b"
+    elif letter in _WORDS:
+        expression, example = _WORDS[letter]
+    elif letter in _NUMBERS:
+        widest, example = _NUMBERS[letter]
         if letter == "y":
-            return f"(?P<y>[0-9]{{{2 if count == 2 else 4}}})"
-        return f"(?P<{letter}>[0-9]{{{count if touches else f'1,{widest}'}}})"
-    named = {
-        "E": "(?P<E>[a-z]+)",
-        "a": "(?P<a>am|pm)",
-        "z": f"(?P<z>{_ANY_ZONE})",
-        "Z": f"(?P<Z>{_ANY_ZONE})",
-        "X": f"(?P<X>{_ISO_ZONE})",
-    }
-    if letter not in named:
+            digits, example = ("2", "%y") if count == 2 else ("4", "%Y")
+        else:
+            # Fields that touch are told apart by their width, as in yyyyMMdd.
+            digits = str(count) if following in _NUMBERS else f"1,{max(count, widest)}"
+        expression = f"[0-9]{{{digits}}}"
+    else:
         raise ValueError(f"{letter!r} is not supported")
-    return named[letter]
+    example = example[:count] if letter == "S" else _EXAMPLE.strftime(example)
+    return f"(?P<{name}>{expression})", example
 
 
 def _assemble(fields: dict[str, str | None]) -> datetime:
@@ -224,15 +222,3 @@ def _zone(fields: dict[str, str | None]) -> tzinfo:
             raise ValueError("not a time zone") from None
     minutes = int(offset[2]) * 60 + int(offset[3] or 0)
     return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
-
-
-def _format_token(token: re.Match[str]) -> str:
-    letter, count = token[2], len(token[0])
-    if letter is None:
-        return token[0] if token[1] is None else (token[1].replace("''", "'") or "'")
-    if letter == "M" and count >= 3:
-        return _EXAMPLE.strftime("%B" if count > 3 else "%b")
-    directives = {"D": "%j", "E": "%a", "h": "%I", "K": "%I", "a": "%p", "k": "%H", "H": "%H"}
-    directives |= {"M": "%m", "d": "%d", "m": "%M", "s": "%S", "z": "UTC", "Z": "+0000", "X": "Z"}
-    directives |= {"S": "250"[:count], "y": "%y" if count == 2 else "%Y"}
-    return _EXAMPLE.strftime(directives[letter])

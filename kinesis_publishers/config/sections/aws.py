@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import evolve, field
 
-from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.option import Derived, Lookup, Option, Section
 from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
 from kinesis_publishers.errors import ConfigError, MissingOptionError
 
@@ -59,7 +59,6 @@ def _credential(
         key=f"{CREDENTIALS_PREFIX}.{name}",
         parser=parser or Text(),
         default=None,
-        namespace=Namespace.AWS,
         secret=secret,
         guarded=guarded,
         doc=doc,
@@ -77,7 +76,6 @@ class CredentialsConfig(Section, section="AWS"):
         key=CREDENTIALS_PREFIX,
         parser=Choice(members=CredentialsProvider),
         default=None,
-        namespace=Namespace.AWS,
         doc="Where credentials come from; BASIC if both basic keys are set, else AUTO.",
     )
     provider: CredentialsProvider = CredentialsProvider.AUTO
@@ -122,7 +120,6 @@ class CredentialsConfig(Section, section="AWS"):
         key=f"{CREDENTIALS_PREFIX}.role.provider",
         parser=Choice(members=CredentialsProvider),
         default=None,
-        namespace=Namespace.AWS,
         doc="The source of the credentials that assume the role; takes all keys of "
         "aws.credentials.provider after its own name. BASIC if both basic keys are set, else "
         "AUTO.",
@@ -254,7 +251,6 @@ class AwsConfig(Section, section="AWS"):
         key="aws.region",
         parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
         default=None,
-        namespace=Namespace.AWS,
         doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
         "that contradicts an ARN is an error, except with an aws.endpoint.",
     )
@@ -262,14 +258,12 @@ class AwsConfig(Section, section="AWS"):
         key="aws.endpoint",
         parser=URL,
         default=None,
-        namespace=Namespace.AWS,
         doc="The URL of a Kinesis endpoint other than AWS's own.",
     )
     ca_bundle: Option[str | None] = Option(
         key="aws.cabundle",
         parser=Text(accepts="the path of a file with CA certificates in PEM format"),
         default=None,
-        namespace=Namespace.AWS,
         doc="The CA certificates for an https endpoint that is not AWS's own; else those of "
         "AWS_CA_BUNDLE, or of botocore.",
     )

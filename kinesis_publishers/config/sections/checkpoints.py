@@ -31,14 +31,13 @@ BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb")
 _DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
 
 
-class CheckpointConfig(Section, section="Checkpoints"):
+class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
     """Whether progress is stored, where, and how often."""
 
     application: Option[str | None] = Option(
         key="checkpoint.application",
         parser=Text(accepts="1 to 128 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{1,128}"),
         default=None,
-        namespace=Namespace.OURS,
         doc="The name of the application, which owns the checkpoints. It turns checkpoints on: "
         "reading continues from the stored position of the application.",
     )
@@ -50,7 +49,6 @@ class CheckpointConfig(Section, section="Checkpoints"):
             "point",
         ),
         default="sqlite",
-        namespace=Namespace.OURS,
         doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb), this process "
         "(memory) or a store of your own as module:Class or entry point.",
     )
@@ -58,14 +56,12 @@ class CheckpointConfig(Section, section="Checkpoints"):
         key="checkpoint.intervalmillis",
         parser=Duration(),
         default=10_000.0,
-        namespace=Namespace.OURS,
         doc="How long processed records may wait for their checkpoint. A crash repeats them.",
     )
     max_records: Option[int] = Option(
         key="checkpoint.maxrecords",
         parser=WholeNumber(minimum=1),
         default=100_000,
-        namespace=Namespace.OURS,
         doc="How many processed records of all shards may wait for their checkpoint.",
     )
     retry: RetryOptions = RetryOptions(
@@ -96,7 +92,7 @@ def _default_path() -> Path:
     return directory / _DEFAULT_FILE
 
 
-class SqliteCheckpointConfig(Section, section="Checkpoints"):
+class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
     """Which file has the checkpoints; in ``path``, ``~`` has been replaced.
 
     ``from_properties`` raises ``InvalidOptionError`` if ``~`` stands for no known directory.
@@ -106,35 +102,31 @@ class SqliteCheckpointConfig(Section, section="Checkpoints"):
         key="checkpoint.sqlite.path",
         parser=Text(accepts="the path of a file"),
         default=None,
-        namespace=Namespace.OURS,
         doc="The file of sqlite; if it is not set, kinesis-publishers/checkpoints.sqlite3 under "
         "$XDG_STATE_HOME, or under ~/.local/state.",
     )
     path: Derived[Path] = Derived(_sqlite_path)
 
 
-class DynamoDbCheckpointConfig(Section, section="Checkpoints"):
+class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
     """Which table has the checkpoints."""
 
     table: Option[str] = Option(
         key="checkpoint.dynamodb.table",
         parser=Text(accepts="3 to 255 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{3,255}"),
         default="kinesis-publishers-checkpoints",
-        namespace=Namespace.OURS,
         doc="The table of dynamodb, which any number of applications may share.",
     )
     endpoint_url: Option[str | None] = Option(
         key="checkpoint.dynamodb.endpoint",
         parser=URL,
         default=None,
-        namespace=Namespace.OURS,
         doc="The URL of a DynamoDB endpoint other than AWS's own.",
     )
     create_table: Option[bool] = Option(
         key="checkpoint.dynamodb.createtable",
         parser=Flag(),
         default=True,
-        namespace=Namespace.OURS,
         doc="Whether a missing table is created, with on-demand billing.",
     )
 

@@ -28,7 +28,6 @@ class _SinksParser:
         "none, or a comma-separated list of log, summary, opentelemetry, cloudwatch and "
         "module:Class"
     )
-    unit = None
 
     def __call__(self, value: Scalar) -> tuple[str, ...]:
         text = str(value).strip()
@@ -40,7 +39,7 @@ class _SinksParser:
         return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names))
 
 
-class MetricsConfig(Section, section="Metrics"):
+class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
     """Which sinks take diagnostic events, and how they report."""
 
     sinks: Option[tuple[str, ...]] = Option(
@@ -48,7 +47,6 @@ class MetricsConfig(Section, section="Metrics"):
         parser=_SinksParser(),
         default=("log",),
         guarded=":",
-        namespace=Namespace.OURS,
         doc="Where diagnostic events go: the log, a summary in the log, OpenTelemetry or "
         "CloudWatch metrics, or a class of your own (an EventReporter).",
     )
@@ -56,7 +54,6 @@ class MetricsConfig(Section, section="Metrics"):
         key="metrics.level",
         parser=Choice(members=MetricsLevel),
         default=MetricsLevel.SHARD,
-        namespace=Namespace.OURS,
         doc="Whether metrics are separated by shard, or by stream only, for streams with "
         "thousands of shards.",
     )
@@ -64,7 +61,6 @@ class MetricsConfig(Section, section="Metrics"):
         key="metrics.summary.intervalmillis",
         parser=Duration(minimum=1_000.0),
         default=60_000.0,
-        namespace=Namespace.OURS,
         doc="How often the sink summary writes a line.",
     )
     cloudwatch_namespace: Option[str] = Option(
@@ -75,21 +71,18 @@ class MetricsConfig(Section, section="Metrics"):
             pattern=r"(?!AWS/|:)[A-Za-z0-9._/#:-]{1,255}",
         ),
         default="KinesisPublishers",
-        namespace=Namespace.OURS,
         doc="The CloudWatch namespace of the metrics; the KCL uses the name of the application.",
     )
     cloudwatch_interval_seconds: Option[float] = Option(
         key="metrics.cloudwatch.intervalmillis",
         parser=Duration(minimum=1_000.0),
         default=60_000.0,
-        namespace=Namespace.OURS,
         doc="How often metrics are sent to CloudWatch, which keeps them by the minute.",
     )
     cloudwatch_endpoint_url: Option[str | None] = Option(
         key="metrics.cloudwatch.endpoint",
         parser=Text(accepts="an http or https URL", pattern=r"https?://[^\s/]\S*"),
         default=None,
-        namespace=Namespace.OURS,
         doc="The URL of a CloudWatch endpoint other than AWS's own, such as http://localhost:5000.",
     )
 

@@ -67,7 +67,6 @@ class _ShardPositionsParser:
         'JSON such as {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", '
         '"iteratorPosition": "495..."}}, with milliseconds since 1970 for AT_TIMESTAMP'
     )
-    unit = None
 
     def __call__(self, value: Scalar) -> ShardPositions:
         import orjson
@@ -160,7 +159,7 @@ class InitialPositionConfig(Section, section="Source"):
         return StartingPosition(PositionType(self.position.value))
 
 
-class EndingPositionConfig(Section, section="Batch"):
+class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
     """Where a batch read ends: before which position the last record stands.
 
     The fields are those of :class:`InitialPositionConfig`.
@@ -171,14 +170,12 @@ class EndingPositionConfig(Section, section="Batch"):
         key="stream.endpos",
         parser=Choice(members=EndingPosition),
         default=EndingPosition.LATEST,
-        namespace=Namespace.OURS,
         doc="Where a batch read ends. LATEST is the instant at which the DataFrame is loaded.",
     )
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",
         parser=Text(accepts="a date as stream.endpos.timestamp.format describes, or epoch seconds"),
         default=None,
-        namespace=Namespace.OURS,
         doc="The instant of AT_TIMESTAMP, itself not included: a date in the format below, epoch "
         "seconds, or ISO-8601.",
     )
@@ -186,7 +183,6 @@ class EndingPositionConfig(Section, section="Batch"):
         key="stream.endpos.timestamp.format",
         parser=TimestampPattern(),
         default=DEFAULT_FORMAT,
-        namespace=Namespace.OURS,
         doc="The SimpleDateFormat pattern of the timestamp; without a zone it is UTC.",
     )
     timestamp: Derived[datetime | None] = Derived(
@@ -196,7 +192,6 @@ class EndingPositionConfig(Section, section="Batch"):
         key="stream.endpos.shards",
         parser=_ShardPositionsParser(),
         default=(),
-        namespace=Namespace.OURS,
         doc="JSON with a position per shard: the records before it are read. The other shards end "
         "at stream.endpos.",
     )

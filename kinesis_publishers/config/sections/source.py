@@ -100,7 +100,7 @@ def _streams(lookup: Lookup) -> tuple[StreamSelector, ...]:
     return streams
 
 
-class StreamsConfig(Section, section="Source"):
+class StreamsConfig(Section, section="Source", namespace=Namespace.OURS):
     """The streams to read: at least one, each name once, in the order of the configuration.
 
     ``from_properties`` raises ``MissingOptionError`` for properties that were parsed as incomplete
@@ -112,7 +112,6 @@ class StreamsConfig(Section, section="Source"):
         parser=Text(accepts="names or ARNs of streams, separated by commas"),
         default=None,
         required=True,
-        namespace=Namespace.OURS,
         doc="The streams to read: names or ARNs, separated by commas.",
     )
     streams: Derived[tuple[StreamSelector, ...]] = Derived(_streams)

@@ -18,14 +18,13 @@ class Planner(Enum):
     RANGES = "ranges"
 
 
-class SparkConfig(Section, section="Spark"):
+class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     """How micro-batches are planned and what they contain."""
 
     planner: Option[Planner] = Option(
         key="spark.planner",
         parser=Choice(members=Planner),
         default=Planner.PREFETCH,
-        namespace=Namespace.OURS,
         doc="Which processes read the records: the driver's, ahead of the micro-batch (prefetch), "
         "or the executors', after the driver has found its end (ranges; with POLLING or EFO).",
     )
@@ -33,7 +32,6 @@ class SparkConfig(Section, section="Spark"):
         key="spark.parallelism",
         parser=WholeNumber(minimum=1),
         default=None,
-        namespace=Namespace.OURS,
         doc="The largest number of partitions in a micro-batch. The default is the number of "
         "cores of the driver's machine; set it on a cluster, whose cores a source does not know.",
     )
@@ -41,21 +39,18 @@ class SparkConfig(Section, section="Spark"):
         key="spark.maxrecordspertrigger",
         parser=WholeNumber(minimum=1),
         default=None,
-        namespace=Namespace.OURS,
         doc="The largest number of records in a micro-batch.",
     )
     max_bytes_per_trigger: Option[int | None] = Option(
         key="spark.maxbytespertrigger",
         parser=Size(),
         default=None,
-        namespace=Namespace.OURS,
         doc="The largest size of a micro-batch.",
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",
         parser=Flag(),
         default=False,
-        namespace=Namespace.OURS,
         doc="Whether rows have the columns subSequenceNumber, explicitHashKey and encryptionType.",
     )
 

@@ -17,7 +17,7 @@ from kinesis_publishers.config import (
     SourceConfig,
 )
 from kinesis_publishers.config.catalogue import find_option
-from kinesis_publishers.config.spark_aliases import ADVICE, ALIASES
+from kinesis_publishers.config.spark_options import ADVICE, ALIASES
 from kinesis_publishers.errors import ConfigErrors, UnknownOptionError
 
 _PAGES = sorted((Path(__file__).parents[3] / "docs").glob("spark-*.md"))

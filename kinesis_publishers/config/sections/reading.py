@@ -1,0 +1,178 @@
+"""How shards are found and read: with GetRecords, or by subscriptions; and what may wait."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kinesis_publishers.config.option import Derived, Namespace, Option, Section
+from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
+from kinesis_publishers.config.recoverable_errors import RecoverableErrors, recoverable_errors
+from kinesis_publishers.config.retries import RetryOptions
+
+__all__ = [
+    "DiscoveryConfig",
+    "FanOutConfig",
+    "Http2Client",
+    "HttpVersion",
+    "PendingConfig",
+    "PollingConfig",
+    "ShardOrder",
+    "SubscriptionHttpConfig",
+]
+
+
+class PollingConfig(Section, section="Polling"):
+    """How a shard is polled with GetRecords.
+
+    ``from_properties`` raises ``InvalidOptionError`` if a recoverable error cannot be imported.
+    """
+
+    max_records: Option[int] = Option(
+        key="shard.getrecords.maxrecordcount",
+        parser=WholeNumber(minimum=1, maximum=10_000),
+        default=10_000,
+        doc="The Limit of a GetRecords call.",
+    )
+    interval_seconds: Option[float] = Option(
+        key="shard.getrecords.intervalmillis",
+        # A shard iterator is valid for five minutes: a longer pause would let every one expire.
+        parser=Duration(below=300_000.0),
+        default=200.0,
+        doc="The period of the polling loop of a shard, processing included.",
+    )
+    adaptive_reads: Option[bool] = Option(
+        key="shard.adaptivereads",
+        parser=Flag(),
+        default=False,
+        doc="Whether the Limit is adapted to the shard's 2 MiB/s by the average size of a record.",
+    )
+    get_records_retry: RetryOptions = RetryOptions(
+        "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000
+    )
+    get_iterator_retry: RetryOptions = RetryOptions(
+        "shard.getiterator", "GetShardIterator", retries=3, base=300, longest=1000
+    )
+    recoverable_errors: Derived[RecoverableErrors] = Derived(recoverable_errors)
+
+
+class ShardOrder(Enum):
+    """Whether a child shard waits for its parents."""
+
+    PARENTS_FIRST = "parents-first"
+    NONE = "none"
+
+
+class DiscoveryConfig(Section, section="Discovery"):
+    """How shards are found, and in which order they are read."""
+
+    interval_seconds: Option[float] = Option(
+        key="shard.discovery.intervalmillis",
+        parser=Duration(),
+        default=10_000.0,
+        doc="The period in which ListShards looks for new shards.",
+    )
+    describe_retry: RetryOptions = RetryOptions(
+        "stream.describe", "DescribeStreamSummary", retries=50, base=2000, longest=5000
+    )
+    list_shards_retry: RetryOptions = RetryOptions(
+        "list.shards", "ListShards", retries=10, base=1000, longest=5000
+    )
+    shard_order: Option[ShardOrder] = Option(
+        key="shard.order",
+        parser=Choice(members=ShardOrder),
+        default=ShardOrder.PARENTS_FIRST,
+        namespace=Namespace.OURS,
+        section="Source",
+        doc="Whether a shard waits until all of its ancestors are read to their ends.",
+    )
+
+    @property
+    def parents_first(self) -> bool:
+        """Whether a child shard waits for its parents."""
+        return self.shard_order is ShardOrder.PARENTS_FIRST
+
+
+class FanOutConfig(Section, section="Enhanced fan-out"):
+    """How a shard is read by subscriptions.
+
+    ``from_properties`` raises ``InvalidOptionError`` if a recoverable error cannot be imported.
+    """
+
+    subscribe_retry: RetryOptions = RetryOptions(
+        "shard.subscribetoshard", "SubscribeToShard", retries=10, base=1000, longest=2000
+    )
+    subscribe_timeout_seconds: Option[float] = Option(
+        key="shard.subscribetoshard.timeout",
+        parser=Duration(unit="s", minimum=1.0),
+        default=60.0,
+        doc="How long SubscribeToShard may take to answer.",
+    )
+    space_timeout_seconds: Option[float] = Option(
+        key="pending.waittimeoutmillis",
+        parser=Duration(),
+        default=30_000.0,
+        namespace=Namespace.OURS,
+        section="Backpressure",
+        doc="How long a subscription may wait for space, or for the end of one delivery, before it "
+        "is closed.",
+    )
+    recoverable_errors: Derived[RecoverableErrors] = Derived(recoverable_errors)
+
+
+class HttpVersion(Enum):
+    """The protocol over which subscriptions are read."""
+
+    AUTO = "auto"
+    HTTP_2 = "2"
+    HTTP_1_1 = "1.1"
+
+
+class Http2Client(Enum):
+    """The library that speaks HTTP/2."""
+
+    HTTPX = "httpx"
+    PYREQWEST = "pyreqwest"
+
+
+class SubscriptionHttpConfig(Section, section="Enhanced fan-out"):
+    """How subscriptions are carried."""
+
+    version: Option[HttpVersion] = Option(
+        key="stream.efo.http-version",
+        parser=Choice(members=HttpVersion),
+        default=HttpVersion.AUTO,
+        namespace=Namespace.OURS,
+        doc="The protocol of subscriptions: 2, 1.1, or auto (2 where an https endpoint offers it, "
+        "as AWS does, and 1.1 otherwise).",
+    )
+    http2_client: Option[Http2Client] = Option(
+        key="stream.efo.http2-client",
+        parser=Choice(members=Http2Client),
+        default=Http2Client.HTTPX,
+        namespace=Namespace.OURS,
+        doc="What carries subscriptions over HTTP/2: httpx, or pyreqwest, which takes a third of "
+        "the CPU (pip install 'kinesis-publishers[fast]').",
+    )
+    read_timeout_seconds: Option[float] = Option(
+        key="stream.efo.http-client.read-timeout",
+        parser=Duration(minimum=1.0),
+        default=360_000.0,
+        doc="The socket read timeout of a subscription.",
+    )
+
+
+class PendingConfig(Section, section="Backpressure", namespace=Namespace.OURS):
+    """How much may be read and not yet handed on, over all shards."""
+
+    max_records: Option[int] = Option(
+        key="pending.maxrecords",
+        parser=WholeNumber(minimum=1),
+        default=200_000,
+        doc="How many records of all shards may wait in memory.",
+    )
+    max_bytes: Option[int] = Option(
+        key="pending.maxbytes",
+        parser=Size(),
+        default=64 * 1024**2,
+        doc="How many bytes of all shards may wait in memory.",
+    )
