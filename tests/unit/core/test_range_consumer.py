@@ -144,7 +144,7 @@ async def test_the_rest_of_an_aggregate_that_is_gone_is_an_error():
 
 async def test_a_trimmed_position_is_an_error():
     trimmed = run_of(error=PositionTrimmedError("trimmed"))
-    with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 992, is not available"):
+    with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 992, is no longer available"):
         await scripted(trimmed).read(range_of(1, 6))
 
 
