@@ -25,6 +25,7 @@ from kinesis_publishers.events import (
     ProcessingFailed,
     RecordsProcessed,
     RecordsSkipped,
+    ignore_event,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
@@ -243,7 +244,7 @@ class DeliveryRoom:
 
 
 def drop_processed(
-    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink
+    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink = ignore_event
 ) -> RecordBatch:
     """Return the records of ``batch`` that come after ``processed``."""
     # The normal case costs one comparison.

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from kinesis_publishers.abc import RecordPublisherFactory
-    from kinesis_publishers.assembly import Services
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
     from kinesis_publishers.events import EventSink

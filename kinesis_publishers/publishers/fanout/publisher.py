@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from datetime import datetime
 
-    from kinesis_publishers.abc import PublisherContext, ShardSubscription, StreamConsumerRegistrar
+    from kinesis_publishers.abc import ShardSubscription, StreamConsumerRegistrar
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import SequenceNumber, Shard
+    from kinesis_publishers.model import SequenceNumber
 
 __all__ = ["FanOutRecordPublisher", "FanOutRecordPublisherFactory"]
 

@@ -178,17 +178,11 @@ class KinesisRangeFinder:
 
     def _startable_probes(self) -> list[ShardProbe]:
         before, self._probes = self._probes, {}
+        shared = self._services.polling.create, self._services.clock, self._services.aggregates
         for shard in self._shards.startable():
             probe = before.get(shard.key)
             if probe is None:
-                progress, create = self._shards.progress[shard.key], self._services.polling.create
-                probe = ShardProbe(
-                    shard,
-                    Sighting(progress),
-                    create,
-                    self._services.clock,
-                    self._services.aggregates,
-                )
+                probe = ShardProbe(shard, Sighting(self._shards.progress[shard.key]), *shared)
             probe.shard = shard
             self._probes[shard.key] = probe
         return list(self._probes.values())

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import MissingShard
-    from kinesis_publishers.model import RecordBatch, SequenceNumber
 
 __all__ = [
     "CreatePollingPublisher",

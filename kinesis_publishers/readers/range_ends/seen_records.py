@@ -13,7 +13,7 @@ from kinesis_publishers.readers.range_ends.rules import Weight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RangeEnd", "Sighting", "fresh_records", "instant_of"]
+__all__ = ["RangeEnd", "Sighting", "instant_of"]
 
 
 @frozen(kw_only=True)
@@ -141,13 +141,6 @@ class Sighting:
     def renew(self, seen: datetime) -> None:
         """Note that everything that arrived before ``seen`` is in ranges."""
         self.start = evolve(self.start, as_of=_latest(self.start.as_of, seen))
-
-
-def fresh_records(page: RecordBatch, progress: ShardProgress) -> RecordBatch:
-    """Return the records of ``page`` that are not processed yet."""
-    if progress.processed is None:
-        return page
-    return page.slice(page.count_up_to(progress.processed), len(page))
 
 
 def _bytes_of(weights: Sequence[Weight]) -> int:

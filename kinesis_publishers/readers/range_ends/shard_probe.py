@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
+from kinesis_publishers.engine.delivery import drop_processed
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import read_page
 from kinesis_publishers.readers.range_ends.rules import (
@@ -21,7 +22,6 @@ from kinesis_publishers.readers.range_ends.rules import (
 from kinesis_publishers.readers.range_ends.seen_records import (
     RangeEnd,
     Sighting,
-    fresh_records,
     instant_of,
 )
 
@@ -180,7 +180,8 @@ class ShardProbe:
         # Read on once before jumping: the reader of the range must find its beginning, too.
         if self._is_anchored and not self._is_quiet:
             for _ in range(_JUMPS_AT_ONCE):
-                target = self._jump_target(reached, now, is_bounded=is_bounded)
+                known = self._sample, self._nothing_since
+                target = jump_target(reached, now, *known, is_bounded=is_bounded)
                 if target is None:
                     break
                 if await self._jump(target):
@@ -192,17 +193,6 @@ class ShardProbe:
                     break
         await self._read_on(tail_limit(self._sample))
 
-    def _jump_target(
-        self, reached: ShardProgress, now: datetime, *, is_bounded: bool
-    ) -> datetime | None:
-        return jump_target(
-            reached,
-            now,
-            sample=self._sample,
-            nothing_since=self._nothing_since,
-            is_bounded=is_bounded,
-        )
-
     async def _read_on(self, limit: int) -> None:
         reached = self._seen.reached
         if self._tail is None:
@@ -211,7 +201,7 @@ class ShardProbe:
         page = await self._run(self._tail)
         if page is None:
             return
-        fresh = fresh_records(page.batch, reached)
+        fresh = drop_processed(page.batch, reached.processed)
         self._seen.has_ended = page.has_ended
         self._seen.add(fresh, await self._aggregates.counts(fresh))
         self._resample(fresh, since=reached.as_of)
@@ -228,7 +218,7 @@ class ShardProbe:
         page = await self._run(publisher)
         if page is None:
             return False
-        fresh = fresh_records(page.batch, self._seen.reached)
+        fresh = drop_processed(page.batch, self._seen.reached.processed)
         if len(fresh):
             self._seen.leap_to(fresh)
             self._seen.has_ended = page.has_ended

@@ -88,7 +88,7 @@ class World(SimulatedWorld):
                 await self.clock.advance(1.0)
 
     async def block_for_days(self) -> int:
-        """Let three days of records come that nobody takes; return how many."""
+        """Let three days of records come that are not taken; return how many."""
         self.sink.gate.clear()
         for _ in range(3):
             self.put(40)

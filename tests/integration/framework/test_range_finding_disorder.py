@@ -89,7 +89,7 @@ class DisorderedQuery:
         return KinesisRangeFinder(parts, resume=self.offset.progress or None)
 
     async def start(self) -> None:
-        """Begin, or go on after a restart, with what the last offset says."""
+        """Begin, or continue after a restart, with what the last offset says."""
         self.finder = self._new_finder()
         await self._within_time(self.finder.prepare())
         if not self.offset.shards:

@@ -1,4 +1,4 @@
-"""Rounds of looking in simulated time: the ranges cover every record once, whatever happens."""
+"""Rounds of looking in simulated time: the ranges cover every record once."""
 
 from __future__ import annotations
 

@@ -41,9 +41,10 @@ def range_of(start: int, end: int | None, *, at: bool = False) -> ShardRange:
 
 @define(kw_only=True)
 class RangeWorld:
-    """One shard, and everything that reads ranges of it."""
+    """One shard, and everything that reads ranges of it; the plane if it is polled."""
 
     factory: RecordPublisherFactory
+    plane: FakeDataPlane | None = None
     reader: ShardReader = field(init=False)
     clock: ManualClock = field(factory=ManualClock)
     sink: RecordingSink | None = None
@@ -90,7 +91,7 @@ def polled(data_plane: FakeDataPlane, **settings: object) -> RangeWorld:
         events=lambda event: None,
     )
     factory = PollingRecordPublisherFactory(POLLING, context)
-    return RangeWorld(factory=factory, clock=clock, **settings)
+    return RangeWorld(factory=factory, plane=data_plane, clock=clock, **settings)
 
 
 def losses(world: RangeWorld) -> list[str]:

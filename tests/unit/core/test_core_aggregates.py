@@ -177,7 +177,7 @@ async def test_an_explicit_hash_key_that_is_none_comes_through_where_nothing_is_
 
 
 @pytest.mark.parametrize("shard", [LOWER, evolve(LOWER, parent_shard_id=None)])
-async def test_with_kpl_records_of_other_shards_are_left_out_whoever_put_them(shard: Shard):
+async def test_with_kpl_records_of_other_shards_are_left_out_of_any_producer(shard: Shard):
     aggregates = [one._replace(partition_key="key-0-0") for one in AGGREGATES]
     reader = reader_of(aggregates, aggregation=AggregationMode.KPL)
     await reader.read(shard=shard)

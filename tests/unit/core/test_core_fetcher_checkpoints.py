@@ -1,4 +1,4 @@
-"""A fetcher with a store: checkpoints follow what was processed, and reading goes on from them."""
+"""A fetcher with a store: checkpoints follow what was processed; reading continues from them."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_of_two_readers_of_an_application_the_stale_one_stops():
         assert isinstance(raised.value.__cause__, StaleCheckpointError)
 
 
-async def test_somebody_else_may_record_what_has_been_processed():
+async def test_another_part_may_record_what_has_been_processed():
     world = StoredWorld()
     world.add(0)
     first = SequenceNumber(records_of(0)[0].sequence_number)

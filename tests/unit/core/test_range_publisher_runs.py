@@ -1,4 +1,4 @@
-"""Publishers that read ranges: stopped with the last record, whatever they do then."""
+"""Publishers that read ranges: stopped with the last record, even if they continue."""
 
 from __future__ import annotations
 
