@@ -123,7 +123,7 @@ async def test_a_retention_that_is_shortened_under_a_reader_behind_is_an_error(
         await world.block_for_days()
         world.keep_for(24)
         world.sink.gate.set()
-        with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
+        with pytest.raises(PositionTrimmedError, match=r"removed unread|no longer available"):
             await world.within_time(task)
 
 

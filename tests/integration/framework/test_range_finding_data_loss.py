@@ -136,7 +136,7 @@ async def test_a_shard_that_has_left_the_retention_unread_is_an_error(days: Days
     days.put(30)
     days.reshard(3)
     await days.clock.advance(30 * HOUR)
-    with pytest.raises(DataLossError, match=r"shardId-0.*not read to its end.*not listed"):
+    with pytest.raises(DataLossError, match=r"shardId-0.*not read to its end.*no longer listed"):
         await days.restart()
 
 
@@ -173,7 +173,7 @@ async def test_a_retention_that_is_shortened_under_a_query_that_is_behind_is_an_
         await days.clock.advance(24 * HOUR)
     days.put(30)
     keep_for(days, 24)
-    with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
+    with pytest.raises(PositionTrimmedError, match=r"removed unread|no longer available"):
         await days.look_until_found(2)
 
 
