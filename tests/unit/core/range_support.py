@@ -41,14 +41,15 @@ def range_of(start: int, end: int | None, *, at: bool = False) -> ShardRange:
 
 @define(kw_only=True)
 class RangeWorld:
-    """One shard, and everything that reads ranges of it; the plane if it is polled."""
+    """One shard, and everything that reads ranges of it."""
 
     factory: RecordPublisherFactory
-    plane: FakeDataPlane | None = None
     reader: ShardReader = field(init=False)
     clock: ManualClock = field(factory=ManualClock)
     sink: RecordingSink | None = None
     fails_on_data_loss: bool = True
+    # What a polling factory reads.
+    data_plane: FakeDataPlane | None = None
 
     def __attrs_post_init__(self) -> None:
         sink = {} if self.sink is None else {"sink": self.sink}
@@ -91,7 +92,7 @@ def polled(data_plane: FakeDataPlane, **settings: object) -> RangeWorld:
         events=lambda event: None,
     )
     factory = PollingRecordPublisherFactory(POLLING, context)
-    return RangeWorld(factory=factory, plane=data_plane, clock=clock, **settings)
+    return RangeWorld(factory=factory, clock=clock, data_plane=data_plane, **settings)
 
 
 def losses(world: RangeWorld) -> list[str]:

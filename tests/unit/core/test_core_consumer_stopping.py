@@ -186,7 +186,7 @@ async def test_the_status_says_until_when_everything_has_been_read():
         batch_of(RECORDS[2:4], requested_at=later, millis_behind_latest=0),
         batch_of(RECORDS[4:6], requested_at=latest, millis_behind_latest=None),
         batch_of([], requested_at=latest, millis_behind_latest=0),
-        # Records came meanwhile: what was read is not unread by that.
+        # Records that arrived in the meantime do not undo what was read.
         batch_of(RECORDS[6:7], requested_at=latest, millis_behind_latest=60_000),
     ]
     reader = reader_of(ScriptedRun(batches=answers))

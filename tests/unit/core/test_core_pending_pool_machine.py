@@ -55,7 +55,7 @@ class PendingPoolMachine(RuleBasedStateMachine):
                 continue
             self.held.append(request.task.result())
         first_in_line = len(list(takewhile(bool, served)))
-        assert not any(served[first_in_line:]), "a waiter was served before an earlier one"
+        assert not any(served[first_in_line:]), "a shard was served before one that came earlier"
 
     @rule(records=RECORDS, payload_bytes=SIZES)
     def acquire(self, records: int, payload_bytes: int) -> None:
