@@ -14,7 +14,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import ConsumerRegistered
 from kinesis_publishers.registration import deregister_consumer
-from kinesis_publishers.registration.deregistration import consumer_name_in
+from kinesis_publishers.registration.consumers import consumer_name_in, find_consumer
 from kinesis_publishers.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 
@@ -26,36 +26,11 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import StreamConsumer
 
 __all__ = [
-    "find_consumer",
     "find_consumers",
-    "list_consumers",
     "register_consumer",
     "remove_consumers",
     "wait_until_active",
 ]
-
-
-async def list_consumers(control: ControlServices, stream_arn: str) -> tuple[StreamConsumer, ...]:
-    """Return the consumers of a stream."""
-    return await call_with_retries(
-        lambda: control.control_plane.list_stream_consumers(stream_arn),
-        policy=control.registration.list_retry,
-        clock=control.clock,
-    )
-
-
-async def find_consumer(
-    control: ControlServices, stream_arn: str, name: str
-) -> StreamConsumer | None:
-    """Return the consumer of this name, ``None`` if there is none."""
-    try:
-        return await call_with_retries(
-            lambda: control.control_plane.describe_stream_consumer(stream_arn, name),
-            policy=control.registration.describe_retry,
-            clock=control.clock,
-        )
-    except ConsumerNotFoundError:
-        return None
 
 
 async def register_consumer(
@@ -67,7 +42,7 @@ async def register_consumer(
         ResourceInUseError: it is being removed.
         LimitExceededError: the stream takes no further consumer; names those that it has.
     """
-    found = await find_consumer(control, stream_arn, name)
+    found = await find_consumer(stream_arn, name, control.registration, control)
     if found is not None:
         _refuse_deleting(found, stream_arn)
         return found, False
@@ -101,7 +76,7 @@ async def wait_until_active(
     clock, attempt = control.clock, 0
     began_at = clock.monotonic()
     while True:
-        consumer = await find_consumer(control, stream_arn, name)
+        consumer = await find_consumer(stream_arn, name, control.registration, control)
         if consumer is None:
             raise ConsumerNotFoundError(
                 f"{stream_arn} has no stream consumer {name}: register it "
@@ -155,7 +130,7 @@ async def find_consumers(
         found = [
             (stream.name, consumer)
             for stream in await control.streams()
-            if (consumer := await find_consumer(control, stream.arn, name)) is not None
+            if (consumer := await find_consumer(stream.arn, name, control.registration, control))
         ]
     return [one for one in found if not is_arn or one[1].arn == name_or_arn]
 

@@ -12,7 +12,6 @@ from rich.table import Table
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.consumers.actions import (
     find_consumers,
-    list_consumers,
     register_consumer,
     remove_consumers,
     wait_until_active,
@@ -23,7 +22,7 @@ from kinesis_publishers.cli.shared.console import print_json_lines, print_rich, 
 from kinesis_publishers.cli.shared.formats import iso_utc
 from kinesis_publishers.cli.shared.interruptions import run_until_signal
 from kinesis_publishers.config import RegistrationConfig, StreamsConfig
-from kinesis_publishers.registration.deregistration import stream_arn_of
+from kinesis_publishers.registration.consumers import list_consumers, stream_arn_of
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -163,7 +162,7 @@ async def _list(properties: Properties) -> list[tuple[str, StreamConsumer]]:
         return [
             (stream.name, consumer)
             for stream in await control.streams()
-            for consumer in await list_consumers(control, stream.arn)
+            for consumer in await list_consumers(stream.arn, control.registration, control)
         ]
 
 
