@@ -21,9 +21,8 @@ from kinesis_publishers.cli.shared.console import (
     print_json_lines,
     say,
 )
+from kinesis_publishers.cli.shared.event_loop import read_blocks, run_until_signal
 from kinesis_publishers.cli.shared.formats import printable
-from kinesis_publishers.cli.shared.interruptions import run_until_signal
-from kinesis_publishers.cli.shared.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.records import LONGEST_PARTITION_KEY

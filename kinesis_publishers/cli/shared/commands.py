@@ -6,20 +6,20 @@ import errno
 import sys
 import traceback
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kinesis_publishers.cli.shared.console import discard_output
-from kinesis_publishers.cli.shared.interruptions import INTERRUPTED
-from kinesis_publishers.cli.shared.logs import log_everything
+from kinesis_publishers.cli.shared.console import discard_output, log_everything
+from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import KinesisPublishersError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Checked", "CleanCommand", "CleanGroup", "DurationType"]
+__all__ = ["Checked", "CleanCommand", "CleanGroup", "DurationType", "read_file"]
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
@@ -75,11 +75,10 @@ def _message(ctx: click.Context, text: str) -> click.ClickException:
 
 def _describe(error: OSError) -> str:
     reason = error.strerror or str(error)
-    if error.filename is not None:
-        return f"{error.filename}: {reason}. With --debug it says where that happened."
-    if error.errno in _NO_ROOM:
+    if error.filename is None and error.errno in _NO_ROOM:
         return f"The output cannot be written: {reason}. Write it to another place."
-    return f"{reason}. With --debug it says where that happened."
+    place = "" if error.filename is None else f"{error.filename}: "
+    return f"{place}{reason}. With --debug it says where that happened."
 
 
 def _drop_lost_output() -> None:
@@ -98,6 +97,14 @@ class CleanGroup(click.Group):
     """A group of such commands."""
 
     command_class = CleanCommand
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return what a file has; raises ``UsageError`` if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 # Generic since click 8.4 only.
@@ -122,13 +129,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]
-    """A text that a function accepts.
-
-    Args:
-        name: what it is, for the help.
-        check: returns the text, or raises ``ValueError``.
-        accepts: what is expected, for the message.
-    """
+    """A ``name`` for which ``check`` raises no ``ValueError``; ``accepts`` is for the message."""
 
     def __init__(self, name: str, check: Callable[[str], str], accepts: str) -> None:
         self.name = name

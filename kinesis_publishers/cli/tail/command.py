@@ -11,9 +11,8 @@ from attrs import frozen
 from kinesis_publishers.cli.shared.commands import CleanCommand, DurationType
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
+from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
 from kinesis_publishers.cli.shared.formats import DataEncoding, iso_utc, json_line, plain_line
-from kinesis_publishers.cli.shared.interruptions import run_until_signal
-from kinesis_publishers.cli.shared.streams import OutputPipe
 from kinesis_publishers.cli.tail.live import LiveTable
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.session import RecordLines, TailSession

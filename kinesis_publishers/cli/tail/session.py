@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from kinesis_publishers.cli.shared.streams import OutputPipe
+    from kinesis_publishers.cli.shared.event_loop import OutputPipe
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import Delivery, ShardStatus
     from kinesis_publishers.model import Record, RecordBatch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.cli.shared.streams import OutputPipe
+from kinesis_publishers.cli.shared.event_loop import OutputPipe
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.cli.cli_support import ORDERS, run_command
 
