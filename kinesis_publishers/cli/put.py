@@ -94,12 +94,8 @@ def _check_hash_key(text: str) -> str:
 class _Input:
     """Where records come from, and what they have in common.
 
-    Attributes:
-        texts: the records themselves; without any, ``file`` is read.
-        file: a file, ``-`` for standard input.
-        is_whole: whether all of the file is one record.
-        partition_key: the key of all records; ``None`` gives each its own.
-        explicit_hash_key: the hash key of all records.
+    Without ``texts``, the records themselves, ``file`` is read (``-`` for standard input); without
+    a ``partition_key`` each record has its own.
     """
 
     texts: tuple[str, ...]
@@ -214,8 +210,8 @@ def put(
     )
     if as_json:
         output_bytes()  # Fails before anything is written if there is no output.
-    report = _print_nothing if quiet else _print_json if as_json else _print_line
-    on_written = _until_output_fails(report)
+    report = _print_json if as_json else _print_line
+    on_written = _until_output_fails((lambda *_: None) if quiet else report)
     run_until_signal(lambda: _put(records, properties, stream, retries, on_written))
 
 
@@ -237,8 +233,8 @@ async def _put(
 def _until_output_fails(report: OnWritten) -> OnWritten:
     """Return ``report`` such that it does nothing once the output takes nothing more.
 
-    The records are what counts: they are written all the same. A reader that
-    closes the output means to; any other failure is reported once.
+    The records are what counts: they are still written. A reader that closes the output means to;
+    any other failure is reported once.
     """
     is_open = True
 
@@ -260,10 +256,6 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
                 )
 
     return guarded
-
-
-def _print_nothing(_number: int, _entry: UserRecord, _result: PutResult) -> None:
-    pass
 
 
 def _print_line(_number: int, entry: UserRecord, result: PutResult) -> None:

@@ -63,54 +63,41 @@ class Connection:
     @property
     def chosen(self) -> frozenset[str]:
         """The full keys of the options that single properties name, in any spelling."""
-        options = (find_option(key) for key, _ in self.pairs)
-        return frozenset(option.full_key for option in options if option)
+        return frozenset(_documented_key(key) for key, _ in self.pairs)
 
-    def properties(self, more: Mapping[str, str | None] = MappingProxyType({})) -> Properties:
-        """Return everything as checked properties; the last source takes precedence.
+    def properties(
+        self, more: Mapping[str, str | None] = MappingProxyType({}), *, checked: bool = True
+    ) -> Properties:
+        """Return everything as properties; the last source takes precedence.
 
         The order is: the file, the single properties, the options of their own, ``more``, where
-        ``None`` leaves an option out.
+        ``None`` leaves an option out. With ``checked=False`` the values are not checked against
+        each other, for a command that has to see them before it says more.
 
         Raises:
             ConfigErrors: lists everything that is wrong.
         """
-        properties = self._parse(more, checked=True)
-        return properties.with_values(
-            {option: n for option, n in _PATIENCE.items() if not properties.is_given(option)}
-        )
-
-    def unchecked_properties(
-        self, more: Mapping[str, str | None] = MappingProxyType({})
-    ) -> Properties:
-        """Return the values of :meth:`properties` without checking them against each other.
-
-        For a command that has to see them before it says more.
-
-        Raises:
-            ConfigErrors: a key or a value is wrong by itself.
-        """
-        return self._parse(more, checked=False)
-
-    def without(self, keys: AbstractSet[str]) -> Connection:
-        """Return a copy without the single properties that name ``keys`` (in full)."""
-        return evolve(
-            self, pairs=tuple(pair for pair in self.pairs if _documented_key(pair[0]) not in keys)
-        )
-
-    def _parse(self, more: Mapping[str, str | None], *, checked: bool) -> Properties:
         own = {
             StreamsConfig.names.full_key: ",".join(self.streams),
             AwsConfig.region.full_key: self.region,
             AwsConfig.endpoint_url.full_key: self.endpoint,
         }
         given = {key: value for key, value in own.items() if value}
-        overrides: dict[str, Scalar | None] = {}
-        for key, value in (*self.pairs, *given.items(), *more.items()):
-            # The same option may have been written in another way before.
-            overrides[_documented_key(key)] = value
-        return Properties.from_text(
+        # The same option may have been written in another way before.
+        overrides: dict[str, Scalar | None] = {
+            _documented_key(key): value
+            for key, value in (*self.pairs, *given.items(), *more.items())
+        }
+        properties = Properties.from_text(
             self.content, name=str(self.config), checked=checked, overrides=overrides
+        )
+        patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
+        return properties.with_values(patience) if checked else properties
+
+    def without(self, keys: AbstractSet[str]) -> Connection:
+        """Return a copy without the single properties that name ``keys`` (in full)."""
+        return evolve(
+            self, pairs=tuple(pair for pair in self.pairs if _documented_key(pair[0]) not in keys)
         )
 
     def properties_without_reading(

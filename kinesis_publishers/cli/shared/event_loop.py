@@ -141,7 +141,7 @@ def _pollable_descriptor(stream: IO[bytes]) -> int | None:
         return None
     loop = asyncio.get_running_loop()
     try:
-        loop.add_writer(fd, _ignore)
+        loop.add_writer(fd, lambda: None)
     except PermissionError:
         return None
     loop.remove_writer(fd)
@@ -162,7 +162,3 @@ async def _until_ready(fd: int, mode: str) -> None:
         await ready
     finally:
         (loop.remove_writer if is_writing else loop.remove_reader)(fd)
-
-
-def _ignore() -> None:
-    pass

@@ -23,7 +23,11 @@ __all__ = ["RecordLines", "RecordView", "TailSession"]
 
 
 class RecordView(ABC):
-    """Shows records."""
+    """Shows records while a fetcher runs."""
+
+    @abstractmethod
+    async def run(self, fetcher: KinesisDataFetcher) -> None:
+        """Run ``fetcher``."""
 
     @abstractmethod
     async def show(self, batch: RecordBatch) -> None:
@@ -45,6 +49,10 @@ class RecordLines(RecordView):
         self._output = output
         self._render = render
 
+    async def run(self, fetcher: KinesisDataFetcher) -> None:
+        self._output.on_reader_gone(fetcher.stop)
+        await fetcher.run()
+
     async def show(self, batch: RecordBatch) -> None:
         await self._output.write(b"".join(map(self._render, batch)))
 
@@ -56,8 +64,7 @@ class TailSession(DeliverySink):
         view: shows the records.
         max_records: after how many it ends; ``None`` for no limit.
         until: ends once everything that arrived before this instant, by this machine's clock, has
-            been read; ``None`` goes on for ever.
-        clock: the fetcher's.
+            been read; ``None`` never ends.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from kinesis_publishers import KinesisDataFetcher
-from kinesis_publishers.cli.tail.live import LiveTable
 from kinesis_publishers.cli.tail.session import TailSession
+from kinesis_publishers.cli.tail.table import LiveTable
 from kinesis_publishers.clock import SystemClock
 
 if TYPE_CHECKING:
