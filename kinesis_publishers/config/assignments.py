@@ -23,7 +23,6 @@ from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, Sourc
 from kinesis_publishers.errors import (
     ConfigError,
     InvalidOptionError,
-    MissingOptionError,
     PluginLoadError,
     UnknownOptionError,
 )
@@ -48,13 +47,7 @@ _DEEPEST_PROVIDER: Final = 4
 
 @frozen(kw_only=True)
 class Assignment:
-    """One value for one option.
-
-    Attributes:
-        option: what the value is for.
-        written_key: the key as the user wrote it.
-        value: the value as the user wrote it.
-    """
+    """One value for one option, with key and value as the user wrote them."""
 
     option: Option[Any]
     written_key: str
@@ -114,10 +107,7 @@ def assign_custom(
 ) -> Assignments:
     """Resolve the custom keys that were written, by the declarations of the class that reads them.
 
-    Args:
-        written: the key as it was written and the value, by the key without its namespace.
-        options: all that are known.
-        lookup: the configuration.
+    ``written`` has the key as it was written and the value, by the key without its namespace.
 
     Raises:
         PluginLoadError: a declaration is not one of a custom key.
@@ -134,11 +124,7 @@ def assign_custom(
     found = {assignment.option.key for assignment in assignments.found}
     for option in options:
         if option.required and option.key not in found:
-            assignments.problems.append(
-                MissingOptionError(
-                    f"{option.full_key} is required: set it to {option.parser.accepts}"
-                )
-            )
+            assignments.problems.append(option.missing())
     return assignments
 
 
