@@ -86,19 +86,19 @@ _NAMES: Final = {
 
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = list(_MODULE_OF)
+# For type checkers, ``__getattr__`` would make every name exist, and ``import *`` would find none.
+if not TYPE_CHECKING:
+    __all__ = list(_MODULE_OF)
 
+    def __getattr__(name: str) -> Any:
+        """Import a public name, or a submodule, when it is first used (PEP 562)."""
+        if name in _MODULE_OF:
+            value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+            globals()[name] = value
+            return value
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-def __getattr__(name: str) -> Any:
-    """Import a public name, or a submodule, when it is first used (PEP 562)."""
-    if name in _MODULE_OF:
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-    if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -11,6 +11,7 @@ from kinesis_publishers.events import EventSink, log_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import TracebackType
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
@@ -123,5 +124,10 @@ class CheckpointStore(ABC):
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self.close()

@@ -97,10 +97,14 @@ class RecordPublisherFactory(ABC):
 
     ``stream.recordpublisher`` names one: POLLING, an entry point, or ``module:Class``.
 
+    A class states its capabilities itself: they are not inherited, because a subclass may read in
+    another way.
+
     Attributes:
         reads_ranges: whether its publishers agree with GetRecords, by which ``spark.read`` plans,
             about where a range ends.
-        subscribes: whether its publishers hold the one subscription that a consumer has to a shard.
+        subscribes: whether its publishers hold the one subscription that a consumer has to a shard,
+            and GetRecords gives the same records in its place.
         needs_registration: whether its publishers read with the stream consumers that the options
             of registration describe.
     """
@@ -108,6 +112,12 @@ class RecordPublisherFactory(ABC):
     reads_ranges: ClassVar[bool] = False
     subscribes: ClassVar[bool] = False
     needs_registration: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **arguments: object) -> None:
+        super().__init_subclass__(**arguments)
+        for capability in ("reads_ranges", "subscribes", "needs_registration"):
+            if capability not in vars(cls):
+                setattr(cls, capability, False)
 
     @classmethod
     @abstractmethod

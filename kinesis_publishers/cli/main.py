@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
         for name in names:
             text = _OWN.get(name)
             command = click.Command(name, help=text) if text else self.get_command(ctx, name)
-            if command is not None:
+            if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit)))
         with formatter.section("Commands"):
             formatter.write_dl(rows)

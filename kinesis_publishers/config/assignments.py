@@ -38,6 +38,7 @@ __all__ = [
     "Assignments",
     "assign_custom",
     "assign_properties",
+    "has_other_reader",
     "unread_custom_problems",
 ]
 
@@ -119,7 +120,7 @@ def assign_custom(
         option = known.get(key.lower())
         if option is not None:
             assignments.add(option, written_key, value)
-        elif not _has_other_reader(lookup):
+        elif not has_other_reader(lookup):
             assignments.problems.append(_unknown(written_key, key, known))
     found = {assignment.option.key for assignment in assignments.found}
     for option in options:
@@ -131,7 +132,7 @@ def assign_custom(
 def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
     """Yield the custom keys that nothing can read: the publisher is one of this package's."""
     name = lookup.get(SourceConfig.record_publisher)
-    if name not in BUILT_IN_PUBLISHERS or _has_other_reader(lookup):
+    if name not in BUILT_IN_PUBLISHERS or has_other_reader(lookup):
         return
     for key in lookup.members(CUSTOM):
         yield InvalidOptionError(
@@ -141,7 +142,7 @@ def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
         )
 
 
-def _has_other_reader(lookup: Lookup) -> bool:
+def has_other_reader(lookup: Lookup) -> bool:
     """Say whether there is a class for credentials, which is given every key as written."""
     option = CredentialsConfig.custom_class
     depths = range(_DEEPEST_PROVIDER)

@@ -157,15 +157,16 @@ class Properties(Lookup):
         """Return the keys, as written, that are valid but that nothing reads."""
         return self.given_keys(option for option in ALL_OPTIONS if option.unread)
 
-    def with_values(self, values: Mapping[Option[Any], Scalar]) -> Properties:
-        """Return the same properties with other values of some options.
+    def with_values(self, values: Mapping[Option[Any], Scalar | None]) -> Properties:
+        """Return the same properties with other values of some options; ``None`` leaves one out.
 
         Raises:
             ConfigErrors: as of :meth:`parse`.
         """
         changes = Assignments()
         for option, value in values.items():
-            changes.add(option, self.written_key(option), value)
+            if value is not None:
+                changes.add(option, self.written_key(option), value)
         keys = {option.key for option in values}
         others = {key: one for key, one in self._entries.items() if key not in keys}
         return self._build(changes, others=others)

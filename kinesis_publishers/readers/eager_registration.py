@@ -62,7 +62,7 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
     """Return the ARN of the consumer on each stream, by the stream's name."""
-    assert config.consumer_name is not None, "EAGER has a consumer name"
+    name = config.required_name
     async with open_control(properties) as control:
         streams = {one.name: one.arn for one in await control.streams()}
         registrar = create_registrar(config, control)
@@ -74,7 +74,7 @@ async def _register(properties: Properties, config: RegistrationConfig) -> dict[
                 for arn in streams.values():
                     lease = await ConsumerLease.acquire(
                         arn,
-                        config.consumer_name,
+                        name,
                         clock=control.clock,
                         endpoint_url=config.endpoint_url,
                     )

@@ -11,6 +11,8 @@ from attrs import evolve, frozen
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
+from kinesis_publishers.config.assignments import has_other_reader
+from kinesis_publishers.config.catalogue import CUSTOM
 from kinesis_publishers.engine.range_consumer import Leftover, Leftovers, RangeConsumer
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.model import RunResult, Shard, StartingPosition, continue_from
@@ -123,11 +125,14 @@ def as_polling(properties: Properties) -> Properties:
     if not publisher_factory_class(properties).subscribes:
         return properties
     publisher, http2_client = SourceConfig.record_publisher, SubscriptionHttpConfig.http2_client
+    # They go with the publisher that reads them, unless a class for credentials does, too.
+    custom = () if has_other_reader(properties) else properties.members(CUSTOM)
     return properties.with_values(
         {
             publisher: publisher.default,
             # Polling does not need the client of the subscriptions to be installed.
             http2_client: http2_client.default.value,
+            **{CUSTOM.of(name): None for name in custom},
         }
     )
 

@@ -171,7 +171,7 @@ class _ConsumerOfStream:
     async def _search(self, *, is_competing: bool) -> str:
         lease = await self._join()
         registration = ConsumerRegistration(
-            self.stream_arn, self._name, self._config, self._context, lease
+            self.stream_arn, self._config.required_name, self._config, self._context, lease
         )
         try:
             self.arn = await registration.find_active(is_competing=is_competing)
@@ -184,18 +184,11 @@ class _ConsumerOfStream:
         if self._lease is None:
             self._lease = await ConsumerLease.acquire(
                 self.stream_arn,
-                self._name,
+                self._config.required_name,
                 clock=self._context.clock,
                 endpoint_url=self._config.endpoint_url,
             )
         return self._lease
-
-    @property
-    def _name(self) -> str:
-        name = self._config.consumer_name
-        if name is None:
-            raise MissingOptionError(f"{RegistrationConfig.consumer_name.full_key} is required")
-        return name
 
     async def undo_registration(self) -> None:
         """Remove the consumer if this object has registered it, unless others use it by now."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -86,6 +88,14 @@ def test_a_submodule_is_an_attribute_without_an_import_of_its_own() -> None:
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reads'"):
         kinesis_publishers.reads  # noqa: B018
+
+
+def test_type_checkers_see_the_public_names_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = {name: getattr(kinesis_publishers, name) for name in kinesis_publishers.__all__}
+    monkeypatch.setattr(typing, "TYPE_CHECKING", True)
+    seen = runpy.run_path(kinesis_publishers.__file__, run_name=kinesis_publishers.__name__)
+    assert {name: seen.get(name) for name in expected} == expected
+    assert seen.keys().isdisjoint({"__all__", "__getattr__"})
 
 
 @pytest.mark.parametrize(

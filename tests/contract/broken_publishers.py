@@ -174,7 +174,7 @@ class CountsMilliseconds(ListPublisher):
 
 
 class SharesItsPlace(ListPublisher):
-    """All publishers of a shard have one place, which begins anew with each of them."""
+    """All publishers of a shard have one place, which begins again with each of them."""
 
     places: ClassVar[dict[str, int]] = {}
 

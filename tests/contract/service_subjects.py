@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-#: A page of five records, whichever way they are read.
+#: A page of five records, polled or pushed.
 LIMITS = evolve(Limits.off(), event_max_records=5)
 BEHAVIOUR = Behaviour(heartbeat_seconds=0.05)
 _FACTORIES: dict[str, type[RecordPublisherFactory]] = {

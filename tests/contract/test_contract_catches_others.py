@@ -98,15 +98,15 @@ class ClosesOnce(ListFactory):
 
 FACTORIES: list[tuple[type[ListFactory], str, str]] = [
     (IsNotAsync, "test_its_class_can_be_named_in_the_properties", "create must be async"),
-    (CallsAtOnce, "test_good_properties_are_accepted_without_a_call", "it only reads the"),
-    (ReturnsNothing, "test_good_properties_are_accepted_without_a_call", "returned None"),
-    (AcceptsAnything, "test_bad_properties_are_refused_before_any_call", "was accepted"),
-    (MakesOnePublisher, "test_it_creates_a_publisher_for_each_of_many_shards", "same publisher"),
+    (CallsAtOnce, "test_good_properties_need_no_call", "it only reads the"),
+    (ReturnsNothing, "test_good_properties_need_no_call", "returned None"),
+    (AcceptsAnything, "test_bad_properties_are_refused_at_once", "was accepted"),
+    (MakesOnePublisher, "test_it_reads_many_shards_at_once", "same publisher"),
     (NeedsPreparing, "test_it_works_without_being_prepared", "was not read"),
     (NeedsAStream, "test_it_can_be_prepared_for_no_streams", "there is nothing to do"),
     (ForgetsThePosition, "test_publishers_begin_where_they_are_told_to", "pass it on"),
     (ForgetsThePosition, "test_publishers_begin_where_they_are_told_to", "AFTER_SEQUENCE_NUMBER"),
-    (LeavesATask, "test_it_can_be_closed_when_its_publishers_have_stopped", "left running"),
+    (LeavesATask, "test_it_can_be_closed_after_reading", "left running"),
     (ClosesOnce, "test_it_can_be_closed_unused_and_twice", "when it was called twice"),
 ]
 
@@ -233,24 +233,24 @@ class RenewsWhatIsGone(_Wrapper):
 
 
 REGISTRARS: list[tuple[type[_Wrapper], str, str]] = [
-    (MixesStreamsUp, "test_each_stream_has_an_active_consumer_of_its_own", "another stream"),
-    (RegistersOnePerShard, "test_all_shards_of_a_stream_share_one_consumer", "ten shards"),
-    (DoesNotWait, "test_a_consumer_that_is_being_created_is_waited_for", "while it was CREATING"),
-    (DoesNotWait, "test_each_stream_has_an_active_consumer_of_its_own", "wait until it is ACTIVE"),
+    (MixesStreamsUp, "test_each_stream_has_an_active_consumer", "another stream"),
+    (RegistersOnePerShard, "test_the_shards_of_a_stream_share_a_consumer", "ten shards"),
+    (DoesNotWait, "test_it_waits_until_a_consumer_is_active", "while it was CREATING"),
+    (DoesNotWait, "test_each_stream_has_an_active_consumer", "wait until it is ACTIVE"),
     (AlwaysRegistersAgain, "test_a_consumer_that_is_still_there_is_kept", "the same ARN says"),
-    (NeverRegistersAgain, "test_a_consumer_that_is_gone_is_registered_again", "register it again"),
-    (LeavesConsumers, "test_what_it_has_registered_is_removed_at_the_end", "close\\(\\) left"),
+    (NeverRegistersAgain, "test_a_consumer_that_is_gone_is_replaced", "register it again"),
+    (LeavesConsumers, "test_it_removes_what_it_has_registered", "close\\(\\) left"),
     (RemovesEverything, "test_what_others_have_registered_stays", "did not create"),
     (RemovesEverything, "test_closing_never_fails", "log how to remove"),
     (DescribesAlways, "test_it_can_be_closed_unused_and_twice", "(made calls|raised)"),
-    (DoesNotRollBack, "test_if_one_stream_cannot_be_prepared_none_is", "remove again"),
+    (DoesNotRollBack, "test_all_streams_are_prepared_or_none", "remove again"),
     (SwallowsCancellation, "test_it_can_be_cancelled_while_it_waits", "never swallow it"),
 ]
 UNREGISTERING: list[tuple[type[_Wrapper], str, str]] = [
     (_Wrapper, "test_without_registering_no_call_is_made", "calls were made"),
     (
         RenewsWhatIsGone,
-        "test_a_consumer_that_is_gone_and_not_ours_to_register_is_an_error",
+        "test_a_lost_consumer_of_others_is_an_error",
         "raise ConsumerNotFoundError",
     ),
 ]
@@ -275,7 +275,7 @@ async def test_a_broken_registrar_is_caught(
 async def test_a_registrar_that_hides_refusals_is_caught() -> None:
     subject = RegistrarSubject(lambda context, _: HidesRefusals(context))
     with pytest.raises(AssertionError, match="AWS denied access"):
-        await StreamConsumerRegistrarContract().test_a_refusal_comes_out_as_it_is(
+        await StreamConsumerRegistrarContract().test_a_refusal_is_passed_on(
             subject, "DescribeStreamConsumer"
         )
 
@@ -289,13 +289,13 @@ async def test_a_registrar_that_hides_refusals_is_caught() -> None:
             {
                 # What they check is checked of every publisher as well.
                 "test_a_shard_consumer_reads_a_shard_to_its_end",
-                "test_the_properties_may_come_from_another_process",
+                "test_it_takes_properties_that_were_pickled",
             },
         ),
         (
             StreamConsumerRegistrarContract,
             [*REGISTRARS, *UNREGISTERING],
-            {"test_a_refusal_comes_out_as_it_is"},
+            {"test_a_refusal_is_passed_on"},
         ),
     ],
 )

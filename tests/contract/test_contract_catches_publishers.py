@@ -57,12 +57,12 @@ from tests.contract.list_publisher import ListFactory, ListPublisher, ListSubjec
 if TYPE_CHECKING:
     from kinesis_publishers import PublisherContext
 
-EACH_ONCE = "test_each_record_is_delivered_once_and_in_order"
-PROCESSING = "test_it_can_be_cancelled_while_the_consumer_processes"
-ERROR = "test_an_error_of_the_consumer_comes_out_as_it_is"
-ROOM = "test_an_error_while_waiting_for_room_comes_out_as_it_is"
+EACH_ONCE = "test_each_record_is_delivered_once_in_order"
+PROCESSING = "test_it_can_be_cancelled_while_processing"
+ERROR = "test_an_error_of_the_consumer_is_passed_on"
+ROOM = "test_an_error_of_waiting_is_passed_on"
 THROTTLED = "test_while_it_is_throttled_it_holds_no_room"
-INTERRUPTED = "test_after_an_interruption_it_goes_on_after_what_was_processed"
+INTERRUPTED = "test_it_continues_after_an_interruption"
 POSITION = {"index": 5}
 FAILURE = {"kind": RuntimeError}
 NO_PAYLOAD = {"data": b"", "partition_key": "k"}
@@ -72,10 +72,10 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (TurnsBatchesRound, EACH_ONCE, {}, "sequence numbers of a batch do not increase"),
     (NeverEnds, EACH_ONCE, {}, "has not returned RunResult.COMPLETE"),
     (NeverEnds, "test_a_shard_without_records_is_complete", {}, "has not returned"),
-    (EndsTooEarly, "test_it_is_complete_only_after_the_last_record", {}, "after 5 of 12 records"),
+    (EndsTooEarly, "test_it_is_complete_after_the_last_record", {}, "after 5 of 12 records"),
     (
         IsAlwaysAtTheTip,
-        "test_it_says_that_nothing_is_missing_only_with_the_last_record",
+        "test_its_lag_is_zero_only_at_the_tip",
         {},
         "millis_behind_latest was 0 after 5 of 12 records",
     ),
@@ -83,19 +83,19 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (CountsMilliseconds, EACH_ONCE, {}, "instead of 1767225600.0: .* in seconds since 1970"),
     (
         SharesItsPlace,
-        "test_two_publishers_of_one_shard_know_nothing_of_each_other",
+        "test_two_publishers_share_no_state",
         {},
         "keep the place in the publisher",
     ),
     (
         ForgetsThatItHasEnded,
-        "test_it_keeps_to_it_that_the_shard_has_ended",
+        "test_a_shard_that_has_ended_stays_ended",
         {},
-        "(nothing is delivered any more|INCOMPLETE after COMPLETE)",
+        "(nothing may be delivered after COMPLETE|INCOMPLETE after COMPLETE)",
     ),
     (
         TakesItsEndBack,
-        "test_it_keeps_to_it_that_the_shard_has_ended",
+        "test_a_shard_that_has_ended_stays_ended",
         {},
         "INCOMPLETE after COMPLETE",
     ),
@@ -120,19 +120,19 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     ),
     (
         TakesAtForAfter,
-        "test_at_a_sequence_number_it_begins_with_that_record",
+        "test_at_a_number_it_begins_there",
         POSITION,
         "was to begin AT_SEQUENCE_NUMBER 996, and did not",
     ),
     (
         TakesAfterForAt,
-        "test_after_a_sequence_number_it_begins_with_the_next_record",
+        "test_after_a_number_it_skips_it",
         POSITION,
         "was to begin AFTER_SEQUENCE_NUMBER 996, and did not",
     ),
     (
         SkipsTheRestOfAnAggregate,
-        "test_inside_an_aggregate_it_begins_with_the_whole_record",
+        "test_in_an_aggregate_it_begins_with_all",
         {},
         "was to begin AT_SEQUENCE_NUMBER 995:2, and did not",
     ),
@@ -143,10 +143,10 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
         "was to begin AT_TIMESTAMP 2026-01-01T00:00:05",
     ),
     (AcceptsLatest, "test_latest_is_refused", {}, "refuse it with a ValueError"),
-    (DeliversTwoAtOnce, "test_the_next_delivery_waits_for_the_consumer", {}, "one at a time"),
+    (DeliversTwoAtOnce, "test_each_delivery_waits_for_the_consumer", {}, "one at a time"),
     (
         DeliversBehindTheBack,
-        "test_the_next_delivery_waits_for_the_consumer",
+        "test_each_delivery_waits_for_the_consumer",
         {},
         "while the consumer was still processing",
     ),
@@ -162,12 +162,12 @@ CASES: list[tuple[type[ListPublisher], str, dict[str, Any], str]] = [
     (LeavesATask, PROCESSING, {}, "left running"),
     (
         TakesAfterForAt,
-        "test_a_later_publisher_goes_on_where_the_consumer_has_come_to",
+        "test_a_later_publisher_continues",
         {},
         "is not the shard",
     ),
-    (GoesOnAfterWhatItDelivered, INTERRUPTED, {}, "go on with the one after that"),
-    (BeginsAgain, INTERRUPTED, {}, "go on with the one after that"),
+    (GoesOnAfterWhatItDelivered, INTERRUPTED, {}, "continue with the one after that"),
+    (BeginsAgain, INTERRUPTED, {}, "continue with the one after that"),
     (SleepsWithRoom, THROTTLED, {}, "other shards need that room"),
     (RetriesInTheRun, THROTTLED, {}, "a run that was refused returned"),
     (AsksForNegativeRoom, EACH_ONCE, {}, "it cannot be negative"),
@@ -204,7 +204,7 @@ def test_every_test_of_the_contract_has_a_part_that_breaks_it() -> None:
     tests = {name for name in dir(RecordPublisherContract) if name.startswith("test_")}
     # Waiting for room ends in the same way as processing, by the same code.
     assert tests - {case[1] for case in CASES} == {
-        "test_it_can_be_cancelled_while_it_waits_for_room",
+        "test_it_can_be_cancelled_while_waiting",
     }
 
 

@@ -156,20 +156,20 @@ async def test_a_store_that_keeps_the_contract_fails_nothing() -> None:
     [
         (OverwritesAll, "test_a_stale_writer_is_refused_and_told_what_to_do"),
         (OverwritesAll, "test_of_writers_that_race_exactly_one_succeeds"),
-        (OverwritesAll, "test_the_same_writer_does_not_fall_back_behind_what_it_knows"),
-        (SwallowsRefusals, "test_a_checkpoint_that_another_writer_has_begun_is_not_begun_again"),
+        (OverwritesAll, "test_a_writer_cannot_reuse_its_old_version"),
+        (SwallowsRefusals, "test_a_second_writer_does_not_begin_again"),
         (RemovesAll, "test_a_checkpoint_that_has_moved_on_is_not_removed"),
         (SharesApplications, "test_applications_do_not_see_each_other"),
-        (ForgetsSubRecords, "test_checkpoints_are_there_for_the_next_store_as_they_were_written"),
-        (WritesAllOrNothing, "test_one_stale_write_of_a_batch_does_not_hold_the_others_back"),
-        (TakesItselfForAnotherWriter, "test_a_write_whose_outcome_is_not_known_may_be_repeated"),
+        (ForgetsSubRecords, "test_the_next_store_loads_what_was_written"),
+        (WritesAllOrNothing, "test_one_stale_write_fails_alone"),
+        (TakesItselfForAnotherWriter, "test_a_write_of_unknown_outcome_may_be_repeated"),
         (
             ForcesAfterUnknown,
-            "test_a_write_whose_outcome_is_not_known_does_not_replace_that_of_another_writer",
+            "test_a_write_of_unknown_outcome_does_not_replace_another",
         ),
-        (CountsFromOneAgain, "test_a_version_from_before_a_removal_is_never_valid_again"),
+        (CountsFromOneAgain, "test_a_removal_makes_old_versions_stale"),
         (NeverCloses, "test_a_closed_store_is_not_used"),
-        (ForgetsTheStreamItself, "test_streams_with_shards_of_the_same_id_are_told_apart"),
+        (ForgetsTheStreamItself, "test_equal_shard_ids_of_streams_are_told_apart"),
     ],
 )
 async def test_a_broken_store_is_caught(broken: type[_Broken], test: str) -> None:

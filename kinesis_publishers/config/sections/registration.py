@@ -17,6 +17,7 @@ from kinesis_publishers.config.parsers import Choice, Duration, Text
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
+from kinesis_publishers.errors import MissingOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,3 +143,17 @@ class RegistrationConfig(Section, section="Registration"):
         # The end of a process waits for it, and a failure says how to do it by hand.
         outlasts_outages=False,
     )
+
+    @property
+    def required_name(self) -> str:
+        """The name of the stream consumer.
+
+        Raises:
+            MissingOptionError: it is not given, which is found out earlier for EFO alone.
+        """
+        if self.consumer_name is None:
+            raise MissingOptionError(
+                f"{RegistrationConfig.consumer_name.full_key} is required: the name under which "
+                "this application registers on each stream"
+            )
+        return self.consumer_name

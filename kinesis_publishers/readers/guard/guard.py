@@ -82,6 +82,8 @@ class ConsumerGuard:
             or config.deregister is DeregistrationPolicy.NEVER
         ):
             return None
+        # Checked here: the guard process would say it in a traceback.
+        _ = config.required_name
         return cls(properties)
 
     def hold(self, stream_arns: Iterable[str]) -> None:

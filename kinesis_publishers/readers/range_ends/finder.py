@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
 from attrs import field, frozen
@@ -26,7 +27,6 @@ from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-    from datetime import datetime
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
@@ -85,6 +85,8 @@ class KinesisRangeFinder:
         self._next_discovery = 0.0
         # Whether a shard has ended whose children the listing may lack.
         self._is_listing_stale = False
+        # When the listing was asked for, by the service's clock.
+        self._listed_at = datetime.min.replace(tzinfo=UTC)
         self._next_round = float("-inf")
         self._first_served = 0
 
@@ -124,8 +126,7 @@ class KinesisRangeFinder:
             CheckpointError: ``resume`` is the progress of other streams.
             DataLossError: what ``resume`` says cannot be continued.
         """
-        await self._shards.prepare()
-        self._plan_discovery()
+        await self._list(self._shards.prepare)
 
     async def find(self, limit: ReadLimit, *, until: datetime | None = None) -> FoundRanges:
         """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
@@ -154,7 +155,7 @@ class KinesisRangeFinder:
             await self.prepare()
 
     async def _find(self, limit: ReadLimit, until: datetime | None) -> FoundRanges:
-        await self._discover_if_due()
+        await self._discover_if_due(until)
         probes = self._due_probes(until)
         if not limit.is_unlimited:
             count = len(probes)
@@ -186,19 +187,28 @@ class KinesisRangeFinder:
         That includes the children of shards that have ended by now.
         """
         keys = [shard.key for shard in self._shards.startable()]
-        return not self._is_listing_stale and all(
+        return not self._misses_shards(until) and all(
             key in self._probes and self._probes[key].is_caught_up(until) for key in keys
         )
 
-    def _plan_discovery(self) -> None:
-        interval = self._services.discovery.interval_seconds
-        self._next_discovery = self._services.clock.monotonic() + interval
+    async def _list(self, listing: Callable[[], Awaitable[None]]) -> None:
+        clock = self._services.clock
+        began_at = clock.monotonic()
+        await listing()
+        now = clock.monotonic()
+        # The first answers have told the service's time.
+        self._listed_at = clock.now() - timedelta(seconds=now - began_at)
+        self._next_discovery = now + self._services.discovery.interval_seconds
         self._is_listing_stale = False
 
-    async def _discover_if_due(self) -> None:
-        if self._is_listing_stale or self._services.clock.monotonic() >= self._next_discovery:
-            await self._shards.discover()
-            self._plan_discovery()
+    def _misses_shards(self, until: datetime | None) -> bool:
+        # A shard may have been closed since the listing: its tip says nothing about its children,
+        # and its end may come in an answer of its own.
+        return self._is_listing_stale or (until is not None and self._listed_at < until)
+
+    async def _discover_if_due(self, until: datetime | None = None) -> None:
+        if self._misses_shards(until) or self._services.clock.monotonic() >= self._next_discovery:
+            await self._list(self._shards.discover)
 
     def _startable_probes(self) -> list[ShardProbe]:
         before, self._probes = self._probes, {}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.model import (
     Record,
     RecordBatch,
@@ -18,16 +17,15 @@ from kinesis_publishers.model import (
     StartingPosition,
 )
 from kinesis_publishers.testing.contracts.subjects import let_others_run
+from kinesis_publishers.testing.fakes.recording import RecordingConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from typing import TypeAlias
+    from collections.abc import Iterator, Sequence
 
+    from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.testing.contracts.subjects import HeldShard, PublisherSubject
+    from kinesis_publishers.testing.fakes.recording import ProcessBatch
     from kinesis_publishers.testing.manual_clock import ManualClock
-
-    Process: TypeAlias = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
-    from collections.abc import Sequence
 
 __all__ = [
     "TRIM_HORIZON",
@@ -45,38 +43,30 @@ TRIM_HORIZON = StartingPosition.trim_horizon()
 _MOST_RUNS = 1000
 
 
-class CheckingConsumer(RecordBatchConsumer):
+class CheckingConsumer(RecordingConsumer):
     """Takes deliveries one at a time, and fails the test for one that no publisher may make.
 
     Args:
         shard: what the publisher reads.
-        process: says what has been processed after each batch; unless it is given, everything has.
+        process: as that of a recording consumer.
         clock: what the publisher sleeps on, if that is known.
 
     Attributes:
-        batches: every batch, in order, empty ones included.
         has_room: whether room has been given for a delivery that has not come yet.
         slept_with_room: for how many seconds the publisher has slept with room.
     """
 
     def __init__(
-        self, shard: Shard, process: Process | None = None, *, clock: ManualClock | None = None
+        self, shard: Shard, process: ProcessBatch | None = None, *, clock: ManualClock | None = None
     ) -> None:
+        super().__init__(process)
         self._shard = shard
-        self._process = process
         self._clock = clock
-        self._processed: SequenceNumber | None = None
         self._is_busy = False
         self._sleeps_before = 0
         self._violation: AssertionError | None = None
-        self.batches: list[RecordBatch] = []
         self.has_room = False
         self.slept_with_room = 0.0
-
-    @property
-    def records(self) -> list[Record]:
-        """Every record, in the order of delivery."""
-        return [record for batch in self.batches for record in batch]
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         with self._one_call("wait_for_space()"):
@@ -92,12 +82,8 @@ class CheckingConsumer(RecordBatchConsumer):
         with self._one_call("a delivery"):
             self.release_room()
             check_batch(batch, self._shard)
-            self.batches.append(batch)
             await let_others_run()
-            if self._process is not None:
-                return await self._process(batch)
-            self._processed = batch.last_sequence_number or self._processed
-            return self._processed
+            return await super().__call__(batch)
 
     def release_room(self) -> None:
         """Take the room back, as a delivery or the end of a run does."""
@@ -164,7 +150,7 @@ async def read_shard(
     held: HeldShard,
     start: StartingPosition = TRIM_HORIZON,
     *,
-    process: Process | None = None,
+    process: ProcessBatch | None = None,
 ) -> CheckingConsumer:
     """Read a shard to its end with a new publisher; return what took its records."""
     consumer = CheckingConsumer(held.shard, process)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from attrs import evolve
@@ -24,9 +24,7 @@ from kinesis_publishers.model import (
     StartingPosition,
 )
 from kinesis_publishers.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+from kinesis_publishers.testing.contracts.subjects import refuse_missing_fixture
 
 __all__ = ["CheckpointStoreContract", "NewStore", "store_context"]
 
@@ -79,18 +77,19 @@ async def _save(
     return (await store.save([_write(number, expected)]))[_KEY]
 
 
-async def _cancelled(
-    save: Coroutine[Any, Any, Mapping[ShardKey, CheckpointVersion]], turns: int
-) -> Mapping[ShardKey, CheckpointVersion] | None:
-    """Cancel a call after some turns of the event loop; return its answer if it had one by then."""
-    task = asyncio.create_task(save)
+async def _cancel_write(
+    store: CheckpointStore, key: ShardKey, turns: int, *, is_first: bool
+) -> CheckpointVersion | None:
+    """Cancel a write after some turns of the event loop; return the version its writer knows."""
+    known = None if is_first else (await store.save([_write(1, key=key)]))[key]
+    task = asyncio.ensure_future(store.save([_write(2, known, key)]))
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
     try:
-        return await task
+        return (await task)[key]
     except asyncio.CancelledError:
-        return None
+        return known
 
 
 async def _overtake(store: CheckpointStore, number: int, key: ShardKey) -> None:
@@ -126,10 +125,8 @@ class CheckpointStoreContract:
 
         All stores that it makes in one test have the same storage; each is another writer.
         """
-        raise NotImplementedError(
-            "CheckpointStoreContract needs a fixture `new_store` that returns a function from the "
-            "name of an application to a CheckpointStore: override it in the class"
-        )
+        kind = "function from an application to a CheckpointStore"
+        refuse_missing_fixture(CheckpointStoreContract, kind, "new_store")
 
     async def test_an_application_begins_without_checkpoints(self, new_store: NewStore) -> None:
         async with new_store("billing") as store:
@@ -137,9 +134,7 @@ class CheckpointStoreContract:
             assert await store.save([]) == {}
             await store.remove({})
 
-    async def test_checkpoints_are_there_for_the_next_store_as_they_were_written(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_the_next_store_loads_what_was_written(self, new_store: NewStore) -> None:
         progress = [
             ShardProgress(position=position, as_of=as_of, is_ended=is_ended)
             for position in _POSITIONS
@@ -159,9 +154,7 @@ class CheckpointStoreContract:
         assert {key: one.checkpoint for key, one in found.items()} == written
         assert {key: one.version for key, one in found.items()} == versions
 
-    async def test_a_checkpoint_is_replaced_by_a_writer_who_knows_its_version(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_a_writer_with_the_version_replaces_it(self, new_store: NewStore) -> None:
         async with new_store("billing") as first, new_store("billing") as second:
             one = await _save(first, 1)
             two = await _save(first, 2, one)
@@ -179,18 +172,14 @@ class CheckpointStoreContract:
                 assert part in str(raised.value)
             assert await _stored(stale) == _checkpoint(5)
 
-    async def test_a_checkpoint_that_another_writer_has_begun_is_not_begun_again(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_a_second_writer_does_not_begin_again(self, new_store: NewStore) -> None:
         async with new_store("billing") as first, new_store("billing") as second:
             await _save(first, 1)
             with pytest.raises(StaleCheckpointError):
                 await _save(second, 2)
             assert await _stored(second) == _checkpoint(1)
 
-    async def test_the_same_writer_does_not_fall_back_behind_what_it_knows(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_a_writer_cannot_reuse_its_old_version(self, new_store: NewStore) -> None:
         async with new_store("billing") as store:
             old = await _save(store, 1)
             await _save(store, 2, old)
@@ -227,9 +216,7 @@ class CheckpointStoreContract:
             key: _checkpoint(2, key) for key in keys
         }
 
-    async def test_one_stale_write_of_a_batch_does_not_hold_the_others_back(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_one_stale_write_fails_alone(self, new_store: NewStore) -> None:
         keys = [_shard(number) for number in range(30)]
         contended = keys[7]
         async with new_store("billing") as store, new_store("billing") as other:
@@ -245,29 +232,25 @@ class CheckpointStoreContract:
             await store.save([_write(3, {**versions, **theirs}[key], key) for key in keys])
 
     @pytest.mark.parametrize("is_first", [True, False], ids=["first write", "later write"])
-    async def test_a_write_whose_outcome_is_not_known_may_be_repeated(
+    async def test_a_write_of_unknown_outcome_may_be_repeated(
         self, new_store: NewStore, is_first: bool
     ) -> None:
         async with new_store("billing") as store:
             for turns in _TURNS_BEFORE_CANCELLING:
                 key = _shard(turns)
-                expected = None if is_first else (await store.save([_write(1, key=key)]))[key]
-                outcome = await _cancelled(store.save([_write(2, expected, key)]), turns)
-                known = expected if outcome is None else outcome[key]
+                known = await _cancel_write(store, key, turns, is_first=is_first)
                 await store.save([_write(3, known, key)])
                 assert await _stored(store, key) == _checkpoint(3, key)
 
     @pytest.mark.parametrize("is_first", [True, False], ids=["first write", "later write"])
-    async def test_a_write_whose_outcome_is_not_known_does_not_replace_that_of_another_writer(
+    async def test_a_write_of_unknown_outcome_does_not_replace_another(
         self, new_store: NewStore, is_first: bool
     ) -> None:
         async with new_store("billing") as store, new_store("billing") as other:
             for turns in _TURNS_BEFORE_CANCELLING:
                 key = _shard(turns)
-                expected = None if is_first else (await store.save([_write(1, key=key)]))[key]
-                outcome = await _cancelled(store.save([_write(2, expected, key)]), turns)
+                known = await _cancel_write(store, key, turns, is_first=is_first)
                 await _overtake(other, 5, key)
-                known = expected if outcome is None else outcome[key]
                 with pytest.raises(StaleCheckpointError, match=key.shard_id):
                     await store.save([_write(3, known, key)])
                 assert await _stored(store, key) == _checkpoint(5, key)
@@ -280,9 +263,7 @@ class CheckpointStoreContract:
             assert await _stored(billing) is None
             assert await _stored(reports) == _checkpoint(2)
 
-    async def test_streams_with_shards_of_the_same_id_are_told_apart(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_equal_shard_ids_of_streams_are_told_apart(self, new_store: NewStore) -> None:
         others = [
             ShardKey(arn, _KEY.shard_id)
             for arn in (f"{_ARN}2", _ARN.replace("eu-west-1", "eu-west-2"))
@@ -294,9 +275,7 @@ class CheckpointStoreContract:
             for number, key in enumerate(keys):
                 assert await _stored(store, key) == _checkpoint(number + 1, key)
 
-    async def test_what_is_removed_is_gone_and_may_be_removed_again(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_removing_twice_is_like_removing_once(self, new_store: NewStore) -> None:
         async with new_store("billing") as store:
             versions = await store.save([_write(1, key=key) for key in (_KEY, _shard(8))])
             removed = {_KEY: versions[_KEY]}
@@ -313,9 +292,7 @@ class CheckpointStoreContract:
             assert await _stored(stale) == _checkpoint(2)
             assert await _stored(stale, _shard(8)) is None
 
-    async def test_a_version_from_before_a_removal_is_never_valid_again(
-        self, new_store: NewStore
-    ) -> None:
+    async def test_a_removal_makes_old_versions_stale(self, new_store: NewStore) -> None:
         async with new_store("billing") as store, new_store("billing") as stale:
             old = await _save(store, 1)
             await store.remove({_KEY: old})

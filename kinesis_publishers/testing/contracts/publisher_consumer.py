@@ -58,17 +58,15 @@ class _NoRoom(CheckingConsumer):
 
 @closes_subject
 class ConsumerContract:
-    """The consumer decides how fast records come, and where reading goes on."""
+    """The consumer decides how fast records come, and where reading continues."""
 
-    async def test_the_next_delivery_waits_for_the_consumer(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_each_delivery_waits_for_the_consumer(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         consumer = await read_shard(subject, held)
         skip_unless_several(consumer, subject)
 
     @pytest.mark.parametrize("kind", [_ApplicationError, _EngineStop])
-    async def test_an_error_of_the_consumer_comes_out_as_it_is(
+    async def test_an_error_of_the_consumer_is_passed_on(
         self, subject: PublisherSubject, kind: type[BaseException]
     ) -> None:
         held = await subject.hold(sample_records(_SOME))
@@ -88,9 +86,7 @@ class ConsumerContract:
             "records were delivered after the consumer had failed: let its error pass"
         )
 
-    async def test_an_error_while_waiting_for_room_comes_out_as_it_is(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_an_error_of_waiting_is_passed_on(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         consumer = _NoRoom(held.shard)
         consumer.error = _ApplicationError("no room will ever come")
@@ -100,9 +96,7 @@ class ConsumerContract:
         _skip_unless_asked(consumer)
         _assert_same_error(raised, consumer.error)
 
-    async def test_it_can_be_cancelled_while_the_consumer_processes(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_it_can_be_cancelled_while_processing(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         is_processing = False
 
@@ -120,9 +114,7 @@ class ConsumerContract:
                 clock=subject.clock,
             )
 
-    async def test_it_can_be_cancelled_while_it_waits_for_room(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_it_can_be_cancelled_while_waiting(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         consumer = _NoRoom(held.shard)
         publisher = await subject.publisher(held, TRIM_HORIZON)
@@ -135,9 +127,7 @@ class ConsumerContract:
             )
         _skip_unless_asked(consumer)
 
-    async def test_a_later_publisher_goes_on_where_the_consumer_has_come_to(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_a_later_publisher_continues(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         processed: list[Record] = []
 
@@ -158,9 +148,7 @@ class ConsumerContract:
             advice="what the consumer had processed, and what came after it, is not the shard",
         )
 
-    async def test_after_an_interruption_it_goes_on_after_what_was_processed(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_it_continues_after_an_interruption(self, subject: PublisherSubject) -> None:
         require(subject, "can_be_interrupted")
         held = await subject.hold(sample_records(_SOME))
         await subject.interrupt_after(1)
@@ -180,7 +168,7 @@ class ConsumerContract:
             consumer.records[len(first) :],
             held.records[kept:],
             advice=f"the consumer had processed {kept} of the {len(first)} records of the first "
-            "delivery when the service broke off: go on with the one after that",
+            "delivery when the service broke off: continue with the one after that",
         )
 
     async def test_while_it_is_throttled_it_holds_no_room(self, subject: PublisherSubject) -> None:

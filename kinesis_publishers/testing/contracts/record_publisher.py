@@ -48,9 +48,7 @@ _MOST_RUNS_AT_ONCE = 100
 class DeliveryContract:
     """Each record once, in order, and the end of the shard only after the last one."""
 
-    async def test_each_record_is_delivered_once_and_in_order(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_each_record_is_delivered_once_in_order(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         consumer = await read_shard(subject, held)
         assert_same_records(
@@ -64,9 +62,7 @@ class DeliveryContract:
         consumer = await read_shard(subject, held)
         assert_same_records(consumer.records, [], advice="the shard holds no records")
 
-    async def test_it_is_complete_only_after_the_last_record(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_it_is_complete_after_the_last_record(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         consumer = await read_shard(subject, held)
         assert len(consumer.records) >= len(held.records), (
@@ -74,9 +70,7 @@ class DeliveryContract:
             "records: it means that everything has been delivered, and the rest is never read"
         )
 
-    async def test_it_says_that_nothing_is_missing_only_with_the_last_record(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_its_lag_is_zero_only_at_the_tip(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         consumer = await read_shard(subject, held)
         delivered = 0
@@ -89,7 +83,7 @@ class DeliveryContract:
             )
         skip_unless_several(consumer, subject)
 
-    async def test_it_keeps_to_it_that_the_shard_has_ended(self, subject: PublisherSubject) -> None:
+    async def test_a_shard_that_has_ended_stays_ended(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         publisher = await subject.publisher(held, TRIM_HORIZON)
         consumer = CheckingConsumer(held.shard)
@@ -100,7 +94,7 @@ class DeliveryContract:
                 f"run() returned {result} after COMPLETE: a shard that has ended stays ended"
             )
         assert_same_records(
-            consumer.records, held.records, advice="after COMPLETE nothing is delivered any more"
+            consumer.records, held.records, advice="nothing may be delivered after COMPLETE"
         )
 
     async def test_a_shard_that_is_open_is_never_complete(self, subject: PublisherSubject) -> None:
@@ -121,9 +115,7 @@ class DeliveryContract:
                 clock=subject.clock,
             )
         assert_same_records(
-            consumer.records,
-            held.records,
-            advice="an open shard delivers what it holds",
+            consumer.records, held.records, advice="an open shard delivers what it holds"
         )
 
     @pytest.mark.parametrize(
@@ -180,24 +172,18 @@ class PositionContract:
     """Every kind of starting position is honoured, and LATEST is refused."""
 
     @pytest.mark.parametrize("index", [0, 5, 11])
-    async def test_at_a_sequence_number_it_begins_with_that_record(
-        self, subject: PublisherSubject, index: int
-    ) -> None:
+    async def test_at_a_number_it_begins_there(self, subject: PublisherSubject, index: int) -> None:
         held = await subject.hold(sample_records(_SOME))
         start = StartingPosition.at(SequenceNumber(held.records[index].sequence_number))
         await _assert_read(subject, held, start, held.records[index:])
 
     @pytest.mark.parametrize("index", [0, 5, 11])
-    async def test_after_a_sequence_number_it_begins_with_the_next_record(
-        self, subject: PublisherSubject, index: int
-    ) -> None:
+    async def test_after_a_number_it_skips_it(self, subject: PublisherSubject, index: int) -> None:
         held = await subject.hold(sample_records(_SOME))
         start = StartingPosition.after(SequenceNumber(held.records[index].sequence_number))
         await _assert_read(subject, held, start, held.records[index + 1 :])
 
-    async def test_inside_an_aggregate_it_begins_with_the_whole_record(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_in_an_aggregate_it_begins_with_all(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         start = StartingPosition.at(SequenceNumber(held.records[4].sequence_number, 2))
         # The reader drops the sub-records that were processed before.
@@ -220,9 +206,7 @@ class PositionContract:
         ]
         await _assert_read(subject, held, StartingPosition.at_timestamp(instant), expected)
 
-    async def test_two_publishers_of_one_shard_know_nothing_of_each_other(
-        self, subject: PublisherSubject
-    ) -> None:
+    async def test_two_publishers_share_no_state(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
         start = StartingPosition.trim_horizon()
         publishers = [await subject.publisher(held, start) for _ in range(2)]

@@ -50,9 +50,7 @@ class RecordPublisherFactoryContract:
         kind = subject.factory_class
         check_fit(kind, RecordPublisherFactory, reference=f"{kind.__module__}:{kind.__qualname__}")
 
-    async def test_good_properties_are_accepted_without_a_call(
-        self, subject: FactorySubject
-    ) -> None:
+    async def test_good_properties_need_no_call(self, subject: FactorySubject) -> None:
         await subject.hold(sample_records(3))
         data_plane, control_plane = FakeDataPlane({}), FakeControlPlane()
         context = publisher_context(data_plane, control_plane=control_plane, clock=subject.clock)
@@ -68,9 +66,7 @@ class RecordPublisherFactoryContract:
         )
         await subject.finish(factory.close())
 
-    async def test_bad_properties_are_refused_before_any_call(
-        self, subject: FactorySubject
-    ) -> None:
+    async def test_bad_properties_are_refused_at_once(self, subject: FactorySubject) -> None:
         await subject.hold(sample_records(3))
         if not subject.bad_properties:
             pytest.skip(f"{type(subject).__name__}.bad_properties names none")
@@ -89,9 +85,7 @@ class RecordPublisherFactoryContract:
                     "and what is expected"
                 )
 
-    async def test_the_properties_may_come_from_another_process(
-        self, subject: FactorySubject
-    ) -> None:
+    async def test_it_takes_properties_that_were_pickled(self, subject: FactorySubject) -> None:
         held = await subject.hold(sample_records(3))
         parsed = Properties.parse(subject.properties, complete=False)
         travelled: Properties = pickle.loads(pickle.dumps(parsed))
@@ -99,9 +93,7 @@ class RecordPublisherFactoryContract:
         await _assert_reads(subject, factory, held)
         await factory.close()
 
-    async def test_it_creates_a_publisher_for_each_of_many_shards(
-        self, subject: FactorySubject
-    ) -> None:
+    async def test_it_reads_many_shards_at_once(self, subject: FactorySubject) -> None:
         shards = [await subject.hold(sample_records(count)) for count in (3, 0, 5, 1)]
         factory = subject.factory()
         await factory.prepare(sorted({held.shard.stream_arn for held in shards}))
@@ -162,9 +154,7 @@ class RecordPublisherFactoryContract:
         await assert_shard_is_read(factory, held.records, clock=subject.clock, shard=held.shard)
         await factory.close()
 
-    async def test_it_can_be_closed_when_its_publishers_have_stopped(
-        self, subject: FactorySubject
-    ) -> None:
+    async def test_it_can_be_closed_after_reading(self, subject: FactorySubject) -> None:
         held = await subject.hold(sample_records(3))
         with no_task_is_left():
             factory = subject.factory()

@@ -135,9 +135,7 @@ class StreamConsumerRegistrarContract:
         """How to get at the registrar that is tested."""
         refuse_missing_fixture(StreamConsumerRegistrarContract, "RegistrarSubject")
 
-    async def test_each_stream_has_an_active_consumer_of_its_own(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_each_stream_has_an_active_consumer(self, subject: RegistrarSubject) -> None:
         registrar = subject.registrar()
         await subject.finish(registrar.prepare(subject.stream_arns))
         for stream_arn in subject.stream_arns:
@@ -152,9 +150,7 @@ class StreamConsumerRegistrarContract:
             )
         await subject.finish(registrar.close())
 
-    async def test_all_shards_of_a_stream_share_one_consumer(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_the_shards_of_a_stream_share_a_consumer(self, subject: RegistrarSubject) -> None:
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         asked = (registrar.consumer_arn(stream_arn) for _ in range(10))
         arns = set(await subject.finish(asyncio.gather(*asked)))
@@ -167,9 +163,7 @@ class StreamConsumerRegistrarContract:
         )
         await subject.finish(registrar.close())
 
-    async def test_a_consumer_that_is_being_created_is_waited_for(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_it_waits_until_a_consumer_is_active(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         subject.let_creating_take(3)
@@ -204,9 +198,7 @@ class StreamConsumerRegistrarContract:
         )
         await subject.finish(registrar.close())
 
-    async def test_a_consumer_that_is_gone_is_registered_again(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_a_consumer_that_is_gone_is_replaced(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         arn = await subject.finish(registrar.consumer_arn(stream_arn))
@@ -218,9 +210,7 @@ class StreamConsumerRegistrarContract:
         assert later == renewed, f"after renew() consumer_arn() still returns {later}"
         await subject.finish(registrar.close())
 
-    async def test_a_consumer_that_is_gone_and_not_ours_to_register_is_an_error(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_a_lost_consumer_of_others_is_an_error(self, subject: RegistrarSubject) -> None:
         if subject.registers:
             pytest.skip("this registrar registers the consumer again")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
@@ -233,9 +223,7 @@ class StreamConsumerRegistrarContract:
         )
         await subject.finish(registrar.close())
 
-    async def test_what_it_has_registered_is_removed_at_the_end(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_it_removes_what_it_has_registered(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
         registrar = subject.registrar()
         for stream_arn in subject.stream_arns:
@@ -275,9 +263,7 @@ class StreamConsumerRegistrarContract:
             assert error is None, f"close() raised {error!r} when it was called {times}"
         assert subject.server.calls() == [], "close() made calls though nothing was registered"
 
-    async def test_if_one_stream_cannot_be_prepared_none_is(
-        self, subject: RegistrarSubject
-    ) -> None:
+    async def test_all_streams_are_prepared_or_none(self, subject: RegistrarSubject) -> None:
         require(subject, "registers")
         registrar, (first, second) = subject.registrar(), subject.stream_arns
         full = Fault("RegisterStreamConsumer", "throttle", stream=_name_of(second), times=None)
@@ -292,15 +278,13 @@ class StreamConsumerRegistrarContract:
         await subject.finish(registrar.close())
 
     @pytest.mark.parametrize("operation", ["DescribeStreamConsumer", "RegisterStreamConsumer"])
-    async def test_a_refusal_comes_out_as_it_is(
-        self, subject: RegistrarSubject, operation: str
-    ) -> None:
+    async def test_a_refusal_is_passed_on(self, subject: RegistrarSubject, operation: str) -> None:
         require(subject, "registers")
         registrar, (stream_arn, _) = subject.registrar(), subject.stream_arns
         subject.server.add_fault(_refusal(operation))
         error = await outcome_of(subject.finish(registrar.consumer_arn(stream_arn)))
         assert isinstance(error, AccessDeniedError), (
-            f"AWS denied access, and consumer_arn() led to {error!r}: waiting does not mend it, "
+            f"AWS denied access, and consumer_arn() led to {error!r}: waiting does not help, "
             "and the error says which permission is missing"
         )
         await subject.finish(registrar.close())

@@ -20,11 +20,7 @@ from kinesis_publishers.testing.fakes.reading import finish
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
-    from kinesis_publishers.abc import (
-        PublisherContext,
-        RecordPublisher,
-        RecordPublisherFactory,
-    )
+    from kinesis_publishers.abc import PublisherContext, RecordPublisher, RecordPublisherFactory
     from kinesis_publishers.config.parsers import Scalar
     from kinesis_publishers.model import Record, Shard, StartingPosition
     from kinesis_publishers.testing.manual_clock import ManualClock
@@ -104,7 +100,7 @@ class PublisherSubject(ABC):
         """Let the service break off, once, after so many deliveries of the next publisher.
 
         An iterator expires or a subscription ends: what the publisher remembers of the
-        service is of no use any more (only with ``can_be_interrupted``).
+        service is of no use after that (only with ``can_be_interrupted``).
         """
         raise NotImplementedError("can_be_interrupted is True, but interrupt_after() is not there")
 
@@ -176,11 +172,11 @@ REACHING_SECONDS = 10.0
 CANCELLING_SECONDS = 5.0
 
 
-def refuse_missing_fixture(contract: type, kind: str) -> NoReturn:
+def refuse_missing_fixture(contract: type, kind: str, fixture: str = "subject") -> NoReturn:
     """Say which fixture a subclass of a contract lacks."""
     raise NotImplementedError(
-        f"{contract.__name__} needs a fixture `subject` that returns a {kind}: override it in the "
-        "class"
+        f"{contract.__name__} needs a fixture `{fixture}` that returns a {kind}: override it in "
+        "the class"
     )
 
 
@@ -253,7 +249,7 @@ async def assert_can_be_cancelled(
             raise AssertionError(f"{what}: it ended with {task.result()!r} before that")
         task.cancel()
         await asyncio.wait([task], timeout=CANCELLING_SECONDS)
-        assert task.done(), f"{what}: it went on after it was cancelled: let CancelledError pass"
+        assert task.done(), f"{what}: it ran on after it was cancelled: let CancelledError pass"
         assert task.cancelled(), (
             f"{what}: cancelling it ended in {_outcome(task)} instead of CancelledError: never "
             "swallow it, and raise nothing else in its place"

@@ -5,14 +5,7 @@ reshards, faults) is :class:`~kinesis_publishers.testing.local_kinesis.LocalKine
 ``data_plane()`` and ``control_plane()`` need no network either.
 """
 
-from kinesis_publishers.testing.fakes import (
-    planes,
-    reading,
-    recording,
-    samples,
-    scripts,
-    shards,
-)
+from kinesis_publishers.testing.fakes import planes, reading, recording, samples, scripts, shards
 from kinesis_publishers.testing.fakes.planes import *  # noqa: F403
 from kinesis_publishers.testing.fakes.reading import *  # noqa: F403
 from kinesis_publishers.testing.fakes.recording import *  # noqa: F403

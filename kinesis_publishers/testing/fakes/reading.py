@@ -118,29 +118,21 @@ class ShardReader:
                 fails_on_invalid=self.fails_on_invalid,
             ),
             data_loss=DataLossGuard(
-                fail=self.fails_on_data_loss,
-                events=self.events.append,
-                describe=self._describe,
+                fail=self.fails_on_data_loss, events=self.events.append, describe=self._describe
             ),
             clock=self.clock,
             events=self.events.append,
         )
 
     def consumer(
-        self,
-        progress: ShardProgress | None = None,
-        *,
-        shard: Shard | None = None,
+        self, progress: ShardProgress | None = None, *, shard: Shard | None = None
     ) -> ShardConsumer:
         """Return a consumer that begins at ``progress``, at TRIM_HORIZON unless it is given."""
         start = progress or ShardProgress(position=StartingPosition.trim_horizon())
         return ShardConsumer(shard or sample_shard(), start, self.context)
 
     async def read(
-        self,
-        progress: ShardProgress | None = None,
-        *,
-        shard: Shard | None = None,
+        self, progress: ShardProgress | None = None, *, shard: Shard | None = None
     ) -> ShardProgress:
         """Read to the end of the shard; return how far it has been read."""
         consumer = self.consumer(progress, shard=shard)

@@ -74,7 +74,7 @@ def bounded_shard(
 ) -> FakeDataPlane:
     """A shard that pushes ``records`` in ``batches`` events and has then ended.
 
-    Reading may begin and go on at any position.
+    Reading may begin and continue at any position.
 
     Args:
         records: how many of :func:`~kinesis_publishers.testing.fakes.sample_records`, or these.
@@ -89,7 +89,7 @@ def events(
 ) -> FakeDataPlane:
     """A shard whose subscriptions push exactly these, and raise what is an error.
 
-    Each subscription goes on where the one before has ended, and ends when nothing is left.
+    Each subscription continues where the previous one ended, and ends when nothing is left.
 
     Args:
         pushed: the events and errors, in order; ``None`` ends a subscription.

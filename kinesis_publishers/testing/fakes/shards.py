@@ -103,7 +103,7 @@ class StoredShard(ShardBehaviour):
 
     Attributes:
         records: what it holds; a test may append while it is read.
-        page_ends: the indices at which an answer stops, besides its Limit; without them an answer
+        page_ends: the indices at which an answer stops before its Limit; without them an answer
             is as large as its Limit allows.
         is_closed: whether its end can be reached.
         child_shards: what its last answer announces.

@@ -5,7 +5,6 @@ read limits hold; consumers subscribe to shards by enhanced fan-out; faults can 
 is persisted.
 """
 
-from kinesis_publishers.testing.local_kinesis.contents import StoredRecord
 from kinesis_publishers.testing.local_kinesis.faults import Fault, FaultKind
 from kinesis_publishers.testing.local_kinesis.limits import (
     Behaviour,
@@ -15,6 +14,7 @@ from kinesis_publishers.testing.local_kinesis.limits import (
 )
 from kinesis_publishers.testing.local_kinesis.server import LocalKinesis, run_server
 from kinesis_publishers.testing.local_kinesis.service import Call
+from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
 
 __all__ = [
     "LocalKinesis",

@@ -15,7 +15,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     StreamingAnswer,
     serialization,
 )
-from kinesis_publishers.testing.local_kinesis.contents import trim_stream
 from kinesis_publishers.testing.local_kinesis.faults import Fault
 
 if TYPE_CHECKING:
@@ -58,11 +57,7 @@ _INSTANT = 1
 
 
 def json_of_cbor(body: bytes) -> bytes:
-    """Return a request as JSON.
-
-    Raises:
-        ValueError: if it is not CBOR, or nothing that JSON could say.
-    """
+    """Return a request as JSON; ValueError if it is not CBOR, or nothing that JSON could say."""
     try:
         fields = cbor2.loads(body, semantic_decoders={_INSTANT: lambda value, _: value / 1000})
         return orjson.dumps(fields, default=lambda blob: pybase64.b64encode(blob).decode())
@@ -120,7 +115,7 @@ class Admin:
         return {"added": len(faults)}
 
     def _trim(self, value: object) -> object:
-        return {"trimmed": trim_stream(self._service.state.account, **_keywords(value))}
+        return {"trimmed": self._service.state.trim(**_keywords(value))}
 
     def _reset(self, value: object) -> object:
         """Forget everything, or everything but the streams with ``{"keep_streams": true}``."""
@@ -152,10 +147,10 @@ class Admin:
                             )
                         ],
                     }
-                    for consumer in stream.consumers.present(state.now_ms())
+                    for consumer in stream.present_consumers(state.now_ms())
                 },
             }
-            for stream in state.account.all_streams()
+            for stream in state.all_streams()
         }
         return {
             "streams": streams,

@@ -12,10 +12,7 @@ from attrs import define, frozen
 from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.testing.local_kinesis.answers import ApiError, ConnectionBroken
 from kinesis_publishers.testing.local_kinesis.shard import Position
-from kinesis_publishers.testing.local_kinesis.stream import (
-    child_shards_of,
-    millis_behind,
-)
+from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -73,11 +70,7 @@ class EventFeed:
     _subscription: Subscription
 
     def next_step(self) -> Event | Wait | None:
-        """Return what to do next; None once the subscription is over.
-
-        Raises:
-            ConnectionBroken: by a scripted fault.
-        """
+        """Return what to do next; None once the subscription is over."""
         subscription = self._subscription
         self._end_if_due()
         if subscription.is_over:
@@ -102,8 +95,8 @@ class EventFeed:
         state, subscription = self._state, self._subscription
         stream, shard_id = subscription.stream, subscription.shard.shard_id
         try:
-            if state.account.find_readable(stream.name) is not stream:
-                raise state.account.not_found(stream.name)
+            if state.find_readable(stream.name) is not stream:
+                raise state.not_found(stream.name)
             stream.shard(shard_id, state.now_ms())
         except ApiError as error:
             subscription.end(error)
@@ -261,7 +254,7 @@ async def _body(
     state: ServiceState, subscription: Subscription, lock: RLock
 ) -> AsyncGenerator[bytes, None]:
     feed = EventFeed(state, subscription)
-    clock = state.account.clock
+    clock = state.clock
     try:
         yield b""
         yield INITIAL_RESPONSE
@@ -279,7 +272,7 @@ async def _body(
             yield exception_frame(subscription.error.code, subscription.error.message)
     finally:
         with lock:
-            state.subscriptions.close(subscription)
+            subscription.close()
 
 
 def _pieces_of(frame: bytes, fault: Fault | None) -> list[bytes]:
@@ -312,5 +305,5 @@ async def _pull(
             if step.is_for_records:
                 subscription.shard.watchers.add(subscription.wakeup)
         with suppress(TimeoutError):
-            async with state.account.clock.timeout(step.seconds):
+            async with state.clock.timeout(step.seconds):
                 await armed

@@ -70,7 +70,7 @@ class Fault:
             ``reset`` (of the connection, nothing was done), ``truncate`` (done, but the answer ends
             before its Content-Length) or ``delay`` (only that). For GetRecords: ``empty`` (no
             records although there are some), ``no_next_iterator`` (neither an iterator nor child
-            shards although the shard goes on), ``repeated`` (each record twice) or ``reversed``
+            shards although the shard continues), ``repeated`` (each record twice) or ``reversed``
             (the last record first); the latter two hit an event of SubscribeToShard, too. Within
             the body of an accepted SubscribeToShard: ``reset_mid_event`` (half a frame, then a
             reset), ``truncated_frame`` (half a frame, then the end of the body), ``bad_crc`` (a

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from kinesis_publishers.abc import ShardSubscription
-    from kinesis_publishers.model import (
-        RecordPage,
-        Shard,
-        StartingPosition,
-    )
+    from kinesis_publishers.model import RecordPage, Shard, StartingPosition
     from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
 __all__ = ["InProcessControlPlane", "InProcessDataPlane"]

@@ -45,11 +45,7 @@ class Request:
 
     @classmethod
     def parse(cls, body: bytes) -> Request:
-        """Read a request body.
-
-        Raises:
-            ApiError: SerializationException unless it is an object.
-        """
+        """Read a request body; SerializationException unless it is an object."""
         try:
             fields = orjson.loads(body or b"{}")
         except ValueError as error:
@@ -193,11 +189,7 @@ class _Token:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Read a token.
-
-        Raises:
-            ApiError: InvalidArgumentException if it is none.
-        """
+        """Read a token; InvalidArgumentException if it is none."""
         try:
             return cls(*json.loads(pybase64.urlsafe_b64decode(text)))
         except (TypeError, ValueError) as error:

@@ -8,14 +8,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.testing.local_kinesis.contents import (
-    StoredRecord,
-    read_records,
-    trim_stream,
-    write_records,
-)
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
 from kinesis_publishers.testing.local_kinesis.tls import TlsOptions
@@ -25,6 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
+    from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
     from kinesis_publishers.testing.local_kinesis.stream import Consumer
     from kinesis_publishers.testing.local_kinesis.tls import HttpVersion
 
@@ -130,7 +124,7 @@ class LocalKinesis:
     @behaviour.setter
     def behaviour(self, behaviour: Behaviour) -> None:
         with self._service.lock:
-            self._service.state.account.behaviour = behaviour
+            self._service.state.behaviour = behaviour
 
     def data_plane(self) -> DataPlane:
         """Return a data plane that calls this service in the process, without HTTP.
@@ -179,13 +173,13 @@ class LocalKinesis:
     def create_stream(self, stream: str, shard_count: int = 1) -> None:
         """Create a provisioned stream in this process."""
         with self._service.lock:
-            self._service.state.account.create(stream, "PROVISIONED", shard_count)
+            self._service.state.create(stream, "PROVISIONED", shard_count)
 
     def reshard(self, stream: str, shard_count: int) -> None:
         """Scale a stream of either mode to ``shard_count`` equal shards, at once, by any factor."""
         with self._service.lock:
-            account = self._service.state.account
-            scale_shards(account.find_active(stream), shard_count, account.now_ms())
+            state = self._service.state
+            scale_shards(state.find_active(stream), shard_count, state.now_ms())
 
     def put_many(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
         """Store (partition key, data) pairs, without limits, faults or HTTP.
@@ -194,12 +188,12 @@ class LocalKinesis:
             The shard id and the sequence number of each record, in the order given.
         """
         with self._service.lock:
-            return write_records(self._service.state.account, stream, records)
+            return self._service.state.write(stream, records)
 
     def records(self, stream: str) -> dict[str, list[StoredRecord]]:
         """Return what is stored in each shard, oldest first."""
         with self._service.lock:
-            return read_records(self._service.state.account, stream)
+            return self._service.state.read(stream)
 
     def trim(
         self,
@@ -209,10 +203,16 @@ class LocalKinesis:
         through: str | None = None,
         drop_closed_shards: bool = True,
     ) -> int:
-        """Remove records as if they had left the retention; see :func:`trim_stream`."""
+        """Remove records as if they had left the retention; return how many.
+
+        Args:
+            stream: its name.
+            shard_id: only this shard; all of them unless given.
+            through: the sequence number of the last record to remove; all records unless given.
+            drop_closed_shards: a closed shard that has become empty leaves ListShards, too.
+        """
         with self._service.lock:
-            return trim_stream(
-                self._service.state.account,
+            return self._service.state.trim(
                 stream,
                 shard_id=shard_id,
                 through=through,
@@ -258,17 +258,17 @@ class LocalKinesis:
     def register_consumer(self, stream: str, name: str) -> str:
         """Register a consumer without limits or HTTP and return its ARN."""
         with self._service.lock:
-            account = self._service.state.account
-            return account.register(account.find_active(stream), name, {}).arn
+            state = self._service.state
+            return state.register(state.find_active(stream), name, {}).arn
 
     def deregister_consumer(self, stream: str, name: str) -> None:
         """Deregister a consumer as another process would; its subscriptions end."""
         with self._service.lock:
             state = self._service.state
-            consumer = state.account.find(stream).consumers.get(name, state.now_ms())
+            consumer = state.find(stream).consumer(name, state.now_ms())
             if consumer is None:
                 raise ValueError(f"stream {stream} has no consumer {name}")
-            deregister(state, consumer)
+            state.deregister(consumer)
 
     def consumers(self, stream: str) -> dict[str, str]:
         """Return the status of every consumer of a stream by its name."""
@@ -290,7 +290,7 @@ class LocalKinesis:
 
     def _consumers_of(self, stream: str) -> list[Consumer]:
         state = self._service.state
-        return state.account.find(stream).consumers.present(state.now_ms())
+        return state.find(stream).present_consumers(state.now_ms())
 
     async def _open(self) -> None:
         # Only a server that listens needs what the extra "local" installs.

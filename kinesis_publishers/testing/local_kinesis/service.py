@@ -18,14 +18,13 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,
     ApiError,
     StreamingAnswer,
-    resource_not_found,
     unknown_operation,
 )
 from kinesis_publishers.testing.local_kinesis.event_feed import open_body
 from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request, ShardIterator
-from kinesis_publishers.testing.local_kinesis.state import Account, ServiceState
+from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
@@ -48,14 +47,14 @@ class KinesisService:
     """
 
     def __init__(self, limits: Limits, clock: Clock, behaviour: Behaviour) -> None:
-        self.state = ServiceState(Account(clock, behaviour), limits)
+        self.state = ServiceState(clock, behaviour, limits)
         self.calls = CallLog()
         self.lock = RLock()
 
     @property
     def clock(self) -> Clock:
         """The time that the service lives in."""
-        return self.state.account.clock
+        return self.state.clock
 
     async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
         """Answer one call; ``target`` is the X-Amz-Target header."""
@@ -81,10 +80,7 @@ class KinesisService:
     def clear(self) -> None:
         """Forget streams, faults, calls and rates."""
         with self.lock:
-            self.state.account.clear()
-            self.state.subscriptions.clear(resource_not_found("The service was reset."))
-            self.state.faults.clear()
-            self.state.rates.clear()
+            self.state.clear()
             self.calls.clear()
 
     def _answer(

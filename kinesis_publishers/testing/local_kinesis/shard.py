@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
+from datetime import UTC, datetime
 from hashlib import md5
-from typing import Literal
+from typing import Any, Literal
 
+import orjson
+import pybase64
 from attrs import define, field, frozen
 
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
@@ -19,6 +22,7 @@ __all__ = [
     "Page",
     "Position",
     "Shard",
+    "StoredRecord",
     "Wakeup",
     "even_starts",
     "hash_of_partition_key",
@@ -31,6 +35,25 @@ class Position:
 
     number: int
     kind: Literal["live", "stuck"] = "live"
+
+
+@frozen
+class StoredRecord:
+    """A record as the server keeps it."""
+
+    sequence_number: str
+    partition_key: str
+    data: bytes
+    arrival_time: datetime
+
+
+def _stored_record(fields: dict[str, Any]) -> StoredRecord:
+    return StoredRecord(
+        fields["SequenceNumber"],
+        fields["PartitionKey"],
+        pybase64.b64decode(fields["Data"]),
+        datetime.fromtimestamp(fields["ApproximateArrivalTimestamp"], UTC),
+    )
 
 
 @frozen
@@ -93,17 +116,16 @@ class Shard:
 
     @property
     def tip_number(self) -> int:
-        """The largest number that any client has seen, be it of a record or of the tip."""
+        """The largest number that any client has seen, of a record or of the tip."""
         return max(self.last_number, self._tip_number)
 
     @property
     def record_count(self) -> int:
         return len(self._numbers)
 
-    @property
-    def fragments(self) -> list[bytes]:
-        """A copy of all stored records, oldest first."""
-        return list(self._fragments)
+    def stored_records(self) -> list[StoredRecord]:
+        """Return all records, oldest first."""
+        return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
     def append(self, data_base64: str, key_json: str, size_bytes: int, now_ms: int) -> int:
         """Store a record and return its sequence number.
@@ -135,7 +157,7 @@ class Shard:
     def mark_tip(self, now_ms: int) -> int:
         """Return a number that moves with time, although nothing is put.
 
-        Reading that goes on after it misses nothing and, unlike the number of the last record, it
+        Reading that continues after it misses nothing and, unlike the number of the last record, it
         stays valid when that record is trimmed.
         """
         mark = self.space.tip(self._next_position - 1, now_ms // 1000)
@@ -205,7 +227,7 @@ class Shard:
 
 
 class Wakeup:
-    """Something that one coroutine waits for and anybody rings.
+    """What one coroutine waits for and any other code rings.
 
     ``arm`` and ``ring`` are called under the service's lock. A ring after ``arm`` is never lost,
     whether or not the coroutine waits already; one before ``arm`` is forgotten, because what it
@@ -223,7 +245,7 @@ class Wakeup:
     def ring(self) -> None:
         """Wake the coroutine; from any thread."""
         armed, self._armed = self._armed, None
-        # A server that was stopped has closed its loop; no coroutine waits there any more.
+        # A server that was stopped has closed its loop; no coroutine waits there now.
         if armed is not None and not armed.get_loop().is_closed():
             armed.get_loop().call_soon_threadsafe(_complete, armed)
 

@@ -1,10 +1,12 @@
-"""The streams of one account, and all else that the operations of the service act on."""
+"""One account's streams and consumers, and all else that the operations of the service act on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import orjson
+import pybase64
 from attrs import Factory, define, field
 
 from kinesis_publishers.testing.local_kinesis.answers import (
@@ -18,6 +20,7 @@ from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
 from kinesis_publishers.testing.local_kinesis.limits import Rates
 from kinesis_publishers.testing.local_kinesis.requests import Request
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds
+from kinesis_publishers.testing.local_kinesis.shard import StoredRecord, hash_of_partition_key
 from kinesis_publishers.testing.local_kinesis.stream import (
     Consumer,
     Stream,
@@ -31,18 +34,22 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.answers import ApiError
     from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 
-__all__ = ["Account", "Members", "Operation", "ServiceState"]
+__all__ = ["Members", "Operation", "ServiceState", "consumer_not_found"]
 
 
 @define(eq=False)
-class Account:
-    """Creates, finds, changes and deletes streams and their consumers.
+class ServiceState:
+    """One account: its streams, their consumers and subscriptions, its limits and faults.
 
-    Every stream that is handed out has been settled: what was due by now has happened.
+    Every stream that it returns has been settled: what was due by now has happened.
     """
 
     clock: Clock
     behaviour: Behaviour
+    limits: Limits
+    rates: Rates = field(factory=Rates)
+    faults: FaultPlan = Factory(lambda self: FaultPlan(self.clock), takes_self=True)
+    subscriptions: Subscriptions = field(factory=Subscriptions)
     _streams: dict[str, Stream] = field(factory=dict)
     _creation_seconds: CreationSeconds = field(factory=CreationSeconds)
     _last_creation_ms: int = 0
@@ -52,17 +59,16 @@ class Account:
         seconds = self.clock.now().timestamp() + self.behaviour.clock_skew_seconds
         return round(seconds * 1000)
 
+    def monotonic(self) -> float:
+        return self.clock.monotonic()
+
     def arn_of(self, name: str) -> str:
         return f"arn:aws:kinesis:{self.behaviour.region}:{self.behaviour.account_id}:stream/{name}"
 
     def create(
         self, name: str, mode: StreamMode, shard_count: int, max_record_kib: int | None = None
     ) -> Stream:
-        """Create a stream.
-
-        Raises:
-            ApiError: ResourceInUseException if there is one of that name, even a DELETING one.
-        """
+        """Create a stream; ResourceInUseException if there is one, even a DELETING one."""
         if self.get(name) is not None:
             raise resource_in_use(
                 f"Stream {name} under account {self.behaviour.account_id} already exists."
@@ -85,16 +91,17 @@ class Account:
         return stream
 
     def delete(self, stream: Stream) -> None:
+        """Delete a stream and its consumers; their subscriptions end."""
+        for subscription in self.subscriptions.find(stream.name):
+            subscription.end(self.not_found(stream.name))
+        for consumer in stream.present_consumers(self.now_ms()):
+            self.deregister(consumer)
         stream.deleted_ms = self.now_ms() + _milliseconds(self.behaviour.deleting_seconds)
 
     def register(self, stream: Stream, name: str, tags: dict[str, str]) -> Consumer:
-        """Register a consumer.
-
-        Raises:
-            ApiError: ResourceInUseException if there is one of that name, even a DELETING one.
-        """
+        """Register a consumer; ResourceInUseException if there is one, even a DELETING one."""
         now_ms = self.now_ms()
-        existing = stream.consumers.get(name, now_ms)
+        existing = stream.consumer(name, now_ms)
         if existing is not None:
             raise resource_in_use(
                 f"Consumer {name} of stream {stream.name} under account {stream.account_id} "
@@ -103,21 +110,21 @@ class Account:
         # The ARN counts in seconds: one that is registered again within a second runs ahead.
         base_arn = f"{stream.arn}/consumer/{name}"
         second = self._consumer_seconds.setdefault(base_arn, CreationSeconds()).next(now_ms)
-        consumer = Consumer(
+        consumer = stream.consumers[name] = Consumer(
             name=name,
             arn=f"{base_arn}:{second}",
             created_ms=second * 1000,
             active_ms=now_ms + _milliseconds(self.behaviour.consumer_creating_seconds),
             tags=tags,
         )
-        stream.consumers.add(consumer)
         return consumer
 
     def deregister(self, consumer: Consumer) -> None:
-        """Let a consumer go; one that is going already is gone no later."""
+        """Deregister a consumer; its subscriptions end. One that is DELETING is gone no later."""
         if consumer.deleted_ms is None:
             deleting = _milliseconds(self.behaviour.consumer_deleting_seconds)
             consumer.deleted_ms = self.now_ms() + deleting
+        self.subscriptions.end(consumer_not_found(consumer.arn), consumer)
 
     def change(self, stream: Stream, change: Callable[[int], object]) -> None:
         """Apply ``change`` to a stream, which stays UPDATING for the configured time before."""
@@ -138,29 +145,21 @@ class Account:
         return stream
 
     def find(self, name: str) -> Stream:
-        """Return a stream in any state.
-
-        Raises:
-            ApiError: ResourceNotFoundException.
-        """
+        """Return a stream in any state, or raise a ResourceNotFoundException."""
         stream = self.get(name)
         if stream is None:
             raise self.not_found(name)
         return stream
 
     def find_readable(self, name: str) -> Stream:
-        """Return a stream that takes data calls; to them one in creation is not there yet."""
+        """Return a stream that takes data calls; to them one in creation does not exist yet."""
         stream = self.find(name)
         if stream.status(self.now_ms()) not in ("ACTIVE", "UPDATING"):
             raise self.not_found(name)
         return stream
 
     def find_active(self, name: str, *allowed: StreamStatus) -> Stream:
-        """Return a stream that may be changed, or is in another state that is allowed.
-
-        Raises:
-            ApiError: ResourceInUseException while it is CREATING, UPDATING or DELETING.
-        """
+        """Return a stream that is ACTIVE or ``allowed``; otherwise: ResourceInUseException."""
         stream = self.find(name)
         status = stream.status(self.now_ms())
         if status not in ("ACTIVE", *allowed):
@@ -176,37 +175,57 @@ class Account:
         return [stream for stream in found if stream is not None]
 
     def clear(self) -> None:
+        """Forget streams, subscriptions, faults and rates."""
         self._streams.clear()
+        self.subscriptions.end(resource_not_found("The service was reset."))
+        self.faults.clear()
+        self.rates.clear()
 
     def not_found(self, name: str) -> ApiError:
         return resource_not_found(
             f"Stream {name} under account {self.behaviour.account_id} not found."
         )
 
+    def write(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
+        """Store (partition key, data) pairs; return the shard id and sequence number of each."""
+        found = self.find_readable(stream)
+        now_ms = self.now_ms()
+        stored: list[tuple[str, str]] = []
+        for key, data in records:
+            shard = found.route(hash_of_partition_key(key))
+            number = shard.append(
+                pybase64.b64encode(data).decode(),
+                orjson.dumps(key).decode(),
+                len(data) + len(key.encode()),
+                now_ms,
+            )
+            stored.append((shard.shard_id, str(number)))
+        return stored
 
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
+    def read(self, stream: str) -> dict[str, list[StoredRecord]]:
+        """Return the records of every retained shard, oldest first."""
+        shards = self.find(stream).retained_shards(self.now_ms())
+        return {shard.shard_id: shard.stored_records() for shard in shards}
 
-
-@define(eq=False)
-class ServiceState:
-    """One account, the limits that hold for it, its subscriptions, and the planned faults."""
-
-    account: Account
-    limits: Limits
-    rates: Rates = field(factory=Rates)
-    faults: FaultPlan = Factory(lambda self: FaultPlan(self.account.clock), takes_self=True)
-    subscriptions: Subscriptions = field(factory=Subscriptions)
-
-    @property
-    def behaviour(self) -> Behaviour:
-        return self.account.behaviour
-
-    def now_ms(self) -> int:
-        return self.account.now_ms()
-
-    def monotonic(self) -> float:
-        return self.account.clock.monotonic()
+    def trim(
+        self,
+        stream: str,
+        *,
+        shard_id: str | None = None,
+        through: str | None = None,
+        drop_closed_shards: bool = True,
+    ) -> int:
+        """Remove records as :meth:`LocalKinesis.trim` says; return how many."""
+        found, now_ms = self.find(stream), self.now_ms()
+        one = None if shard_id is None else found.shard(shard_id, now_ms)
+        removed = 0
+        for shard in found.retained_shards(now_ms) if one is None else [one]:
+            before = shard.record_count
+            shard.trim_through(int(through) if through is not None else shard.last_number)
+            removed += before - shard.record_count
+            if drop_closed_shards and not shard.is_open and not shard.record_count:
+                del found.shards[shard.shard_id]
+        return removed
 
     def name_in(self, request: Request) -> str:
         """Return the name of the stream that a request means by StreamName or StreamARN."""
@@ -215,7 +234,7 @@ class ServiceState:
             if name is None:
                 raise invalid_argument("Either StreamName or StreamARN must be provided.")
             return name
-        own_arn_prefix = self.account.arn_of("")
+        own_arn_prefix = self.arn_of("")
         if not arn.startswith(own_arn_prefix):
             raise resource_not_found(f"Stream {arn} not found.")
         named = arn.removeprefix(own_arn_prefix)
@@ -224,19 +243,19 @@ class ServiceState:
         return named
 
     def stream_in(self, request: Request) -> Stream:
-        return self.account.find(self.name_in(request))
+        return self.find(self.name_in(request))
 
     def readable_stream_in(self, request: Request) -> Stream:
-        return self.account.find_readable(self.name_in(request))
+        return self.find_readable(self.name_in(request))
 
     def active_stream_in(self, request: Request) -> Stream:
-        return self.account.find_active(self.name_in(request))
+        return self.find_active(self.name_in(request))
 
     def check_creation(self, stream: Stream, created_ms: float | None) -> None:
         """Refuse a StreamCreationTimestamp that is that of another stream of the name."""
         # botocore sends whole seconds, so seconds are what can be compared.
         if created_ms is not None and int(created_ms) // 1000 != stream.created_ms // 1000:
-            raise self.account.not_found(stream.name)
+            raise self.not_found(stream.name)
 
     def check_token(self, created_ms: int, lifetime_seconds: float | None) -> None:
         """Refuse a token of a list that is too old."""
@@ -245,13 +264,17 @@ class ServiceState:
             raise expired_next_token("The NextToken has expired.")
 
     def take_control_call(self, operation: str, per_second: int | None, *scope: str) -> None:
-        """Count a call of the control plane; ``scope`` is what the rate holds for.
-
-        Raises:
-            ApiError: LimitExceededException above the rate.
-        """
+        """Count a call of the control plane, or refuse it; ``scope`` is what the rate holds for."""
         if not self.rates.take_call((operation, *scope), per_second, self.monotonic()):
             raise limit_exceeded(f"Rate exceeded for {operation}.")
+
+
+def consumer_not_found(consumer: str) -> ApiError:
+    return resource_not_found(f"Consumer {consumer} not found.")
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 #: The answer: its members, a body that is JSON already, nothing at all, or a subscription whose

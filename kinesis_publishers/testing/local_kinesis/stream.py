@@ -11,10 +11,7 @@ from attrs import define, field, frozen
 
 from kinesis_publishers.testing.local_kinesis.answers import resource_not_found, throughput_exceeded
 from kinesis_publishers.testing.local_kinesis.requests import violation
-from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
-    CreationSeconds,
-    SequenceSpace,
-)
+from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds, SequenceSpace
 from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, Shard, even_starts
 
 if TYPE_CHECKING:
@@ -28,7 +25,6 @@ __all__ = [
     "ConsumerArn",
     "ConsumerStatus",
     "Stream",
-    "StreamConsumers",
     "StreamMode",
     "StreamStatus",
     "child_shards_of",
@@ -60,11 +56,7 @@ class ConsumerArn:
 
     @classmethod
     def parse(cls, text: str) -> ConsumerArn:
-        """Read a ConsumerARN.
-
-        Raises:
-            ApiError: ValidationException if it is none.
-        """
+        """Read a ConsumerARN; ValidationException if it is none."""
         match = _ARN.fullmatch(text)
         if match is None:
             raise violation(
@@ -99,28 +91,6 @@ class Consumer:
 
 
 @define(eq=False)
-class StreamConsumers:
-    """The consumers of one stream by name, without those whose deletion is over."""
-
-    _by_name: dict[str, Consumer] = field(factory=dict)
-
-    def add(self, consumer: Consumer) -> None:
-        self._by_name[consumer.name] = consumer
-
-    def get(self, name: str, now_ms: int) -> Consumer | None:
-        consumer = self._by_name.get(name)
-        if consumer is None or consumer.deleted_ms is None or consumer.deleted_ms > now_ms:
-            return consumer
-        del self._by_name[name]
-        return None
-
-    def present(self, now_ms: int) -> list[Consumer]:
-        """Return those that DescribeStreamConsumer knows, in the order of their names."""
-        found = (self.get(name, now_ms) for name in sorted(self._by_name))
-        return [consumer for consumer in found if consumer is not None]
-
-
-@define(eq=False)
 class Stream:
     """A stream, its shards and its consumers.
 
@@ -142,7 +112,7 @@ class Stream:
     shards: dict[str, Shard] = field(factory=dict)
     #: In the order of their hash key ranges.
     open_shards: list[Shard] = field(factory=list)
-    consumers: StreamConsumers = field(factory=StreamConsumers)
+    consumers: dict[str, Consumer] = field(factory=dict)
     _next_index: int = 0
     _pending: tuple[int, Callable[[int], object]] | None = None
 
@@ -184,6 +154,19 @@ class Stream:
         found = bisect_right(self.open_shards, hash_key, key=attrgetter("first_hash_key"))
         return self.open_shards[found - 1]
 
+    def consumer(self, name: str, now_ms: int) -> Consumer | None:
+        """Return a consumer, unless its deletion is over."""
+        consumer = self.consumers.get(name)
+        if consumer is None or consumer.deleted_ms is None or consumer.deleted_ms > now_ms:
+            return consumer
+        del self.consumers[name]
+        return None
+
+    def present_consumers(self, now_ms: int) -> list[Consumer]:
+        """Return those that DescribeStreamConsumer knows, in the order of their names."""
+        found = (self.consumer(name, now_ms) for name in sorted(self.consumers))
+        return [consumer for consumer in found if consumer is not None]
+
     def rate_exceeded(self, shard: Shard) -> ApiError:
         return throughput_exceeded(
             f"Rate exceeded for shard {shard.shard_id} in stream {self.name} under account "
@@ -210,11 +193,7 @@ class Stream:
             change(due_ms)
 
     def shard(self, shard_id: str, now_ms: int) -> Shard:
-        """Return a shard with its expired records removed.
-
-        Raises:
-            ApiError: ResourceNotFoundException if it never was or has left the retention.
-        """
+        """Return a shard that is within the retention, with its expired records removed."""
         shard = self.shards.get(shard_id)
         if shard is None or self._expire_shard(shard, now_ms):
             raise resource_not_found(
@@ -281,7 +260,4 @@ def millis_behind(page: Page, now_ms: int) -> int:
 
 
 def _hash_key_range(shard: Shard) -> dict[str, str]:
-    return {
-        "StartingHashKey": str(shard.first_hash_key),
-        "EndingHashKey": str(shard.last_hash_key),
-    }
+    return {"StartingHashKey": str(shard.first_hash_key), "EndingHashKey": str(shard.last_hash_key)}

@@ -28,7 +28,7 @@ class Subscription:
         fault: what goes wrong with its events.
         is_over: nothing more is sent, except ``error``.
         error: the exception to send at the end, if it is to end with one.
-        sent_bytes: the data and partition keys that were sent of late.
+        sent_bytes: the data and partition keys that were sent within the last second.
         event_count: how many events were sent.
         last_event_at: when the last one was sent; when the subscription was opened if none was.
     """
@@ -57,6 +57,11 @@ class Subscription:
             "events": self.event_count,
         }
 
+    def close(self) -> None:
+        """End it because its body has ended or its client has left."""
+        self.end()
+        self.shard.watchers.discard(self.wakeup)
+
     def end(self, error: ApiError | None = None) -> None:
         """End it, with an exception in the stream if ``error`` is given; the first end counts."""
         if not self.is_over:
@@ -64,40 +69,23 @@ class Subscription:
         self.wakeup.ring()
 
 
-@define
-class _Place:
-    """The shard as one consumer sees it."""
-
-    opened_at: float
-    subscription: Subscription | None
-
-
 @define(eq=False)
 class Subscriptions:
-    """The open subscriptions, at most one for each consumer and shard."""
+    """The newest subscription of each consumer to each shard, open or over."""
 
-    _places: dict[tuple[str, str], _Place] = field(factory=dict)
+    _newest: dict[tuple[str, str], Subscription] = field(factory=dict)
 
     def seconds_since_opening(self, consumer: Consumer, shard: Shard, now: float) -> float:
-        """Return the age of the newest subscription, open or over; infinity if there was none."""
-        place = self._places.get((consumer.arn, shard.shard_id))
-        return now - place.opened_at if place is not None else float("inf")
+        """Return the age of the newest subscription; infinity if there was none."""
+        newest = self._newest.get((consumer.arn, shard.shard_id))
+        return now - newest.opened_at if newest is not None else float("inf")
 
     def open(self, subscription: Subscription, replaced: ApiError | None) -> None:
         """Keep a subscription; the one whose place it takes ends, with ``replaced`` if given."""
-        key = _key_of(subscription)
-        place = self._places.get(key)
-        if place is not None and place.subscription is not None:
-            place.subscription.end(replaced)
-        self._places[key] = _Place(subscription.opened_at, subscription)
-
-    def close(self, subscription: Subscription) -> None:
-        """Forget a subscription that has ended or whose client is gone."""
-        subscription.end()
-        subscription.shard.watchers.discard(subscription.wakeup)
-        place = self._places.get(_key_of(subscription))
-        if place is not None and place.subscription is subscription:
-            place.subscription = None
+        key = subscription.consumer.arn, subscription.shard.shard_id
+        if key in self._newest:
+            self._newest[key].end(replaced)
+        self._newest[key] = subscription
 
     def find(
         self, stream: str | None = None, shard_id: str | None = None, consumer: str | None = None
@@ -105,33 +93,16 @@ class Subscriptions:
         """Return the open subscriptions of a stream, shard and consumer (by name)."""
         return [
             found
-            for place in self._places.values()
-            if (found := place.subscription) is not None
-            and not found.is_over
+            for found in self._newest.values()
+            if not found.is_over
             and stream in (None, found.stream.name)
             and shard_id in (None, found.shard.shard_id)
             and consumer in (None, found.consumer.name)
         ]
 
-    def end_consumer(self, consumer: Consumer, error: ApiError) -> None:
-        """End the subscriptions of a consumer that is deregistered, and forget its places."""
-        for subscription in self.find():
-            if subscription.consumer.arn == consumer.arn:
+    def end(self, error: ApiError, consumer: Consumer | None = None) -> None:
+        """End and forget those of a consumer, or all of them."""
+        for key, subscription in list(self._newest.items()):
+            if consumer is None or subscription.consumer is consumer:
                 subscription.end(error)
-        self._places = {key: one for key, one in self._places.items() if key[0] != consumer.arn}
-
-    def clear(self, error: ApiError) -> None:
-        """End and forget all of them."""
-        for subscription in self.find():
-            subscription.end(error)
-        self._places.clear()
-
-    def end_stream(self, stream: Stream, error: ApiError) -> None:
-        """End the subscriptions of a stream that is deleted."""
-        for subscription in self.find():
-            if subscription.stream is stream:
-                subscription.end(error)
-
-
-def _key_of(subscription: Subscription) -> tuple[str, str]:
-    return subscription.consumer.arn, subscription.shard.shard_id
+                del self._newest[key]

@@ -10,8 +10,7 @@ from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, plan_batch
 
 if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers.testing.local_kinesis.contents import StoredRecord
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis, StoredRecord
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 __all__ = ["FIRST", "NOON", "BatchServer"]

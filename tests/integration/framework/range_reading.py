@@ -20,8 +20,7 @@ from kinesis_publishers import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers.testing.local_kinesis.contents import StoredRecord
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis, StoredRecord
 
 __all__ = ["STREAM", "CollectingSink", "StoredStream", "fan_out_properties", "polling_properties"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from kinesis_publishers import Properties
 from kinesis_publishers.readers.range_reader import KinesisRangeReader, RangePublishers
 from kinesis_publishers.testing.fakes import finish
-from kinesis_publishers.testing.local_kinesis.contents import read_records
 from tests.integration.framework.range_reading import StoredStream
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
@@ -26,9 +25,9 @@ class RangeWorld(SimulatedWorld):
 
     def __init__(self, behaviour: Behaviour, *, count: int, page: int) -> None:
         super().__init__(behaviour)
-        account = self.service.state.account
+        state = self.service.state
         self.put(count)
-        self.stream = stream = account.find_active(STREAM)
+        self.stream = stream = state.find_active(STREAM)
         polling = {**POLLING, "kinesis.shard.getrecords.maxrecordcount": str(page)}
         self.polling = Properties.parse(polling)
         self.fan_out = Properties.parse(
@@ -36,7 +35,7 @@ class RangeWorld(SimulatedWorld):
                 **polling,
                 "kinesis.stream.recordpublisher": "EFO",
                 "kinesis.stream.efo.registration": "NONE",
-                f"kinesis.stream.efo.consumerarn.{STREAM}": account.register(
+                f"kinesis.stream.efo.consumerarn.{STREAM}": state.register(
                     stream, "reports", {}
                 ).arn,
             }
@@ -45,7 +44,7 @@ class RangeWorld(SimulatedWorld):
     @property
     def stored(self) -> StoredStream:
         """What each shard holds now."""
-        return StoredStream(self.stream.arn, read_records(self.service.state.account, STREAM))
+        return StoredStream(self.stream.arn, self.service.state.read(STREAM))
 
     def reader(self, properties: Properties) -> KinesisRangeReader:
         parts = self.parts(properties, lambda event: None)

@@ -14,7 +14,6 @@ from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.local_kinesis import Limits
-from kinesis_publishers.testing.local_kinesis.contents import write_records
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -41,7 +40,7 @@ class SimulatedWorld:
         self.planes = SimulatedPlanes(self.service, self.clock)
         self.pool = PendingPool(max_records=60, max_bytes=6_000)
         self.put_count = 0
-        self.service.state.account.create(STREAM, "PROVISIONED", 2)
+        self.service.state.create(STREAM, "PROVISIONED", 2)
 
     def put(self, count: int) -> None:
         """Store records whose payloads say their place within their partition key."""
@@ -51,12 +50,12 @@ class SimulatedWorld:
         ]
         self.put_count += count
         with self.service.lock:
-            write_records(self.service.state.account, STREAM, records)
+            self.service.state.write(STREAM, records)
 
     def reshard(self, shard_count: int) -> None:
         with self.service.lock:
-            stream = self.service.state.account.find_active(STREAM)
-            scale_shards(stream, shard_count, self.service.state.account.now_ms())
+            stream = self.service.state.find_active(STREAM)
+            scale_shards(stream, shard_count, self.service.state.now_ms())
 
     def parts(
         self, properties: Properties, events: EventSink, *, fails_on_data_loss: bool = True

@@ -59,13 +59,13 @@ class World(SimulatedWorld):
 
     def keep_for(self, hours: int) -> None:
         with self.service.lock:
-            self.service.state.account.find_active(STREAM).retention_hours = hours
+            self.service.state.find_active(STREAM).retention_hours = hours
 
     def create_again(self, *, shards: int = 2) -> None:
         with self.service.lock:
-            account = self.service.state.account
-            account.delete(account.find(STREAM))
-            account.create(STREAM, "PROVISIONED", shards)
+            state = self.service.state
+            state.delete(state.find(STREAM))
+            state.create(STREAM, "PROVISIONED", shards)
 
     @asynccontextmanager
     async def reading(

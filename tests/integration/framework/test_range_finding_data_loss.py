@@ -16,7 +16,6 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
-from kinesis_publishers.testing.local_kinesis.contents import read_records
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Days(SimulatedWorld):
     def firsts_left(self) -> set[str]:
         """Return the first record that each shard still holds."""
         with self.service.lock:
-            records = read_records(self.service.state.account, STREAM)
+            records = self.service.state.read(STREAM)
         return {of[0].sequence_number for of in records.values() if of}
 
 
@@ -153,8 +152,8 @@ async def test_where_that_is_tolerated_its_children_are_read(days: Days) -> None
 
 async def test_a_stream_that_is_deleted_under_the_query_is_named(days: Days) -> None:
     with days.service.lock:
-        account = days.service.state.account
-        account.delete(account.find(STREAM))
+        state = days.service.state
+        state.delete(state.find(STREAM))
     await days.clock.advance(60.0)
     with pytest.raises(StreamNotFoundError, match="orders"):
         await days.look()
@@ -162,7 +161,7 @@ async def test_a_stream_that_is_deleted_under_the_query_is_named(days: Days) -> 
 
 def keep_for(days: Days, hours: int) -> None:
     with days.service.lock:
-        days.service.state.account.find_active(STREAM).retention_hours = hours
+        days.service.state.find_active(STREAM).retention_hours = hours
 
 
 async def test_a_retention_that_is_shortened_under_a_query_that_is_behind_is_an_error(
@@ -180,9 +179,9 @@ async def test_a_retention_that_is_shortened_under_a_query_that_is_behind_is_an_
 
 def create_again(days: Days) -> None:
     with days.service.lock:
-        account = days.service.state.account
-        account.delete(account.find(STREAM))
-        account.create(STREAM, "PROVISIONED", 2)
+        state = days.service.state
+        state.delete(state.find(STREAM))
+        state.create(STREAM, "PROVISIONED", 2)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0, HOUR])

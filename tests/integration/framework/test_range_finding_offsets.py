@@ -11,7 +11,6 @@ from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit, finder
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
-from kinesis_publishers.testing.local_kinesis.contents import read_records
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
@@ -29,8 +28,8 @@ MANY = 9000
 class Query(SimulatedWorld):
     """A query that plans, and reads every range out of what is stored."""
 
-    def __init__(self) -> None:
-        super().__init__(Behaviour())
+    def __init__(self, behaviour: Behaviour | None = None) -> None:
+        super().__init__(behaviour or Behaviour())
         self.events: list[Event] = []
         self.finder = self._new_finder()
         self.offset = Offset()
@@ -89,7 +88,7 @@ class Query(SimulatedWorld):
 
     def stored(self) -> dict[str, list[int]]:
         with self.service.lock:
-            records = read_records(self.service.state.account, STREAM)
+            records = self.service.state.read(STREAM)
         return {
             shard: [int(one.sequence_number) for one in of] for shard, of in records.items() if of
         }
@@ -164,6 +163,33 @@ async def test_available_now_ends_although_a_producer_is_faster_than_the_limit(
         raise AssertionError("it does not end")
     for shard, numbers in there.items():
         assert query.read[shard][: len(numbers)] == numbers
+
+
+async def test_available_now_lists_the_children_of_shards_that_ended_before_it() -> None:
+    query = Query(Behaviour(late_shard_end=True))
+    query.put(30)
+    await query.begin()
+    query.reshard(1)
+    query.put(30)
+    await query.clock.advance(0.001)
+    until = query.clock.now()
+    while not query.finder.is_caught_up(until):
+        await query.read_some(ReadLimit(), until=until)
+        await query.clock.advance(1.0)
+    assert query.read == query.stored()
+
+
+async def test_available_now_lists_once_where_no_shard_ends(query: Query) -> None:
+    query.put(30)
+    await query.clock.advance(0.001)
+    until = query.clock.now()
+    query.service.calls.clear()
+    await query.restart()
+    for _ in range(5):
+        await query.read_some(ReadLimit(), until=until)
+        await query.clock.advance(1.0)
+    assert query.finder.is_caught_up(until)
+    assert len(query.service.calls.find("ListShards")) == 1
 
 
 async def test_no_more_is_counted_than_the_limit_has_a_use_for(query: Query) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kinesis_publishers import Properties, ShardKey, ShardProgress
 from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
-from kinesis_publishers.testing.local_kinesis.contents import read_records
 from tests.examples import examples
 from tests.integration.framework.simulated_kinesis import SimulatedPlanes
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
@@ -75,13 +74,13 @@ class Looking(SimulatedWorld):
     def stored(self) -> dict[str, list[int]]:
         """Return the sequence numbers that each shard holds."""
         with self.service.lock:
-            records = read_records(self.service.state.account, STREAM)
+            records = self.service.state.read(STREAM)
         return {shard: [int(one.sequence_number) for one in of] for shard, of in records.items()}
 
     def readable(self) -> dict[str, list[int]]:
         """Return what the shards hold that are not behind a parent."""
         with self.service.lock:
-            shards = dict(self.service.state.account.find_active(STREAM).shards)
+            shards = dict(self.service.state.find_active(STREAM).shards)
         return {
             shard_id: numbers
             for shard_id, numbers in self.stored().items()
@@ -134,7 +133,7 @@ class Looking(SimulatedWorld):
 
     def _check_parents(self, key: ShardKey, ended: set[str]) -> None:
         with self.service.lock:
-            shard = self.service.state.account.find_active(STREAM).shards[key.shard_id]
+            shard = self.service.state.find_active(STREAM).shards[key.shard_id]
         assert ended.issuperset(shard.parent_ids), "a child comes a round after its parents"
 
 

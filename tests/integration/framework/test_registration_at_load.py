@@ -8,9 +8,11 @@ import pytest
 
 from kinesis_publishers import Properties, SystemClock
 from kinesis_publishers.config import RegistrationConfig
-from kinesis_publishers.errors import AccessDeniedError, StreamNotFoundError
+from kinesis_publishers.errors import AccessDeniedError, MissingOptionError, StreamNotFoundError
 from kinesis_publishers.readers.eager_registration import register_consumers
+from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.registration import ConsumerLease
+from kinesis_publishers.testing.fakes import ScriptedPublisherFactory
 from kinesis_publishers.testing.local_kinesis import Fault
 
 if TYPE_CHECKING:
@@ -126,6 +128,25 @@ def test_one_stream_that_fails_takes_the_others_back(
 def test_a_stream_that_does_not_exist_is_named(given: dict[str, str]) -> None:
     with pytest.raises(StreamNotFoundError, match="no-such-stream"):
         register_consumers(Properties.parse({**given, "kinesis.streams": "no-such-stream"}))
+
+
+class NeedsRegistration(ScriptedPublisherFactory):
+    needs_registration = True
+
+
+def test_a_publisher_of_your_own_needs_a_name_for_its_consumers_too(
+    local_kinesis: LocalKinesis, given: dict[str, str]
+) -> None:
+    given["kinesis.stream.recordpublisher"] = f"{__name__}:NeedsRegistration"
+    registered = register_consumers(Properties.parse(given))
+    assert set(RegistrationConfig.from_properties(registered).consumer_arns) == set(_STREAMS)
+    calls = local_kinesis.calls()
+    del given["kinesis.stream.efo.consumername"]
+    with pytest.raises(MissingOptionError, match=r"efo\.consumername is required"):
+        register_consumers(Properties.parse(given))
+    with pytest.raises(MissingOptionError, match=r"efo\.consumername is required"):
+        ConsumerGuard.for_properties(Properties.parse(given))
+    assert local_kinesis.calls() == calls
 
 
 @pytest.mark.parametrize(

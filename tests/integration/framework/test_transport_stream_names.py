@@ -39,7 +39,7 @@ class Emulator:
         self.calls: list[tuple[str, bool]] = []
         self._message = message
         self._service = KinesisService(Limits.off(), ManualClock(), Behaviour())
-        self._service.state.account.create("orders", "PROVISIONED", 1)
+        self._service.state.create("orders", "PROVISIONED", 1)
 
     async def answer(self, request: web.Request) -> web.Response:
         target, fields = request.headers["X-Amz-Target"], orjson.loads(await request.read())

@@ -14,7 +14,6 @@ from botocore.eventstream import EventStreamBuffer
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from kinesis_publishers.testing.local_kinesis.answers import StreamingAnswer
-from kinesis_publishers.testing.local_kinesis.contents import write_records
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
@@ -141,9 +140,9 @@ def test_every_answer_is_as_modelled() -> None:
 async def test_every_event_is_as_modelled() -> None:
     """Records, a sign of life and the end of the shard, as they come from the service."""
     service = KinesisService(Limits.aws(), SystemClock(), Behaviour(heartbeat_seconds=0))
-    service.state.account.create("orders", "PROVISIONED", 1)
-    write_records(service.state.account, "orders", [("k", b"x")])
-    arn = service.state.account.register(service.state.account.find("orders"), "c", {}).arn
+    service.state.create("orders", "PROVISIONED", 1)
+    service.state.write("orders", [("k", b"x")])
+    arn = service.state.register(service.state.find("orders"), "c", {}).arn
     shard_id = "shardId-000000000000"
     position = {"Type": "TRIM_HORIZON"}
     request = {"ConsumerARN": arn, "ShardId": shard_id, "StartingPosition": position}

@@ -100,7 +100,10 @@ def assert_nothing_is_split(batches: list[Batch], most: int) -> None:
         assert len(batch.rows) <= most or len(places) == 1
 
 
-@pytest.mark.parametrize(("most", "in_threads"), [(1, False), (5, True), (10, False), (1000, True)])
+@pytest.mark.parametrize(
+    ("most", "in_threads", "late_end"),
+    [(1, False, True), (5, True, False), (10, False, False), (1000, True, True)],
+)
 def test_the_rows_are_what_is_inside_and_the_limit_splits_no_aggregate(
     server: LocalKinesis,
     start_query: Callable[..., Query],
@@ -128,7 +131,7 @@ def test_the_rows_are_what_is_inside_and_the_limit_splits_no_aggregate(
         assert list(rows) == [row for row in expected if row[0] == shard_id]
 
 
-@pytest.mark.parametrize("other", ["prefetch", "ranges"])
+@pytest.mark.parametrize(("other", "late_end"), [("prefetch", True), ("ranges", False)])
 def test_a_replay_gives_the_same_rows_under_either_planner(
     server: LocalKinesis, start_query: Callable[..., Query], other: str
 ) -> None:

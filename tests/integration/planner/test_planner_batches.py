@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
-from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.chunks import BatchLimit, Chunk
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
@@ -94,17 +94,17 @@ def test_no_call_is_spent_on_planning(server: LocalKinesis, start_query: StartQu
 
 def test_commit_drops_what_the_batch_held(server: LocalKinesis, start_query: StartQuery) -> None:
     put(server, ["a" * 1000])
+    gc.collect()  # what other tests have left
     query = start_query()
     start = query.planner.initial_offset()
     wait_for_buffered(query.planner, 1)
     end = query.planner.latest_offset(start, NO_LIMIT)
-    assert query.planner.planned is not None
-    held = weakref.ref(query.planner.planned)
+    (held,) = (weakref.ref(one) for one in gc.get_objects() if isinstance(one, Chunk))
     query.planner.commit(start)
     assert held() is not None
     query.planner.commit(end)
     # The thread that fetches may still hold what it has just done.
-    eventually(lambda: gc.collect() >= 0 and held() is None, "the batch to go")
+    eventually(lambda: gc.collect() >= 0 and held() is None, "the chunk to go")
 
 
 def test_a_committed_batch_can_still_be_read_by_range(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import EntryPoint, version
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from kinesis_publishers.cli.main import main
+from kinesis_publishers.cli.main import COMMANDS_GROUP, main
+
+
+@click.command(hidden=True)
+def internal() -> None:
+    """Serve the package that announces it."""
 
 
 @pytest.fixture
@@ -32,6 +37,13 @@ def test_the_help_lists_own_and_announced_commands() -> None:
     assert result.exit_code == 0
     assert "\n  demo " in result.output
     assert "\n  local " in result.output
+
+
+def test_the_help_leaves_out_a_hidden_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("internal", f"{__name__}:internal", COMMANDS_GROUP)]
+    monkeypatch.setattr("kinesis_publishers.cli.main.entry_points", lambda **_: points)
+    assert "internal" not in CliRunner().invoke(main, ["--help"]).output
+    assert CliRunner().invoke(main, ["internal"]).exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["config", "consumers", "local", "put", "shards", "tail"])

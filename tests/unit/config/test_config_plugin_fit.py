@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_publishers import RecordPublisher, RecordPublisherFactory
+from kinesis_publishers import CheckpointStore, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import open_services, publisher_factory_class
+from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from kinesis_publishers.config import Properties
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
+from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     ScriptedPublisherFactory,
     ShardReader,
@@ -238,12 +241,38 @@ def test_a_module_that_fails_in_an_unusual_way_says_why(
         load_class("unusual_plugin:X", RecordPublisherFactory)
 
 
+class ClosesWithArguments(MemoryCheckpointStore):
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        await super().__aexit__(kind, error, traceback)
+
+
+def test_a_store_may_name_what_its_context_is_left_with() -> None:
+    reference = f"{_HERE}:ClosesWithArguments"
+    assert load_class(reference, CheckpointStore) is ClosesWithArguments
+
+
+class PollsInAnotherWay(PollingRecordPublisherFactory):
+    pass
+
+
+class SubscribesInAnotherWay(FanOutRecordPublisherFactory):
+    pass
+
+
+class PollsAndSaysSo(PollingRecordPublisherFactory):
+    reads_ranges = True
+
+
 @pytest.mark.parametrize(
     ("name", "capabilities"),
     [
         ("POLLING", {"reads_ranges"}),
         ("EFO", {"reads_ranges", "subscribes", "needs_registration"}),
         ("kinesis_publishers.testing.fakes:ScriptedPublisherFactory", set()),
+        # What they inherit the code from need not hold for what they do.
+        (f"{_HERE}:PollsInAnotherWay", set()),
+        (f"{_HERE}:SubscribesInAnotherWay", set()),
+        (f"{_HERE}:PollsAndSaysSo", {"reads_ranges"}),
     ],
 )
 def test_a_factory_says_what_its_publishers_can_do(name: str, capabilities: set[str]) -> None:

@@ -31,6 +31,7 @@ from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
     FakeDataPlane,
     RecordingConsumer,
+    ScriptedPublisherFactory,
     ShardReader,
     StoredShard,
     finish,
@@ -231,3 +232,25 @@ def test_fan_out_is_replaced_by_polling_and_nothing_else_is(publisher: str, expe
     assert polled.get(SourceConfig.record_publisher) == expected
     client = polled.to_dict()["kinesis.stream.efo.http2-client"]
     assert client == ("httpx" if publisher == "EFO" else "pyreqwest")
+
+
+class SubscribesToo(ScriptedPublisherFactory):
+    subscribes = True
+
+
+@pytest.mark.parametrize("credentials", [{}, {"aws.credentials.provider": "CUSTOM"}])
+def test_a_publisher_that_is_replaced_by_polling_takes_its_own_options_along(
+    credentials: dict[str, str],
+):
+    class_key = "aws.credentials.provider.custom.class"
+    others = {**credentials, class_key: "corp.credentials:Vault"} if credentials else {}
+    given = {
+        "kinesis.streams": "orders",
+        "kinesis.stream.recordpublisher": f"{__name__}:SubscribesToo",
+        "kinesis.custom.rate": "3",
+        **others,
+    }
+    polled = as_polling(Properties.parse(given))
+    assert polled.get(SourceConfig.record_publisher) == "POLLING"
+    # A class for credentials is given every key.
+    assert ("kinesis.custom.rate" in polled.to_dict()) is bool(others)

@@ -11,7 +11,7 @@ import pytest
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
-from kinesis_publishers.testing.local_kinesis.state import Account, ServiceState
+from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.local_kinesis.subscribing_harness import FanOut
 
@@ -27,7 +27,7 @@ class Kinesis:
 
     def __init__(self, limits: Limits, behaviour: Behaviour) -> None:
         self.clock = ManualClock()
-        self.state = ServiceState(Account(self.clock, behaviour), limits)
+        self.state = ServiceState(self.clock, behaviour, limits)
 
     def __call__(self, operation: str, **fields: Any) -> Any:
         if operation != "ListStreams" and _OTHER_NAMES.isdisjoint(fields):

@@ -16,7 +16,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     ConnectionBroken,
     StreamingAnswer,
 )
-from kinesis_publishers.testing.local_kinesis.contents import write_records
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -105,18 +104,18 @@ class FanOut:
     def __init__(self, limits: Limits | None = None, behaviour: Behaviour | None = None) -> None:
         self.clock = ManualClock()
         self.service = KinesisService(limits or Limits.aws(), self.clock, behaviour or Behaviour())
-        self.account = self.service.state.account
-        self.account.create(STREAM, "PROVISIONED", 1)
+        self.state = self.service.state
+        self.state.create(STREAM, "PROVISIONED", 1)
         self.consumer_arn = self.register("c")
         self.readers: list[Reader] = []
 
     def register(self, name: str) -> str:
-        return self.account.register(self.account.find(STREAM), name, {}).arn
+        return self.state.register(self.state.find(STREAM), name, {}).arn
 
     def put(self, *texts: str) -> list[str]:
         """Store records and return their sequence numbers."""
         records = [("key", text.encode()) for text in texts]
-        return [number for _, number in write_records(self.account, STREAM, records)]
+        return [number for _, number in self.state.write(STREAM, records)]
 
     async def call(self, operation: str, **fields: Any) -> Any:
         """Call an operation.

@@ -1,4 +1,4 @@
-"""What a subscription delivers, when, how it goes on after a restart, and how it ends."""
+"""What a subscription delivers, when, how it continues after a restart, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
-from kinesis_publishers.testing.local_kinesis.contents import trim_stream
 from tests.unit.local_kinesis.subscribing_harness import HALF, SHARD, STREAM
 
 MIB = 1024 * 1024
@@ -115,7 +114,7 @@ async def test_the_continuation_of_an_idle_shard_outlives_the_records_before_it(
     reader = await fan_out.subscribe()
     await fan_out.clock.advance(6)
     await reader.close()
-    trim_stream(fan_out.account, STREAM)
+    fan_out.state.trim(STREAM)
     fan_out.put("a")
     assert (await fan_out.after(reader.continuation)).texts == ["a"]
 
@@ -225,7 +224,7 @@ async def test_a_reset_of_the_service_ends_all_subscriptions(fan_out: Any) -> No
 async def test_what_is_trimmed_before_it_was_read_is_not_delivered(fan_out: Any) -> None:
     first, _ = fan_out.put("a", "b")
     body = await fan_out.open_body()
-    trim_stream(fan_out.account, STREAM, through=first)
+    fan_out.state.trim(STREAM, through=first)
     await anext(body)
     event = await anext(body)
     assert b'"Yg=="' in event
@@ -236,7 +235,7 @@ async def test_what_is_trimmed_before_it_was_read_is_not_delivered(fan_out: Any)
 async def test_a_retention_that_is_shortened_trims_what_a_subscription_has_not_read(
     fan_out: Any,
 ) -> None:
-    stream = fan_out.account.find(STREAM)
+    stream = fan_out.state.find(STREAM)
     stream.retention_hours = 48
     fan_out.put("old")
     await fan_out.clock.advance(30 * 3600)
@@ -254,7 +253,7 @@ async def test_a_shard_that_leaves_the_retention_ends_with_an_exception(fan_out:
     fan_out.put("a")
     body = await fan_out.open_body()
     await split(fan_out)
-    trim_stream(fan_out.account, STREAM)
+    fan_out.state.trim(STREAM)
     pieces = [piece async for piece in body]
     assert b"ResourceNotFoundException" in pieces[-1]
     assert SHARD(0).encode() in pieces[-1]
@@ -262,7 +261,7 @@ async def test_a_shard_that_leaves_the_retention_ends_with_an_exception(fan_out:
 
 async def test_after_a_trimmed_number_nothing_is_delivered_but_the_lag(fan_out: Any) -> None:
     (number,) = fan_out.put("a")
-    trim_stream(fan_out.account, STREAM)
+    fan_out.state.trim(STREAM)
     fan_out.put("b")
     reader = await fan_out.after(number)
     await fan_out.clock.advance(11)

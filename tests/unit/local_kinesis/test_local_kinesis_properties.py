@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import Request
-from kinesis_publishers.testing.local_kinesis.state import Account, ServiceState
+from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.examples import examples
 
@@ -25,7 +25,7 @@ class StreamMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.state = ServiceState(Account(self.clock, Behaviour()), Limits.off())
+        self.state = ServiceState(self.clock, Behaviour(), Limits.off())
         self.call("CreateStream", ShardCount=2)
         self.put_count = 0
         self.expected: dict[str, list[int]] = {}
@@ -38,7 +38,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @property
     def open_shards(self) -> list[Any]:
-        return self.state.account.find("s").open_shards
+        return self.state.find("s").open_shards
 
     @rule(keys=st.lists(st.integers(0, 2**128 - 1), min_size=1, max_size=5))
     def put(self, keys: list[int]) -> None:
@@ -91,7 +91,7 @@ class StreamMachine(RuleBasedStateMachine):
             parents = {shard.get("ParentShardId"), shard.get("AdjacentParentShardId")} - {None}
             first = int(shard["SequenceNumberRange"]["StartingSequenceNumber"])
             for parent in parents:
-                stored = self.state.account.find("s").shards[parent]
+                stored = self.state.find("s").shards[parent]
                 assert first > (stored.ending_number or 0) > stored.last_number
             for record in self.drain(shard["ShardId"]):
                 number = int(record["SequenceNumber"])

@@ -1,4 +1,4 @@
-"""GetShardIterator and GetRecords: where reading begins, goes on and ends."""
+"""GetShardIterator and GetRecords: where reading begins, continues and ends."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def test_a_foreign_iterator_is_refused(kinesis: Any, iterator: str) -> None:
 
 def test_an_iterator_fits_its_arn_and_its_512_characters(make_kinesis: Any) -> None:
     kinesis = make_kinesis()
-    arn = kinesis.state.account.arn_of("n" * 128)
+    arn = kinesis.state.arn_of("n" * 128)
     kinesis("CreateStream", StreamName="n" * 128, ShardCount=1)
     kinesis("CreateStream", StreamName="other", ShardCount=1)
     iterator = kinesis.iterator(StreamARN=arn)
     assert len(iterator) <= 512
     assert kinesis.read(iterator, StreamARN=arn)["Records"] == []
     with pytest.raises(ApiError, match="InvalidArgumentException"):
-        kinesis.read(iterator, StreamARN=kinesis.state.account.arn_of("other"))
+        kinesis.read(iterator, StreamARN=kinesis.state.arn_of("other"))
 
 
 def test_the_chain_of_iterators_reads_each_record_once(kinesis: Any) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from kinesis_publishers.testing.local_kinesis.answers import ApiError
-from kinesis_publishers.testing.local_kinesis.contents import trim_stream
 
 HOUR = 3600
 DAY_MS = 24 * HOUR * 1000
@@ -115,7 +114,7 @@ async def test_a_closed_shard_leaves_when_all_of_it_is_out_of_retention(kinesis:
 
 def test_trimming_on_demand_removes_through_a_number(kinesis: Any) -> None:
     numbers = [kinesis.put(text)["SequenceNumber"] for text in ("a", "b", "c")]
-    assert trim_stream(kinesis.state.account, "orders", through=numbers[1]) == 2
+    assert kinesis.state.trim("orders", through=numbers[1]) == 2
     assert kinesis.texts() == ["c"]
     answer = kinesis.read(
         kinesis.iterator("AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1])
@@ -127,17 +126,17 @@ def test_trimming_everything_drops_closed_shards_only(kinesis: Any) -> None:
     kinesis.put("a")
     kinesis("SplitShard", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**127))
     kinesis.put("b", ExplicitHashKey="0")
-    assert trim_stream(kinesis.state.account, "orders", drop_closed_shards=False) == 2
+    assert kinesis.state.trim("orders", drop_closed_shards=False) == 2
     assert kinesis.shard_ids() == [0, 1, 2]
-    assert trim_stream(kinesis.state.account, "orders", shard_id="shardId-000000000000") == 0
+    assert kinesis.state.trim("orders", shard_id="shardId-000000000000") == 0
     assert kinesis.shard_ids() == [1, 2]
 
 
 def test_pages_stay_right_after_trimming(kinesis: Any) -> None:
     numbers = [kinesis.put("x" * 10)["SequenceNumber"] for _ in range(10)]
-    trim_stream(kinesis.state.account, "orders", through=numbers[3])
+    kinesis.state.trim("orders", through=numbers[3])
     kinesis.put("y" * 10)
-    shard = kinesis.state.account.find("orders").open_shards[0]
+    shard = kinesis.state.find("orders").open_shards[0]
     # Ten bytes of data and the three of "key" each.
     assert len(shard.page(0, None, 26).fragments) == 2
     assert shard.page(0, None, None).payload_bytes == 7 * 13

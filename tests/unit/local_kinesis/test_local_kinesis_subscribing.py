@@ -183,7 +183,7 @@ async def test_a_client_that_leaves_before_the_first_byte_has_no_subscription(
     assert fan_out.open_count() == 1
     await body.aclose()
     assert fan_out.open_count() == 0
-    (shard,) = fan_out.account.find(STREAM).shards.values()
+    (shard,) = fan_out.state.find(STREAM).shards.values()
     assert shard.watchers == set()
 
 

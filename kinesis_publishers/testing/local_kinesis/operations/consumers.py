@@ -9,7 +9,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     invalid_argument,
     limit_exceeded,
     resource_in_use,
-    resource_not_found,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.operations.reading import (
@@ -17,6 +16,7 @@ from kinesis_publishers.testing.local_kinesis.operations.reading import (
     position_in,
 )
 from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken
+from kinesis_publishers.testing.local_kinesis.state import consumer_not_found
 from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
     from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
 
-__all__ = ["OPERATIONS", "deregister", "find_consumer"]
+__all__ = ["OPERATIONS"]
 
 # A larger MaxResults is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100
@@ -39,9 +39,9 @@ def register_stream_consumer(state: ServiceState, request: Request) -> Members:
     name = request.name("ConsumerName")
     tags = request.tags()
     # A name that is taken is refused as such even when nothing more fits.
-    if stream.consumers.get(name, state.now_ms()) is None:
+    if stream.consumer(name, state.now_ms()) is None:
         _check_room(state, stream)
-    return {"Consumer": _shape(state, state.account.register(stream, name, tags))}
+    return {"Consumer": _shape(state, state.register(stream, name, tags))}
 
 
 def describe_stream_consumer(state: ServiceState, request: Request) -> Members:
@@ -58,7 +58,7 @@ def list_stream_consumers(state: ServiceState, request: Request) -> Members:
     after = _page_start(state, stream, request)
     limit = request.page_size("MaxResults", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
     now_ms = state.now_ms()
-    consumers = [one for one in stream.consumers.present(now_ms) if one.name > after]
+    consumers = [one for one in stream.present_consumers(now_ms) if one.name > after]
     page = consumers[:limit]
     answer: dict[str, object] = {"Consumers": [_shape(state, one) for one in page]}
     if len(page) < len(consumers):
@@ -72,48 +72,38 @@ def deregister_stream_consumer(state: ServiceState, request: Request) -> None:
     stream, consumer = _consumer_in(state, request)
     per_second = state.limits.deregister_consumer_calls_per_second
     state.take_control_call("DeregisterStreamConsumer", per_second, stream.name)
-    deregister(state, consumer)
+    state.deregister(consumer)
 
 
-def deregister(state: ServiceState, consumer: Consumer) -> None:
-    """Let a consumer go; its subscriptions end."""
-    state.account.deregister(consumer)
-    state.subscriptions.end_consumer(consumer, _not_found(consumer.arn))
-
-
-def find_consumer(state: ServiceState, arn: str) -> tuple[Stream, Consumer]:
-    """Return the consumer with an ARN, in any state, and its stream.
-
-    Raises:
-        ApiError: ResourceNotFoundException if there is none, or another one of the same name.
-    """
+def _find_consumer(state: ServiceState, arn: str) -> tuple[Stream, Consumer]:
+    """Return the consumer with an ARN, in any state, and its stream."""
     parsed = ConsumerArn.parse(arn)
-    if parsed.stream_arn != state.account.arn_of(parsed.stream_name):
-        raise _not_found(arn)
-    stream = state.account.find(parsed.stream_name)
-    consumer = stream.consumers.get(parsed.consumer_name, state.now_ms())
+    if parsed.stream_arn != state.arn_of(parsed.stream_name):
+        raise consumer_not_found(arn)
+    stream = state.find(parsed.stream_name)
+    consumer = stream.consumer(parsed.consumer_name, state.now_ms())
     if consumer is None or consumer.arn != arn:
-        raise _not_found(arn)
+        raise consumer_not_found(arn)
     return stream, consumer
 
 
 def _named_stream(state: ServiceState, request: Request) -> Stream:
     request.required_text("StreamARN")
-    return state.account.find_active(state.name_in(request), "UPDATING")
+    return state.find_active(state.name_in(request), "UPDATING")
 
 
 def _check_room(state: ServiceState, stream: Stream) -> None:
     limits, now_ms = state.limits, state.now_ms()
     most = limits.consumers_per_stream
-    if most is not None and len(stream.consumers.present(now_ms)) >= most:
+    if most is not None and len(stream.present_consumers(now_ms)) >= most:
         raise limit_exceeded(
             f"Stream {stream.name} under account {stream.account_id} has its {most} registered "
             "consumers already."
         )
     creating = [
         consumer
-        for one in state.account.all_streams()
-        for consumer in one.consumers.present(now_ms)
+        for one in state.all_streams()
+        for consumer in one.present_consumers(now_ms)
         if consumer.status(now_ms) == "CREATING"
     ]
     if limits.creating_consumers is not None and len(creating) >= limits.creating_consumers:
@@ -132,9 +122,9 @@ def _consumer_in(state: ServiceState, request: Request) -> tuple[Stream, Consume
                 "Either ConsumerARN, or both StreamARN and ConsumerName must be provided."
             )
         stream = state.stream_in(request)
-        consumer = stream.consumers.get(name, state.now_ms())
+        consumer = stream.consumer(name, state.now_ms())
         if consumer is None:
-            raise _not_found(f"{name} of stream {stream.name}")
+            raise consumer_not_found(f"{name} of stream {stream.name}")
         return stream, consumer
     parsed = ConsumerArn.parse(arn)
     if name not in (None, parsed.consumer_name) or request.text("StreamARN") not in (
@@ -142,7 +132,7 @@ def _consumer_in(state: ServiceState, request: Request) -> tuple[Stream, Consume
         parsed.stream_arn,
     ):
         raise invalid_argument("StreamARN and ConsumerName contradict the ConsumerARN.")
-    return find_consumer(state, arn)
+    return _find_consumer(state, arn)
 
 
 def _page_start(state: ServiceState, stream: Stream, request: Request) -> str:
@@ -161,10 +151,6 @@ def _page_start(state: ServiceState, stream: Stream, request: Request) -> str:
     return token.after_name
 
 
-def _not_found(consumer: str) -> ApiError:
-    return resource_not_found(f"Consumer {consumer} not found.")
-
-
 def _shape(state: ServiceState, consumer: Consumer) -> dict[str, object]:
     return {
         "ConsumerName": consumer.name,
@@ -177,8 +163,8 @@ def _shape(state: ServiceState, consumer: Consumer) -> dict[str, object]:
 def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
     arn, shard_id = request.required_text("ConsumerARN"), request.required_text("ShardId")
     starting_position = request.required_section("StartingPosition")
-    stream, consumer = find_consumer(state, arn)
-    state.account.find_readable(stream.name)
+    stream, consumer = _find_consumer(state, arn)
+    state.find_readable(stream.name)
     shard = stream.shard(shard_id, state.now_ms())
     _check_consumer(state, consumer)
     _take_call(state, consumer, shard)
@@ -199,12 +185,7 @@ def _check_consumer(state: ServiceState, consumer: Consumer) -> None:
 
 
 def _take_call(state: ServiceState, consumer: Consumer, shard: Shard) -> None:
-    """Count a call.
-
-    Raises:
-        ApiError: ResourceInUseException within 5 s of a successful call, otherwise
-            LimitExceededException above the rate.
-    """
+    """Count a call, or refuse it: too soon after a successful one, or above the rate."""
     now, limits = state.monotonic(), state.limits
     age = state.subscriptions.seconds_since_opening(consumer, shard, now)
     # Before the rate: clients know this answer and wait it out, however often they ask.

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 from attrs import evolve, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import (
-    expired_iterator,
-    invalid_argument,
-)
+from kinesis_publishers.testing.local_kinesis.answers import expired_iterator, invalid_argument
 from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.requests import Request, ShardIterator, missing
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
@@ -19,10 +16,7 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     shard_id_of_index,
 )
 from kinesis_publishers.testing.local_kinesis.shard import Page, Position
-from kinesis_publishers.testing.local_kinesis.stream import (
-    child_shards_of,
-    millis_behind,
-)
+from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.requests import Request
@@ -69,7 +63,7 @@ def get_records(state: ServiceState, request: Request) -> Members:
     if fault is not None:
         page = evolve(page, fragments=fault.arrange(page.fragments))
     _charge_bytes(state, stream, shard, page)
-    is_late = state.account.behaviour.late_shard_end and bool(page.fragments)
+    is_late = state.behaviour.late_shard_end and bool(page.fragments)
     if shard.has_ended_at(page.next_number) and not is_late:
         return _answer(page, None, 0, child_shards_of(stream, shard))
     if fault is not None and fault.kind == "no_next_iterator":
@@ -79,12 +73,12 @@ def get_records(state: ServiceState, request: Request) -> Members:
 
 
 def _stream_of(state: ServiceState, iterator: ShardIterator, request: Request) -> Stream:
-    stream = state.account.find_readable(iterator.stream_name)
+    stream = state.find_readable(iterator.stream_name)
     if request.has("StreamARN") and state.name_in(request) != stream.name:
         raise invalid_argument("The StreamARN is not that of the stream the iterator belongs to.")
     if iterator.stream_created_ms != stream.created_ms:
         # The stream of this iterator is gone; another one has its name now.
-        raise state.account.not_found(iterator.stream_name)
+        raise state.not_found(iterator.stream_name)
     return stream
 
 
@@ -100,11 +94,7 @@ def _check_age(state: ServiceState, iterator: ShardIterator) -> None:
 
 
 def _take_read(state: ServiceState, stream: Stream, shard: Shard) -> None:
-    """Count a read.
-
-    Raises:
-        ApiError: ProvisionedThroughputExceededException for too many calls or too many bytes.
-    """
+    """Count a read, or refuse it: too many calls or too many bytes."""
     now = state.monotonic()
     most_bytes = state.limits.get_records_bytes_per_second
     if most_bytes is not None:
@@ -127,11 +117,7 @@ def _charge_bytes(state: ServiceState, stream: Stream, shard: Shard, page: Page)
 
 
 def _iterator(
-    state: ServiceState,
-    stream: Stream,
-    shard: Shard,
-    number: int,
-    kind: Literal["live", "stuck"],
+    state: ServiceState, stream: Stream, shard: Shard, number: int, kind: Literal["live", "stuck"]
 ) -> ShardIterator:
     return ShardIterator(
         stream.name, stream.created_ms, shard.shard_id, number, kind, state.now_ms()
@@ -191,11 +177,7 @@ SUBSCRIPTION_MEMBERS = PositionMembers("SubscribeToShard", "Type", "SequenceNumb
 def position_in(
     state: ServiceState, stream: Stream, shard: Shard, request: Request, members: PositionMembers
 ) -> Position:
-    """Return where reading begins.
-
-    Raises:
-        ApiError: InvalidArgumentException if the shard has no such position.
-    """
+    """Return where reading begins; InvalidArgumentException if the shard has no such position."""
     kind = request.choice(members.kind, _ITERATOR_TYPES)
     if kind == "TRIM_HORIZON":
         return Position(0)

@@ -35,7 +35,7 @@ def split(state: ServiceState, request: Request) -> None:
     stream = _provisioned_stream(state, request)
     shard = stream.shard(request.required_text("ShardToSplit"), state.now_ms())
     check_split(stream, shard, hash_key)
-    state.account.change(stream, lambda due_ms: split_shard(stream, shard, hash_key, due_ms))
+    state.change(stream, lambda due_ms: split_shard(stream, shard, hash_key, due_ms))
 
 
 def merge(state: ServiceState, request: Request) -> None:
@@ -43,7 +43,7 @@ def merge(state: ServiceState, request: Request) -> None:
     shard = stream.shard(request.required_text("ShardToMerge"), state.now_ms())
     adjacent = stream.shard(request.required_text("AdjacentShardToMerge"), state.now_ms())
     check_merge(stream, shard, adjacent)
-    state.account.change(stream, lambda due_ms: merge_shards(stream, shard, adjacent, due_ms))
+    state.change(stream, lambda due_ms: merge_shards(stream, shard, adjacent, due_ms))
 
 
 def update_shard_count(state: ServiceState, request: Request) -> Members:
@@ -52,7 +52,7 @@ def update_shard_count(state: ServiceState, request: Request) -> Members:
     stream = _provisioned_stream(state, request)
     current = len(stream.open_shards)
     _check_factor(state, current, target)
-    state.account.change(stream, lambda due_ms: scale_shards(stream, target, due_ms))
+    state.change(stream, lambda due_ms: scale_shards(stream, target, due_ms))
     return {
         "StreamName": stream.name,
         "CurrentShardCount": current,
@@ -220,10 +220,10 @@ def _start_of(state: ServiceState, request: Request) -> ListToken:
 
 
 def _listable_stream(state: ServiceState, start: ListToken) -> Stream:
-    stream = state.account.find(start.stream_name)
+    stream = state.find(start.stream_name)
     if stream.created_ms != start.stream_created_ms:
-        raise state.account.not_found(start.stream_name)
-    return state.account.find_active(start.stream_name, "UPDATING")
+        raise state.not_found(start.stream_name)
+    return state.find_active(start.stream_name, "UPDATING")
 
 
 def _filtered(stream: Stream, shard_filter: Request | None, now_ms: int) -> list[Shard]:

@@ -10,7 +10,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     resource_in_use,
     validation,
 )
-from kinesis_publishers.testing.local_kinesis.operations.consumers import deregister
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing
 from kinesis_publishers.testing.local_kinesis.stream import shard_shape
 
@@ -39,23 +38,20 @@ def create_stream(state: ServiceState, request: Request) -> None:
         raise missing("ShardCount")
     tags = request.tags()
     max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, 10_240)
-    stream = state.account.create(name, mode, count, max_record_kib)
+    stream = state.create(name, mode, count, max_record_kib)
     stream.tags.update(tags)
 
 
 def delete_stream(state: ServiceState, request: Request) -> None:
     enforced = request.flag("EnforceConsumerDeletion")
     stream = state.active_stream_in(request)
-    consumers = stream.consumers.present(state.now_ms())
+    consumers = stream.present_consumers(state.now_ms())
     if consumers and not enforced:
         raise resource_in_use(
             f"Stream {stream.name} under account {stream.account_id} has {len(consumers)} "
             "registered consumers; EnforceConsumerDeletion deletes them, too."
         )
-    state.subscriptions.end_stream(stream, state.account.not_found(stream.name))
-    for consumer in consumers:
-        deregister(state, consumer)
-    state.account.delete(stream)
+    state.delete(stream)
 
 
 def describe_stream(state: ServiceState, request: Request) -> Members:
@@ -80,7 +76,7 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
     stream = state.stream_in(request)
     summary = _description(state, stream) | {
         "OpenShardCount": len(stream.open_shards),
-        "ConsumerCount": len(stream.consumers.present(state.now_ms())),
+        "ConsumerCount": len(stream.present_consumers(state.now_ms())),
     }
     return {"StreamDescriptionSummary": summary}
 
@@ -88,9 +84,9 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
 def list_streams(state: ServiceState, request: Request) -> Members:
     state.take_control_call("ListStreams", state.limits.list_streams_calls_per_second)
     limit = request.page_size("Limit", 10_000, _MOST_PER_PAGE) or _MOST_PER_PAGE
-    # The token is the last name of the page: ListStreams has always been pageable by that alone.
+    # The token is the last name of the page: ListStreams needs nothing else to continue.
     after = request.text("NextToken") or request.text("ExclusiveStartStreamName") or ""
-    matching = (stream for stream in state.account.all_streams() if stream.name > after)
+    matching = (stream for stream in state.all_streams() if stream.name > after)
     page = list(islice(matching, limit + 1))
     has_more = len(page) > limit
     page = page[:limit]
@@ -157,7 +153,7 @@ def _change_retention(state: ServiceState, request: Request, refused: str, other
     def apply(_: int) -> None:
         stream.retention_hours = hours
 
-    state.account.change(stream, apply)
+    state.change(stream, apply)
 
 
 def add_tags(state: ServiceState, request: Request) -> None:

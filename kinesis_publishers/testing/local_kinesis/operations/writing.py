@@ -16,10 +16,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
 from kinesis_publishers.testing.local_kinesis.requests import parse_decimal
-from kinesis_publishers.testing.local_kinesis.shard import (
-    HASH_KEY_COUNT,
-    hash_of_partition_key,
-)
+from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, hash_of_partition_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
