@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         return sorted({*_OWN, *_announced()})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without loading any of ours."""
+        """Write the list of commands without loading our own."""
         names = self.list_commands(ctx)
         limit = formatter.width - 6 - max(map(len, names))
         rows = []

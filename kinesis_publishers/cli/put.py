@@ -251,8 +251,8 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
                 return
             with suppress(OSError):  # Messages may go to the same disk.
                 say(
-                    f"The output cannot be written: {error.strerror or error}. Records are written "
-                    f"all the same; those from number {number:,} on are not listed."
+                    f"The output cannot be written: {error.strerror or error}. Records are still "
+                    f"written; those from number {number:,} on are not listed."
                 )
 
     return guarded

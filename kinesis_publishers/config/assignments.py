@@ -28,7 +28,7 @@ from kinesis_publishers.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kinesis_publishers.config.option import Lookup, Option
     from kinesis_publishers.config.parsers import Scalar
@@ -69,7 +69,7 @@ class Assignments:
     def override(self, values: Mapping[str, Scalar | None]) -> None:
         """Let ``values`` take precedence over what has been found; ``None`` takes it away."""
         given = {key: value for key, value in values.items() if value is not None}
-        more = assign_properties(given)
+        more = assign_properties(given.items())
         taken = {one.option.key for one in more.found}
         taken |= {
             option.key for key in values.keys() - given.keys() if (option := find_option(key))
@@ -91,10 +91,10 @@ class Assignments:
         self.problems.append(UnknownOptionError(f"{key}: unknown option; {hint}"))
 
 
-def assign_properties(values: Mapping[Any, Scalar]) -> Assignments:
-    """Resolve the keys of a properties dict."""
+def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
+    """Resolve the keys of properties; a key may have several values."""
     assignments = Assignments()
-    for key, value in values.items():
+    for key, value in pairs:
         option = find_option(key) if isinstance(key, str) else None
         if option is not None:
             assignments.add(option, key, value)

@@ -86,7 +86,7 @@ class OutputPipe:
         self._lock = asyncio.Lock()
 
     def on_reader_gone(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once the pipe has no reader any more, as after ``| head -1``.
+        """Call ``callback`` once the pipe has no reader left, as after ``| head -1``.
 
         Otherwise that would show with the next write, which may be hours away.
         """

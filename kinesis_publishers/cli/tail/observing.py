@@ -78,8 +78,8 @@ def _leave_position(changes: _Changes) -> None:
     is_latest = changes.draft.get(InitialPositionConfig.position) is InitialPosition.LATEST
     changes.leave_out(
         begin,
-        "the application goes on at its checkpoints; tail begins at LATEST, unless --from, --at, "
-        "--since or -P say where.",
+        "the application continues from its checkpoints; tail begins at LATEST, unless --from, "
+        "--at, --since or -P say where.",
         unsaid=[InitialPositionConfig.position.full_key] if is_latest else [],
     )
 

@@ -85,7 +85,7 @@ def _sqlite_path(lookup: Lookup) -> Path:
 
 
 def _default_path() -> Path:
-    # Relative paths in it are to be ignored (XDG Base Directory Specification).
+    # A relative path in it must be ignored (XDG Base Directory Specification).
     state = os.environ.get("XDG_STATE_HOME", "")
     directory = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
     return directory / _DEFAULT_FILE
