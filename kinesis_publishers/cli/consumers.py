@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import click
 
 from kinesis_publishers.assembly import open_control
-from kinesis_publishers.cli.shared.commands import Checked, CleanGroup, DurationType
+from kinesis_publishers.cli.shared.commands import DURATION, Checked, CleanGroup
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
@@ -51,10 +51,10 @@ _Found: TypeAlias = "list[tuple[str, StreamConsumer]]"
 _NAME: Final = Checked(
     "name",
     lambda text: RegistrationConfig.consumer_name.parse(text) or "",
-    RegistrationConfig.consumer_name.parser.accepts,
+    f"got {{}}, expected {RegistrationConfig.consumer_name.parser.accepts}.",
 )
 _NAME_OR_ARN: Final = Checked(
-    "name or arn", _name_or_arn, "the name or the ARN of a stream consumer"
+    "name or arn", _name_or_arn, "got {}, expected the name or the ARN of a stream consumer."
 )
 
 
@@ -110,14 +110,16 @@ def register(name: str, wait: bool, connection: Connection) -> None:
       kinesis-publishers consumers register reports --stream orders >> my.properties
     """
     properties = connection.properties_without_reading()
-    run_until_signal(lambda: _register(properties, name, is_waiting=wait))
+    run_until_signal(
+        lambda: _print_properties(properties, name, is_registering=True, is_waiting=wait)
+    )
 
 
 @consumers.command()
 @click.argument("name", type=_NAME)
 @click.option(
     "--timeout",
-    type=DurationType(),
+    type=DURATION,
     metavar="DURATION",
     help="How long to wait, as 90s or 5m; kinesis.stream.registerstreamconsumer.timeout, which is "
     "60 s, unless given.",
@@ -131,7 +133,7 @@ def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
       kinesis-publishers consumers wait reports --stream orders --timeout 2m
     """
     properties = connection.properties_without_reading()
-    run_until_signal(lambda: _wait(properties, name, patience=timeout))
+    run_until_signal(lambda: _print_properties(properties, name, is_waiting=True, patience=timeout))
 
 
 @consumers.command()
@@ -184,26 +186,23 @@ async def _consumers_of(control: ControlServices, stream_arn: str) -> tuple[Stre
     )
 
 
-async def _register(properties: Properties, name: str, *, is_waiting: bool) -> None:
+async def _print_properties(
+    properties: Properties,
+    name: str,
+    *,
+    is_waiting: bool,
+    is_registering: bool = False,
+    patience: timedelta | None = None,
+) -> None:
     async with open_control(properties) as control:
         for stream in await control.streams():
-            consumer, is_new = await _register_on(control, stream.arn, name)
-            say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
+            if is_registering:
+                consumer, is_new = await _register(control, stream.arn, name)
+                say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
             if is_waiting:
-                consumer = await _wait_until_active(control, stream.arn, name)
-            _print_property(stream.name, consumer)
-
-
-async def _wait(properties: Properties, name: str, *, patience: timedelta | None) -> None:
-    async with open_control(properties) as control:
-        for stream in await control.streams():
-            consumer = await _wait_until_active(control, stream.arn, name, patience)
-            _print_property(stream.name, consumer)
-
-
-def _print_property(stream_name: str, consumer: StreamConsumer) -> None:
-    say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
-    click.echo(f"{RegistrationConfig.consumer_arn.of(stream_name).full_key}={consumer.arn}")
+                consumer = await _wait_until_active(control, stream.arn, name, patience)
+            say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
+            click.echo(f"{RegistrationConfig.consumer_arn.of(stream.name).full_key}={consumer.arn}")
 
 
 def _table(found: _Found) -> Table:
@@ -226,7 +225,7 @@ async def _find(control: ControlServices, stream_arn: str, name: str) -> StreamC
         return None
 
 
-async def _register_on(
+async def _register(
     control: ControlServices, stream_arn: str, name: str
 ) -> tuple[StreamConsumer, bool]:
     """Return the consumer of this name, and whether it has just been registered.
@@ -257,7 +256,7 @@ async def _register_on(
 
 
 async def _wait_until_active(
-    control: ControlServices, stream_arn: str, name: str, patience: timedelta | None = None
+    control: ControlServices, stream_arn: str, name: str, patience: timedelta | None
 ) -> StreamConsumer:
     """Return the consumer once it is ACTIVE; after ``patience``, else the configured timeout, fail.
 
@@ -331,12 +330,10 @@ async def _find_all(properties: Properties, name_or_arn: str) -> _Found:
 
 async def _remove(properties: Properties, found: _Found) -> bool:
     """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
+    gone = []
     async with open_control(properties) as control:
-        gone = [
-            await deregister_consumer(consumer.arn, control.registration, control)
-            for _, consumer in found
-        ]
-    for (stream_name, consumer), is_gone in zip(found, gone, strict=True):
-        if is_gone:
-            say(f"{consumer.name} is removed from {stream_name}.")
+        for stream_name, consumer in found:
+            gone.append(await deregister_consumer(consumer.arn, control.registration, control))
+            if gone[-1]:
+                say(f"{consumer.name} is removed from {stream_name}.")
     return all(gone)

@@ -49,33 +49,27 @@ class LineSplitter:
     """
 
     _is_whole: bool = field(default=False, kw_only=True)
-    _rest: list[bytes] = field(factory=list, init=False)
-    _rest_bytes: int = field(default=0, init=False)
+    _rest: bytearray = field(factory=bytearray, init=False)
 
     @property
     def is_too_long(self) -> bool:
         """Whether what has no end yet is more than a stream takes."""
-        return self._rest_bytes > MAX_RECORD_BYTES
+        return len(self._rest) > MAX_RECORD_BYTES
 
     def split(self, block: bytes) -> list[bytes]:
         """Return the records that end in ``block``."""
         *complete, rest = [block] if self._is_whole else block.split(b"\n")
         if complete:
-            complete[0] = b"".join((*self._rest, complete[0]))
-            self._clear()
-        self._rest.append(rest)
-        self._rest_bytes += len(rest)
+            complete[0] = bytes(self._rest) + complete[0]
+            self._rest.clear()
+        self._rest += rest
         return complete
 
     def end(self) -> list[bytes]:
         """Return the last record: all of a whole, or a line that no line feed has ended."""
-        rest = b"".join(self._rest)
-        self._clear()
-        return [rest] if rest or self._is_whole else []
-
-    def _clear(self) -> None:
+        rest = bytes(self._rest)
         self._rest.clear()
-        self._rest_bytes = 0
+        return [rest] if rest or self._is_whole else []
 
 
 def _check_partition_key(text: str) -> str:
@@ -151,13 +145,15 @@ class _Input:
 @click.option(
     "-k",
     "--partition-key",
-    type=Checked("key", _check_partition_key, "1 to 256 characters"),
+    type=Checked("key", _check_partition_key, "got {}, expected 1 to 256 characters."),
     metavar="KEY",
     help="The partition key of all records; each has a random one unless it is given.",
 )
 @click.option(
     "--explicit-hash-key",
-    type=Checked("number", _check_hash_key, "a decimal number from 0 to 2^128 - 1"),
+    type=Checked(
+        "number", _check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."
+    ),
     metavar="NUMBER",
     help="Chooses the shard in place of the partition key: 0 to 2^128 - 1.",
 )

@@ -17,7 +17,7 @@ from kinesis_publishers.config.catalogue import (
     find_option,
     nearest_key,
 )
-from kinesis_publishers.config.option import Namespace
+from kinesis_publishers.config.option import Entry, Namespace
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig
 from kinesis_publishers.errors import (
@@ -53,6 +53,16 @@ class Assignment:
     option: Option[Any]
     written_key: str
     value: Scalar = field(repr=False)  # it may be a secret
+
+    def entry(self) -> Entry:
+        """Return the parsed value; raises ``InvalidOptionError``."""
+        return Entry(
+            value=self.option.parse(self.value, written_key=self.written_key),
+            raw=self.value,
+            written_key=self.written_key,
+            full_key=self.option.full_key,
+            secret=self.option.secret,
+        )
 
 
 @define

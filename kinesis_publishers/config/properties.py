@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import (
-    Assignment,
     Assignments,
     assign_custom,
     assign_properties,
@@ -182,25 +181,14 @@ def _read(
     problems = list(assignments.problems)
     for assignment in assignments.found:
         try:
-            _add_entry(entries, assignment)
+            entry = assignment.entry()
+            earlier = entries.setdefault(assignment.option.key, entry)
+            if earlier != entry:
+                raise InvalidOptionError(
+                    f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} "
+                    f"({entry.shown}) mean the same option and differ: keep one"
+                )
         except ConfigError as error:
             refused.add(assignment.option.key)
             problems.append(error)
     return entries, frozenset(refused), problems
-
-
-def _add_entry(entries: dict[str, Entry], assignment: Assignment) -> None:
-    option = assignment.option
-    entry = Entry(
-        value=option.parse(assignment.value, written_key=assignment.written_key),
-        raw=assignment.value,
-        written_key=assignment.written_key,
-        full_key=option.full_key,
-        secret=option.secret,
-    )
-    earlier = entries.setdefault(option.key, entry)
-    if earlier != entry:
-        raise InvalidOptionError(
-            f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} ({entry.shown}) mean "
-            "the same option and differ: keep one"
-        )

@@ -19,7 +19,7 @@ from kinesis_publishers.errors import KinesisPublishersError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Checked", "CleanCommand", "CleanGroup", "DurationType", "read_file"]
+__all__ = ["DURATION", "Checked", "CleanCommand", "CleanGroup", "read_file"]
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
@@ -108,37 +108,36 @@ def read_file(path: str | Path) -> bytes:
 
 
 # Generic since click 8.4 only.
-class DurationType(click.ParamType):  # type: ignore[type-arg]
-    """A length of time with a unit; a number alone is in seconds."""
+class Checked(click.ParamType):  # type: ignore[type-arg]
+    """What a function accepts.
 
-    name = "duration"
+    Args:
+        name: what it is, for the help.
+        check: returns the value of a text, or raises ``ValueError`` or ``OverflowError``.
+        refusal: the message; ``{}`` in it is the text.
+    """
+
+    def __init__(self, name: str, check: Callable[[str], object], refusal: str) -> None:
+        self.name = name
+        self._check = check
+        self._refusal = refusal
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Return ``value`` as a ``timedelta``; fails if it is none, or negative."""
-        if isinstance(value, timedelta):
-            return value
-        try:
-            duration = timedelta(seconds=parse_quantity(value, DURATION_UNITS, default_unit="s"))
-        except (ValueError, OverflowError):
-            duration = timedelta(-1)
-        if duration < timedelta(0):
-            self.fail(f"{value!r} is not a duration, as 90s, 10m or 2h.", param, ctx)
-        return duration
-
-
-class Checked(click.ParamType):  # type: ignore[type-arg]
-    """A ``name`` for which ``check`` raises no ``ValueError``; ``accepts`` is for the message."""
-
-    def __init__(self, name: str, check: Callable[[str], str], accepts: str) -> None:
-        self.name = name
-        self._check = check
-        self._accepts = accepts
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return ``value``; fails if it is not accepted."""
+    ) -> object:
+        """Return the value; fails if it is not accepted."""
         try:
             return self._check(value)
-        except ValueError:
-            self.fail(f"got {value!r}, expected {self._accepts}.", param, ctx)
+        except (ValueError, OverflowError):
+            self.fail(self._refusal.format(repr(value)), param, ctx)
+
+
+def _duration(text: str) -> timedelta:
+    duration = timedelta(seconds=parse_quantity(text, DURATION_UNITS, default_unit="s"))
+    if duration < timedelta(0):
+        raise ValueError("negative")
+    return duration
+
+
+DURATION: Final = Checked("duration", _duration, "{} is not a duration, as 90s, 10m or 2h.")
+"""A length of time with a unit; a number alone is in seconds."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kinesis_publishers.cli.shared.commands import CleanCommand, DurationType
+from kinesis_publishers.cli.shared.commands import DURATION, CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
@@ -41,7 +41,7 @@ __all__ = ["tail"]
 @click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
 @click.option(
     "--since",
-    type=DurationType(),
+    type=DURATION,
     metavar="DURATION",
     help="Begin so long ago, as 90s, 10m or 2h.",
 )
