@@ -169,8 +169,8 @@ def _sources(metric: Metric) -> str:
 
 
 def render_errors() -> str:
-    """Return the page with all exceptions, in the order of ``__all__``."""
-    kinds = [getattr(errors, name) for name in errors.__all__]
+    """Return the page with all exceptions, in the order of their definition."""
+    kinds = [one for one in vars(errors).values() if inspect.isclass(one)]
     return f"{_ERRORS}\n" + "\n".join(_render_error(kind) for kind in kinds)
 
 
@@ -179,7 +179,7 @@ def _render_error(kind: type[Exception]) -> str:
     paragraphs = re.split(r"\n\n", inspect.cleandoc(kind.__doc__ or ""))
     lines = [f"## {kind.__name__}", *(_as_markdown(paragraph) for paragraph in paragraphs)]
     base = kind.__mro__[1]
-    if base.__name__ in errors.__all__:
+    if hasattr(errors, base.__name__):
         lines.append(f"A case of [{base.__name__}](#{base.__name__.lower()}).")
     if getattr(kind, "retryable", False):
         lines.append("*Repeated automatically.*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
@@ -67,6 +67,7 @@ __all__ = [
     "with_region",
 ]
 
+_T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
 
 _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
@@ -98,12 +99,8 @@ class Services:
         streams: what to read: names or ARNs.
         initial_position: where a stream begins that was not read before; LATEST is not pinned yet.
         initial_shards: the same for single shards, by shard id; these take precedence.
-        factory: makes the publisher of each shard.
         polling: makes polling publishers, for looking at a shard with any ``factory``.
-        discovery: describes streams and lists shards.
         pool: the budget of all shards together.
-        aggregates: deaggregates.
-        data_loss: what follows when records are gone.
         clock: corrected by the service's.
     """
 
@@ -182,7 +179,9 @@ async def open_services(
             is_closed = discovery.has_shown_closed(shard)
             return await polling.create(position, shard) if is_closed else None
 
-        factory = _build_factory(factory_class, properties, evolve(context, poll_rest=poll_rest))
+        context = evolve(context, poll_rest=poll_rest)
+        made = factory_class.from_properties(properties, context)
+        factory = _checked(made, factory_class, RecordPublisherFactory)  # type: ignore[type-abstract]
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
         pool = PendingPool(
@@ -233,9 +232,8 @@ async def open_checkpointer(
         application=config.application, retry=config.retry, clock=clock, events=events
     )
     store_class = checkpoint_store_class(config.store)
-    store: object = store_class.from_properties(with_region(properties), context)
-    if not isinstance(store, CheckpointStore):
-        raise _not_an_instance(store_class, store, CheckpointStore)
+    made = store_class.from_properties(with_region(properties), context)
+    store = _checked(made, store_class, CheckpointStore)  # type: ignore[type-abstract]
     async with store:
         checkpointer = Checkpointer(StoredProgress(store, clock, events), config, clock)
         try:
@@ -279,17 +277,10 @@ def publisher_factory_class(properties: Properties) -> type[RecordPublisherFacto
     return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
 
 
-def _build_factory(
-    factory_class: type[RecordPublisherFactory], properties: Properties, context: PublisherContext
-) -> RecordPublisherFactory:
-    factory: object = factory_class.from_properties(properties, context)
-    if not isinstance(factory, RecordPublisherFactory):
-        raise _not_an_instance(factory_class, factory, RecordPublisherFactory)
-    return factory
-
-
-def _not_an_instance(made_by: type, made: object, base: type) -> PluginLoadError:
-    return PluginLoadError(
+def _checked(made: object, made_by: type, base: type[_T]) -> _T:
+    if isinstance(made, base):
+        return made
+    raise PluginLoadError(
         f"{made_by.__module__}:{made_by.__qualname__}: from_properties() returned "
         f"{type(made).__name__}, which does not extend {base.__name__}: return an instance of the "
         "class"
@@ -317,13 +308,7 @@ def with_region(properties: Properties) -> Properties:
 
 @frozen(kw_only=True)
 class ControlServices(ControlContext):
-    """The open control plane, and what decides how it is called.
-
-    Attributes:
-        discovery: describes streams and lists shards, with retries.
-        registration: retries and timeouts of consumers.
-        selectors: names or ARNs of the streams.
-    """
+    """The open control plane, and what decides how it is called; streams are names or ARNs."""
 
     discovery: ShardDiscovery
     registration: RegistrationConfig

@@ -12,45 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "KinesisPublishersError",
-    "ConfigError",
-    "MissingOptionError",
-    "InvalidOptionError",
-    "UnknownOptionError",
-    "ConfigErrors",
-    "PluginLoadError",
-    "ServiceError",
-    "ThroughputExceededError",
-    "LimitExceededError",
-    "StreamNotFoundError",
-    "ShardNotFoundError",
-    "ConsumerNotFoundError",
-    "ResourceInUseError",
-    "AccessDeniedError",
-    "CredentialsError",
-    "EncryptionKeyError",
-    "IteratorExpiredError",
-    "InvalidArgumentError",
-    "InternalServiceError",
-    "ConnectionFailedError",
-    "MalformedResponseError",
-    "RetriesExhaustedError",
-    "DataLossError",
-    "PositionTrimmedError",
-    "StreamRecreatedError",
-    "ReplayMismatchError",
-    "CheckpointError",
-    "ReaderReplacedError",
-    "StaleCheckpointError",
-    "AggregationError",
-    "ConsumerGuardError",
-    "ProcessingCancelledError",
-    "PublisherCancelledError",
-    "RecordsNotWrittenError",
-    "ClosedError",
-]
-
 
 class KinesisPublishersError(Exception):
     """The root of every exception that this package raises on purpose.
@@ -129,22 +90,14 @@ class ServiceError(KinesisPublishersError):
 
     retryable = False
 
+    # Exceptions are pickled from Spark's workers: the message is the argument, the rest is state.
     def __init__(
-        self,
-        message: str,
-        *,
-        operation: str = "",
-        code: str = "",
-        request_id: str | None = None,
+        self, message: str, *, operation: str = "", code: str = "", request_id: str | None = None
     ) -> None:
         super().__init__(message)
         self.operation = operation
         self.code = code
         self.request_id = request_id
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions are pickled from Spark's workers: keyword-only fields travel as state.
-        return (type(self), self.args, self.__dict__)
 
 
 class ThroughputExceededError(ServiceError):
@@ -289,9 +242,6 @@ class RetriesExhaustedError(KinesisPublishersError):
         self.attempts = attempts
         self.elapsed_seconds = elapsed_seconds
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), self.args, self.__dict__)
-
 
 class DataLossError(KinesisPublishersError):
     """Records that should have been read are gone.
@@ -373,19 +323,19 @@ class ConsumerGuardError(KinesisPublishersError):
     """
 
 
-class PublisherCancelledError(KinesisPublishersError):
-    """A publisher reported CANCELLED, or was cancelled, without a request to stop.
-
-    What to do: correct the custom publisher: let it return INCOMPLETE to be run again, and handle
-    the cancellation of its own tasks.
-    """
-
-
 class ProcessingCancelledError(KinesisPublishersError):
     """The application's callback raised a CancelledError without a request to stop.
 
     What to do: handle it at its origin, a task or future that the callback waited for and that was
     cancelled elsewhere. The records do not count as processed.
+    """
+
+
+class PublisherCancelledError(KinesisPublishersError):
+    """A publisher reported CANCELLED, or was cancelled, without a request to stop.
+
+    What to do: correct the custom publisher: let it return INCOMPLETE to be run again, and handle
+    the cancellation of its own tasks.
     """
 
 

@@ -100,8 +100,6 @@ class RetryBudget:
     :func:`call_with_retries`.
 
     Args:
-        policy: how often and after which delays.
-        clock: measures how long failures last.
         began_at: when the first call began, in seconds of the monotonic clock; by default time
             counts from the first failure.
         events: receives a report of each repetition.
@@ -129,7 +127,7 @@ class RetryBudget:
         Args:
             error: what it failed with.
             is_endless: whether to repeat the call as often as it takes, without using up retries (a
-                throttle is a request to slow down, not a failure); the delays grow all the same.
+                throttle is a request to slow down, not a failure); the delays grow nevertheless.
 
         Raises:
             Exception: ``error`` itself, if it is not retryable.
@@ -240,8 +238,6 @@ async def call_with_retries(
 
     Args:
         call: makes one attempt; it raises :class:`ServiceError` with ``retryable`` set.
-        policy: how often and after which delays.
-        clock: measures the delays.
         events: receives a report of each repetition.
         is_start: whether the service has never answered before.
 

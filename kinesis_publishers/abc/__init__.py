@@ -1,32 +1,14 @@
 """The replaceable parts of the framework, as interfaces."""
 
-from kinesis_publishers.abc.checkpoint_store import CheckpointStore, CheckpointStoreContext
-from kinesis_publishers.abc.event_reporter import EventReporter
-from kinesis_publishers.abc.planes import (
-    ControlContext,
-    ControlPlane,
-    DataPlane,
-    ShardSubscription,
-)
-from kinesis_publishers.abc.publisher import (
-    PublisherContext,
-    RecordBatchConsumer,
-    RecordPublisher,
-    RecordPublisherFactory,
-    StreamConsumerRegistrar,
-)
-
-__all__ = [
-    "CheckpointStore",
-    "CheckpointStoreContext",
-    "ControlContext",
-    "ControlPlane",
-    "DataPlane",
-    "EventReporter",
-    "PublisherContext",
-    "RecordBatchConsumer",
-    "RecordPublisher",
-    "RecordPublisherFactory",
-    "ShardSubscription",
-    "StreamConsumerRegistrar",
-]
+from kinesis_publishers.abc.checkpoint_store import CheckpointStore as CheckpointStore
+from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
+from kinesis_publishers.abc.event_reporter import EventReporter as EventReporter
+from kinesis_publishers.abc.planes import ControlContext as ControlContext
+from kinesis_publishers.abc.planes import ControlPlane as ControlPlane
+from kinesis_publishers.abc.planes import DataPlane as DataPlane
+from kinesis_publishers.abc.planes import ShardSubscription as ShardSubscription
+from kinesis_publishers.abc.publisher import PublisherContext as PublisherContext
+from kinesis_publishers.abc.publisher import RecordBatchConsumer as RecordBatchConsumer
+from kinesis_publishers.abc.publisher import RecordPublisher as RecordPublisher
+from kinesis_publishers.abc.publisher import RecordPublisherFactory as RecordPublisherFactory
+from kinesis_publishers.abc.publisher import StreamConsumerRegistrar as StreamConsumerRegistrar

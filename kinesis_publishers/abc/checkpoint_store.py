@@ -34,7 +34,6 @@ class CheckpointStoreContext:
         application: the owner of the checkpoints; those of other applications are never touched.
         retry: how to repeat a failed call: the store does so itself, because it alone knows which
             part of a batch has failed.
-        clock: the source of time.
         events: receives a report of each repetition.
     """
 

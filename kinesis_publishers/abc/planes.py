@@ -43,7 +43,6 @@ class ControlPlane(ABC):
         """Return the shards of a stream, all pages of the listing or none.
 
         Args:
-            stream_arn: the stream.
             since: leave out shards that were closed before this instant (aware); ``None``, or an
                 instant beyond the retention, returns every shard that still holds records.
         """
@@ -81,13 +80,7 @@ class ControlPlane(ABC):
 
 @frozen(kw_only=True)
 class ControlContext:
-    """What code needs to make calls of the control plane and to repeat them.
-
-    Attributes:
-        control_plane: describes streams and registers consumers; it makes each call once.
-        clock: the source of time.
-        events: takes diagnostic events.
-    """
+    """What code needs to make calls of the control plane, to repeat them and to report."""
 
     control_plane: ControlPlane
     clock: Clock
@@ -147,7 +140,6 @@ class DataPlane(ABC):
         nothing is read. The service ends a subscription after at most five minutes.
 
         Args:
-            shard: what to read.
             consumer_arn: the registered consumer, which has its own 2 MB/s.
             position: where to begin; never LATEST.
         """

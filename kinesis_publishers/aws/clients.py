@@ -12,6 +12,7 @@ import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from attrs import frozen
+from botocore import xform_name
 from botocore.config import Config
 
 from kinesis_publishers.aws.credentials import build_session
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Boto3Client",
     "ServiceAddress",
+    "method_of",
     "name_streams_if_asked",
     "open_aio_client",
     "open_client",
@@ -45,11 +47,8 @@ class ServiceAddress:
     """Where a client sends its calls, and how long it waits.
 
     Attributes:
-        service: the service, as botocore names it.
         endpoint_url: an endpoint of the service that is not AWS's own.
-        connect_timeout_seconds: how long connecting may take.
         read_timeout_seconds: how long the connection may be silent.
-        max_connections: the size of the connection pool.
     """
 
     service: str = "kinesis"
@@ -91,11 +90,7 @@ def open_aio_client(
 ) -> AbstractAsyncContextManager[Any]:
     """Return a context that opens a client of aiobotocore and closes it.
 
-    Args:
-        aws: region, credentials and CA certificates.
-        address: where calls are sent.
-        session: one that has the credentials of ``aws``.
-        more: further settings of botocore, among them the user agent.
+    A given ``session`` has the credentials of ``aws`` already; ``more`` are settings of botocore.
     """
     session = session or build_session(AioSession(), aws)
     context: AbstractAsyncContextManager[Any] = session.create_client(
@@ -104,13 +99,17 @@ def open_aio_client(
     return context
 
 
+def method_of(client: Any, operation: str) -> Any:
+    """Return the method with which a client calls ``operation``, as ``GetRecords``."""
+    return getattr(client, xform_name(operation))
+
+
 class Boto3Client:
     """Calls Kinesis once per call, off the event loop, with errors of our tree.
 
     Use it as ``async with Boto3Client(config, name) as client``.
 
     Args:
-        config: the connection.
         name: its role, for threads and messages, as "control plane".
         clock: learns the time of the service.
     """
@@ -141,12 +140,7 @@ class Boto3Client:
             self._client = None
 
     async def call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
-        """Return what ``call`` returns for the client.
-
-        Args:
-            operation: the API operation, for messages.
-            where: the stream or the consumer, for messages.
-            call: makes the call and extracts the result from the answer.
+        """Return what ``call`` returns for the client; messages say ``operation`` and ``where``.
 
         Raises:
             ServiceError: AWS refuses, or cannot be reached.
@@ -197,9 +191,6 @@ def name_streams_if_asked(hooks: Any) -> None:
     """Let a client send names instead of ARNs once a call was refused for lack of a StreamName.
 
     AWS never asks for one: an ARN also names the account.
-
-    Args:
-        hooks: those of a client of botocore, or of aiobotocore.
     """
 
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:

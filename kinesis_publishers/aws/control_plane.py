@@ -5,10 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from botocore import xform_name
-
 from kinesis_publishers.abc import ControlPlane
-from kinesis_publishers.aws.clients import Boto3Client
+from kinesis_publishers.aws.clients import Boto3Client, method_of
 from kinesis_publishers.aws.errors import complete_answer, text_in
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
@@ -112,7 +110,7 @@ class Boto3ControlPlane(Boto3Client, CallingControlPlane):
         self, operation: str, where: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
         def ask(client: Any) -> _T:
-            answer = getattr(client, xform_name(operation))(**request)
+            answer = method_of(client, operation)(**request)
             with complete_answer(operation, where):
                 return read(answer)
 

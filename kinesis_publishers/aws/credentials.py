@@ -60,16 +60,10 @@ class _AioCustomCredentials(AioCredentials):  # type: ignore[misc]
 
 
 def _load_custom(config: CredentialsConfig) -> Credentials:
-    """Return the credentials of the class in ``config`` for botocore.
-
-    Raises:
-        PluginLoadError: the class is missing or does not fit.
-    """
     return _CustomCredentials(_call_class(config))
 
 
 async def _load_custom_async(config: CredentialsConfig) -> AioCredentials:
-    """Return the credentials of the class in ``config`` for aiobotocore; see `_load_custom`."""
     loaded = await asyncio.to_thread(_call_class, config)
     return _AioCustomCredentials(loaded, await asyncio.to_thread(_freeze, loaded))
 
@@ -97,14 +91,13 @@ def _freeze(loaded: Any) -> ReadOnlyCredentials:
 
 @define
 class _LoadingProvider:
-    """A credential provider of botocore around a function."""
+    """A credential provider of botocore around a function, which returns None for none."""
 
     METHOD: str
     _load: Callable[[], Any]
     CANONICAL_NAME: str | None = None
 
     def load(self) -> Any:
-        """Return the credentials, None for none."""
         return self._load()
 
 
@@ -112,7 +105,6 @@ class _AioLoadingProvider(_LoadingProvider):
     """A credential provider of aiobotocore around a function, which may be a coroutine's."""
 
     async def load(self) -> Any:
-        """Return the credentials, None for none."""
         return await _resolve(self._load())
 
 
@@ -135,7 +127,6 @@ class _AioSourceCredentials(_SourceCredentials):
     """The credentials with which a role is assumed, for aiobotocore."""
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:  # type: ignore[override]
-        """Return what signs the call to STS; raises CredentialsError if there is nothing."""
         if self._loaded is None:
             self._loaded = _require(await _resolve(self._load()), self._hint)
         return await self._loaded.get_frozen_credentials()  # type: ignore[no-any-return]
@@ -190,14 +181,10 @@ _AIO: Final = SimpleNamespace(
 
 
 def build_session(session: _SessionT, config: AwsConfig) -> _SessionT:
-    """Make ``session`` use the region and the credentials of ``config``, and return it.
+    """Make a new ``session`` use the region and the credentials of ``config``, and return it.
 
     No call is made here; roles are assumed when a client first signs a request, and again before
-    their credentials expire. The endpoint belongs to the client.
-
-    Args:
-        session: a new session of botocore (for boto3) or of aiobotocore.
-        config: the connection. STS is called in its region, so pass one whose region is resolved.
+    their credentials expire. STS is called in the region of ``config``, which must be resolved.
 
     Raises:
         PluginLoadError: the class of CUSTOM cannot be loaded.
@@ -309,8 +296,5 @@ def _client_creator(session: Any, config: CredentialsConfig) -> Callable[..., An
 
 
 def _role_arguments(config: CredentialsConfig) -> dict[str, str]:
-    arguments = {
-        "RoleSessionName": config.role_session_name,
-        "ExternalId": config.role_external_id,
-    }
+    arguments = {"RoleSessionName": config.role_session_name, "ExternalId": config.role_external_id}
     return {name: value for name, value in arguments.items() if value}

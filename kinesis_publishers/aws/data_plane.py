@@ -11,9 +11,11 @@ import orjson
 from aiobotocore.session import AioSession
 
 from kinesis_publishers.abc import DataPlane
-from kinesis_publishers.aws.carriers import Endpoint, check_carrier, create_carrier
+from kinesis_publishers.aws.carriers.carrier import Endpoint
+from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
 from kinesis_publishers.aws.clients import (
     ServiceAddress,
+    method_of,
     name_streams_if_asked,
     open_aio_client,
     watch_clock,
@@ -53,9 +55,7 @@ class AioDataPlane(DataPlane):
     Use it as ``async with AioDataPlane(config) as data_plane``; leaving closes every connection.
 
     Args:
-        config: region, endpoint, credentials and the limit of connections, of which a shard needs
-            one at a time.
-        http: how subscriptions are carried.
+        config: limits the connections, of which a shard needs one at a time.
         clock: measures how long a subscription is silent, and learns the service's time.
 
     Raises:
@@ -140,17 +140,14 @@ class AioDataPlane(DataPlane):
             request["StartingSequenceNumber"] = position.sequence_number.sequence_number
         if position.type is PositionType.AT_TIMESTAMP:
             request["Timestamp"] = position.timestamp
-        answer = await self._call("get_shard_iterator", "GetShardIterator", shard, request)
+        answer = await self._call("GetShardIterator", shard, request)
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer, "ShardIterator")
 
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
-        answer = await self._call(
-            "get_records",
-            "GetRecords",
-            shard,
-            {"StreamARN": shard.stream_arn, "ShardIterator": shard_iterator, "Limit": limit},
-        )
+        arn = shard.stream_arn
+        request = {"StreamARN": arn, "ShardIterator": shard_iterator, "Limit": limit}
+        answer = await self._call("GetRecords", shard, request)
         return decode_get_records(answer.pop(_RAW_BODY))
 
     @asynccontextmanager
@@ -162,13 +159,11 @@ class AioDataPlane(DataPlane):
         async with self._subscriber.subscribe(shard, consumer_arn, position) as subscription:
             yield subscription
 
-    async def _call(
-        self, method: str, operation: str, shard: Shard, request: dict[str, Any]
-    ) -> dict[str, Any]:
+    async def _call(self, operation: str, shard: Shard, request: dict[str, Any]) -> dict[str, Any]:
         if self._client is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")
         with mapped_errors(operation, str(shard), client=self._client):
-            answer: dict[str, Any] = await getattr(self._client, method)(**request)
+            answer: dict[str, Any] = await method_of(self._client, operation)(**request)
         return answer
 
 

@@ -55,6 +55,7 @@ BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (
 
 # What reading an answer raises that is JSON but not AWS's (RuntimeError: botocore's timestamps).
 _UNREADABLE = (AttributeError, TypeError, ValueError, LookupError, OverflowError, RuntimeError)
+_ENDPOINT_ADVICE = "Check the endpoint and the proxy."
 _CREDENTIAL_ADVICE = "Check the credentials (aws.credentials.provider...) and the machine's clock."
 # Worth a retry where a provider renews the credentials.
 _PASSING_CREDENTIAL_CODES = ("ExpiredTokenException", "ExpiredToken", "CredentialRetrievalError")
@@ -145,12 +146,7 @@ _CALL_EXCEPTIONS = (
 
 
 class RefusedError(Exception):
-    """A refusal that the caller of :func:`mapped_errors` handles itself.
-
-    Attributes:
-        code: the AWS error code.
-        answer: the answer, as botocore parses it.
-    """
+    """A refusal that the caller of :func:`mapped_errors` handles itself."""
 
     def __init__(self, code: str, answer: Mapping[str, Any]) -> None:
         super().__init__(f"{code}: {answer.get('Error', {}).get('Message', '')}")
@@ -172,27 +168,17 @@ def map_error(
     if isinstance(error, botocore_errors.ClientError):
         return _map_client_error(error, operation, where, service)
     code = type(error).__name__
-    if isinstance(error, _CREDENTIAL_EXCEPTIONS):
-        return CredentialsError(
-            f"{operation} of {where}: {error}. {_CREDENTIAL_ADVICE}", operation=operation, code=code
-        )
-    if isinstance(error, _CALL_EXCEPTIONS):
-        return InvalidArgumentError(
-            f"{operation} of {where}: {error}", operation=operation, code=code
-        )
-    if isinstance(error, (ResponseParserError, UnicodeDecodeError)):
-        return MalformedResponseError(
-            f"{operation} of {where}: the answer is not one of AWS ({error}). Check the endpoint "
-            "and the proxy.",
-            operation=operation,
-            code="MalformedResponse",
-        )
     # Everything else that botocore raises is about the network: connect, read, TLS, DNS.
-    return ConnectionFailedError(
-        f"{operation} of {where}: no complete answer from the service ({code}: {error}).",
-        operation=operation,
-        code=code,
-    )
+    kind: type[ServiceError] = ConnectionFailedError
+    problem = f"no complete answer from the service ({code}: {error})."
+    if isinstance(error, _CREDENTIAL_EXCEPTIONS):
+        kind, problem = CredentialsError, f"{error}. {_CREDENTIAL_ADVICE}"
+    elif isinstance(error, _CALL_EXCEPTIONS):
+        kind, problem = InvalidArgumentError, str(error)
+    elif isinstance(error, (ResponseParserError, UnicodeDecodeError)):
+        kind, code = MalformedResponseError, "MalformedResponse"
+        problem = f"the answer is not one of AWS ({error}). {_ENDPOINT_ADVICE}"
+    return kind(f"{operation} of {where}: {problem}", operation=operation, code=code)
 
 
 def _map_client_error(
@@ -229,13 +215,11 @@ def service_error(
     Args:
         code: the AWS error code.
         message: the service's own words.
-        operation: the API operation, as ``GetRecords``.
-        where: what was asked: a stream or a shard.
+        operation, where, service: as for :func:`map_error`.
         request_id: AWS's id of the request.
         fallback: the class for a code that is not in the table.
-        service: who says it, as IAM names it.
     """
-    unknown = "Check the endpoint and the proxy." if fallback is MalformedResponseError else ""
+    unknown = _ENDPOINT_ADVICE if fallback is MalformedResponseError else ""
     general = _BY_SERVICE.get((service, code)) or _BY_CODE.get(code, (fallback, unknown))
     kind, advice = _BY_OPERATION.get((operation, code), general)
     if kind is AccessDeniedError:
@@ -305,7 +289,7 @@ def complete_answer(operation: str, where: str) -> Iterator[None]:
     except _UNREADABLE as error:
         raise MalformedResponseError(
             f"{operation} of {where}: the answer is not one of AWS, or was cut off ({error!r}). "
-            "Check the endpoint and the proxy.",
+            f"{_ENDPOINT_ADVICE}",
             operation=operation,
             code="MalformedResponse",
         ) from error

@@ -41,7 +41,6 @@ class FrameHead:
 
     Attributes:
         headers: the headers that are strings, by name; unverified, the frame's CRC is its end.
-        payload_bytes: the length of the payload.
     """
 
     headers: Mapping[str, str]
@@ -50,12 +49,7 @@ class FrameHead:
 
 @frozen
 class Frame:
-    """A whole frame whose checksums are right.
-
-    Attributes:
-        headers: the headers that are strings, by name.
-        payload: the payload.
-    """
+    """A whole frame whose checksums are right, with those of its headers that are strings."""
 
     headers: Mapping[str, str]
     payload: bytes

@@ -43,12 +43,7 @@ _MAX_BYTES: Final = 5 * 1024 * 1024
 
 @frozen(kw_only=True)
 class PutResult:
-    """Where a record was written (``PutRecordsResultEntry``).
-
-    Attributes:
-        shard_id: the shard.
-        sequence_number: its place there.
-    """
+    """Where a record was written (``PutRecordsResultEntry``)."""
 
     shard_id: str
     sequence_number: str
@@ -102,9 +97,7 @@ class Boto3RecordWriter(Boto3Client):
     ) -> list[PutResult | ServiceError]:
         """Write 1 to 500 records; return for each where it is, or why it was not written.
 
-        Args:
-            stream: a name or an ARN.
-            entries: the records, 10 MiB with their keys at most.
+        With their keys they have 10 MiB at most; ``stream`` is a name or an ARN.
 
         Raises:
             ServiceError: the call failed as a whole. After ``ConnectionFailedError`` it is not
@@ -126,10 +119,7 @@ class RecordPutter:
     of one partition key can change places only if one call had both.
 
     Args:
-        writer: makes the calls.
-        stream: a name or an ARN.
         policy: how often a call that writes nothing is repeated.
-        clock: what delays are slept on.
         on_written: takes each record as soon as it is written.
         advice: what to do when the retries are used up, a sentence.
 
@@ -215,7 +205,7 @@ class RecordPutter:
             else:
                 self.written += 1
                 self._on_written(number, entry, result)
-        # A refusal that no retry mends counts more than any number of throttles.
+        # A refusal that no retry resolves counts more than any number of throttles.
         reasons.sort(key=lambda reason: reason.retryable)
         return refused, next(iter(reasons), None)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.awsrequest import AioAWSResponse
 
-from kinesis_publishers.aws.carriers import SignedCall, SubscriptionResponse
+from kinesis_publishers.aws.carriers.carrier import SignedCall, SubscriptionResponse
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.aws.subscription import OPERATION, EventStreamSubscription
@@ -22,7 +22,7 @@ from kinesis_publishers.errors import MalformedResponseError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kinesis_publishers.aws.carriers import SubscriptionCarrier
+    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.model import Shard, StartingPosition
 
@@ -40,12 +40,9 @@ _OPENING: ContextVar[tuple[str, AsyncExitStack]] = ContextVar("opening")
 
 
 class ShardSubscriber:
-    """Subscribes through one client of aiobotocore, whose hooks it installs.
+    """Subscribes through one client of aiobotocore, whose hooks for this operation it installs.
 
-    Args:
-        client: the client; its other operations are left alone.
-        carrier: sends the calls; closing it is left to the caller.
-        clock: measures how long the network is silent.
+    The caller closes the carrier.
     """
 
     def __init__(self, client: Any, carrier: SubscriptionCarrier, clock: Clock) -> None:
@@ -71,11 +68,7 @@ class ShardSubscriber:
             )
 
     async def _call(
-        self,
-        shard: Shard,
-        consumer_arn: str,
-        position: StartingPosition,
-        stack: AsyncExitStack,
+        self, shard: Shard, consumer_arn: str, position: StartingPosition, stack: AsyncExitStack
     ) -> SubscriptionResponse:
         where = str(shard)
         token = _OPENING.set((where, stack))

@@ -72,11 +72,6 @@ def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> Non
 
     Other events pass, among them ``initial-response`` and those that are not invented yet.
 
-    Args:
-        frame: a frame without records.
-        where: the shard, for the message.
-        request_id: AWS's id of the call.
-
     Raises:
         ServiceError: of the class that the code has where a call is refused with it.
         MalformedResponseError: the frame is of no known kind.
@@ -100,12 +95,7 @@ def raise_if_refused(frame: Frame, *, where: str, request_id: str | None) -> Non
             request_id=request_id,
         )
     raise service_error(
-        code,
-        message,
-        operation=OPERATION,
-        where=where,
-        request_id=request_id,
-        fallback=fallback,
+        code, message, operation=OPERATION, where=where, request_id=request_id, fallback=fallback
     )
 
 
@@ -140,11 +130,7 @@ class ChunkSource(Protocol):
 class EventStreamSubscription(ShardSubscription):
     """Reads from the network only while a caller waits for an event.
 
-    Args:
-        source: the body of the answer to SubscribeToShard; the opener closes it.
-        where: the shard, for the messages of errors.
-        clock: measures how long the network is silent.
-        request_id: AWS's id of the call.
+    ``source`` is the body of the answer to SubscribeToShard; the opener closes it.
     """
 
     def __init__(

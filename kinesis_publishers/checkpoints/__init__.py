@@ -1,13 +1,8 @@
 """Stores of checkpoints: memory, a file of this machine, a table of DynamoDB."""
 
-from kinesis_publishers.checkpoints.memory import CheckpointMemory, MemoryCheckpointStore
-from kinesis_publishers.checkpoints.versions import Attempt, Refusal, WriteBook, raise_refused
-
-__all__ = [
-    "Attempt",
-    "CheckpointMemory",
-    "MemoryCheckpointStore",
-    "Refusal",
-    "WriteBook",
-    "raise_refused",
-]
+from kinesis_publishers.checkpoints.memory import CheckpointMemory as CheckpointMemory
+from kinesis_publishers.checkpoints.memory import MemoryCheckpointStore as MemoryCheckpointStore
+from kinesis_publishers.checkpoints.versions import Attempt as Attempt
+from kinesis_publishers.checkpoints.versions import Refusal as Refusal
+from kinesis_publishers.checkpoints.versions import WriteBook as WriteBook
+from kinesis_publishers.checkpoints.versions import raise_refused as raise_refused

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.checkpoints.stored_progress import StoredProgress
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import CheckpointConfig
-    from kinesis_publishers.model import (
-        SequenceNumber,
-        Shard,
-        StreamIdentity,
-        StreamProgress,
-    )
+    from kinesis_publishers.model import SequenceNumber, Shard, StreamIdentity, StreamProgress
 
 __all__ = ["Checkpointer", "CheckpointingSink"]
 
@@ -49,10 +44,6 @@ class Checkpointer:
 
     A failure of the store, after its own retries, is raised out of :meth:`running`: no records are
     processed whose progress cannot be kept.
-
-    Args:
-        stored: what the store holds.
-        config: how often to write.
 
     Attributes:
         has_failed: whether the last write has failed, after the store's own retries.
@@ -82,11 +73,7 @@ class Checkpointer:
         return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
-        """Return what is stored, per stream (by ARN); from now on another reader is refused.
-
-        Args:
-            arns: the streams that this reader will read.
-        """
+        """Return what is stored, per stream (by ARN); from now on another reader is refused."""
         async with self._turn, self._watching():
             return await self._stored.take_over(arns)
 
@@ -157,10 +144,7 @@ class Checkpointer:
     ) -> None:
         """Note how far a shard has been read, if everything that was delivered has been recorded.
 
-        Args:
-            key: which shard.
-            progress: how far it has been read.
-            delivered: the last record of it that was delivered; ``None`` if there was none.
+        ``delivered`` is the last record of it that was delivered; ``None`` if there was none.
         """
         latest = self._latest(key)
         if latest is None or progress.is_ended:
@@ -293,7 +277,7 @@ class CheckpointingSink(DeliverySink):
 
 
 class _RenewingSink(CheckpointingSink):
-    """Passes everything on; renews the progress of idle shards, lest it look like lost data."""
+    """Passes everything on; renews the progress of idle shards before it looks like lost data."""
 
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
         super().__init__(inner, checkpointer)

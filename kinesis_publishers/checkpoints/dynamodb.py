@@ -8,17 +8,10 @@ from kinesis_publishers.aws.errors import RefusedError
 from kinesis_publishers.checkpoints.dynamodb_table import (
     CONDITION_FAILED,
     MAX_IN_FLIGHT,
-    NOT_FOUND,
     TableClient,
-    missing_table,
     provide_table,
 )
-from kinesis_publishers.checkpoints.stored_form import (
-    checkpoint_from_fields,
-    fields_of,
-    instant_text,
-    version_from_fields,
-)
+from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import CheckpointError
@@ -43,11 +36,6 @@ class DynamoDbCheckpointStore(VersionedStore):
     """Keeps checkpoints as items of a table, one per shard, which applications may share.
 
     A batch is as many conditional writes, a limited number of them at the same time.
-
-    Args:
-        context: the application, the clock, and how often a refused call is tried again.
-        aws: region, credentials and CA certificates.
-        config: the table.
     """
 
     def __init__(
@@ -79,18 +67,7 @@ class DynamoDbCheckpointStore(VersionedStore):
         found: dict[ShardKey, StoredCheckpoint] = {}
         page: dict[str, Any] = {}
         while True:
-            items, last_key = await self._query(page)
-            for item in items:
-                stored = stored_of(item, where=self)
-                found[stored.checkpoint.shard] = stored
-            if not last_key:
-                return found
-            page = {"ExclusiveStartKey": last_key}
-
-    async def _query(self, page: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        try:
-            return await self._client.call(
-                "query",
+            items, last_key = await self._client.call(
                 "Query",
                 # Without the member Items it is no answer: an empty table would mean to start over.
                 lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
@@ -99,10 +76,12 @@ class DynamoDbCheckpointStore(VersionedStore):
                 ExpressionAttributeValues={":application": {"S": self._context.application}},
                 **page,
             )
-        except RefusedError as error:
-            if error.code == NOT_FOUND:
-                raise missing_table(self._client) from error
-            raise
+            for item in items:
+                stored = stored_of(item, where=self)
+                found[stored.checkpoint.shard] = stored
+            if not last_key:
+                return found
+            page = {"ExclusiveStartKey": last_key}
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         """Make every write, refused or not; only another failure ends it early."""
@@ -124,16 +103,14 @@ class DynamoDbCheckpointStore(VersionedStore):
         application = self._context.application
         request: dict[str, Any] = condition_of(attempt) | _ALL_OLD
         if checkpoint is None:
-            method, operation = "delete_item", "DeleteItem"
+            operation = "DeleteItem"
             request["Key"] = key_of(application, attempt.shard)
         else:
-            method, operation, now = "put_item", "PutItem", self._context.clock.now()
+            operation, now = "PutItem", self._context.clock.now()
             request["Item"] = item_of(application, checkpoint, attempt.version, now)
         try:
-            await self._client.call(method, operation, dict, **request)
+            await self._client.call(operation, dict, **request)
         except RefusedError as error:
-            if error.code == NOT_FOUND:
-                raise missing_table(self._client) from error
             if error.code != CONDITION_FAILED:
                 raise
             return _refusal(attempt, error)
@@ -169,12 +146,7 @@ def item_of(
     application: str, checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime
 ) -> Item:
     """Return the item of a checkpoint; what has no value is left out."""
-    fields = {
-        "version": version.number,
-        "writer": version.writer,
-        "written_at": instant_text(written_at),
-        **fields_of(checkpoint),
-    }
+    fields = fields_of(checkpoint, version, written_at)
     return key_of(application, checkpoint.shard) | {
         name: {"N": str(value)} if isinstance(value, int) else {"S": value}
         for name, value in fields.items()
@@ -196,11 +168,7 @@ def stored_of(item: Mapping[str, Mapping[str, Any]], *, where: object) -> Stored
             f"{where} has an item that is no checkpoint ({error!r}): {item!r:.500}. Remove it, or "
             "choose another table or application."
         ) from error
-    shard = ShardKey(arn, shard_id)
-    return StoredCheckpoint(
-        checkpoint=checkpoint_from_fields(shard, fields, where=where),
-        version=version_from_fields(shard, fields, where=where),
-    )
+    return stored_from_fields(ShardKey(arn, shard_id), fields, where=where)
 
 
 def _value(value: Mapping[str, Any]) -> object:
@@ -211,25 +179,21 @@ def _value(value: Mapping[str, Any]) -> object:
 
 
 def condition_of(attempt: Attempt) -> dict[str, Any]:
-    """Return the parameters that let a write through only if it replaces what it may replace.
-
-    The same as :meth:`~kinesis_publishers.checkpoints.versions.Attempt.replaces`.
-    """
+    """Return ``attempt.replaces`` as parameters of a write."""
     own = attempt.version
     values: Item = {
         ":own": {"S": own.writer},
         ":first": {"N": str(attempt.first_unanswered)},
         ":last": {"N": str(own.number)},
     }
+    names = {"#version": "version", "#writer": "writer"}
     if attempt.expected is None:
         expected = "attribute_not_exists(#shard)"
+        names["#shard"] = "shard"
     else:
         expected = "(#version = :version AND #writer = :writer)"
         values[":version"] = {"N": str(attempt.expected.number)}
         values[":writer"] = {"S": attempt.expected.writer}
-    names = {"#version": "version", "#writer": "writer"}
-    if attempt.expected is None:
-        names["#shard"] = "shard"
     return {
         "ConditionExpression": (
             f"{expected} OR (#writer = :own AND #version BETWEEN :first AND :last)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, field
 
-from kinesis_publishers.aws.clients import ServiceAddress, open_aio_client
+from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
 from kinesis_publishers.retry import call_with_retries
@@ -17,37 +17,24 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
-    from kinesis_publishers.errors import KinesisPublishersError
 
-__all__ = [
-    "CONDITION_FAILED",
-    "MAX_IN_FLIGHT",
-    "NOT_FOUND",
-    "TableClient",
-    "missing_table",
-    "provide_table",
-]
+__all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "TableClient", "provide_table"]
 
 _T = TypeVar("_T")
 
 CONDITION_FAILED: Final = "ConditionalCheckFailedException"
-NOT_FOUND: Final = "ResourceNotFoundException"
+_NOT_FOUND: Final = "ResourceNotFoundException"
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
+_DESCRIBE: Final = "DescribeTable"
 # The caller handles these; everything else is mapped here.
-_ANSWERS: Final = frozenset({CONDITION_FAILED, NOT_FOUND, "ResourceInUseException"})
+_ANSWERS: Final = frozenset({CONDITION_FAILED, _NOT_FOUND, "ResourceInUseException"})
 
 
 @define(eq=False)
 class TableClient:
-    """Calls DynamoDB about one table.
-
-    Args:
-        aws: region, credentials and CA certificates.
-        config: the table and the endpoint.
-        context: how a failed call is repeated and reported.
-    """
+    """Calls DynamoDB about one table; repeats and reports failed calls as the context says."""
 
     aws: AwsConfig
     config: DynamoDbCheckpointConfig
@@ -62,9 +49,7 @@ class TableClient:
     async def open(self) -> None:
         """Make the client; no call is made."""
         address = ServiceAddress(
-            service="dynamodb",
-            endpoint_url=self.config.endpoint_url,
-            max_connections=MAX_IN_FLIGHT,
+            service="dynamodb", endpoint_url=self.config.endpoint_url, max_connections=MAX_IN_FLIGHT
         )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
             self._client = await self._stack.enter_async_context(open_aio_client(self.aws, address))
@@ -75,18 +60,19 @@ class TableClient:
         await self._stack.aclose()
 
     async def call(
-        self, method: str, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
+        self, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
         """Make a call, with retries; return what ``read`` takes from the answer.
 
         Args:
-            method: the name of the client's method.
             operation: the API operation, as ``PutItem``.
             read: extracts the result from the answer; fails if that is not AWS's.
             request: its parameters, without the table's name.
 
         Raises:
-            RefusedError: a condition does not hold, the table is not there, or it is being changed.
+            RefusedError: a condition does not hold, the table is being changed, or a description
+                of it was requested and it does not exist.
+            CheckpointError: the table does not exist.
             ServiceError: the service refuses for another reason.
             RetriesExhaustedError: the policy allows no more attempts.
         """
@@ -97,20 +83,34 @@ class TableClient:
             with mapped_errors(
                 operation, str(self), service="dynamodb", client=self._client, unless=_ANSWERS
             ):
-                answer = await getattr(self._client, method)(TableName=self.config.table, **request)
+                call = method_of(self._client, operation)
+                answer = await call(TableName=self.config.table, **request)
             with complete_answer(operation, str(self)):
                 return read(answer)
 
         context = self.context
-        answer = await call_with_retries(
-            attempt,
-            policy=context.retry,
-            clock=context.clock,
-            events=context.events,
-            is_start=not self._has_answered,
-        )
+        try:
+            answer = await call_with_retries(
+                attempt,
+                policy=context.retry,
+                clock=context.clock,
+                events=context.events,
+                is_start=not self._has_answered,
+            )
+        except RefusedError as error:
+            if error.code == _NOT_FOUND and operation != _DESCRIBE:
+                raise self._missing_table() from error
+            raise
         self._has_answered = True
         return answer
+
+    def _missing_table(self) -> CheckpointError:
+        return CheckpointError(
+            f"{self} does not exist in {self.aws.region}: create it with the keys application "
+            f"(partition key, text) and shard (sort key, text), or let it be created with "
+            "kinesis.checkpoint.dynamodb.createtable = true. If it was removed while it was in "
+            "use, its checkpoints are gone."
+        )
 
 
 _KEYS: Final = {"application": "HASH", "shard": "RANGE"}
@@ -142,11 +142,9 @@ async def provide_table(client: TableClient) -> None:
 
 async def _is_active(client: TableClient) -> bool:
     try:
-        return await client.call(
-            "describe_table", "DescribeTable", lambda answer: _is_usable(client, answer["Table"])
-        )
+        return await client.call(_DESCRIBE, lambda answer: _is_usable(client, answer["Table"]))
     except RefusedError as error:
-        if error.code != NOT_FOUND:
+        if error.code != _NOT_FOUND:
             raise
         return await _create(client)
     except AccessDeniedError as error:
@@ -173,7 +171,6 @@ async def _create(client: TableClient) -> bool:
     """Create the table; return whether it is ready."""
     try:
         return await client.call(
-            "create_table",
             "CreateTable",
             lambda answer: _is_usable(client, answer["TableDescription"]),
             BillingMode="PAY_PER_REQUEST",
@@ -185,13 +182,3 @@ async def _create(client: TableClient) -> bool:
         if error.code != "ResourceInUseException":
             raise
         return False
-
-
-def missing_table(client: TableClient) -> KinesisPublishersError:
-    """Return the error that says that the table is not there."""
-    return CheckpointError(
-        f"{client} does not exist in {client.aws.region}: create it with the keys application "
-        f"(partition key, text) and shard (sort key, text), or let it be created with "
-        "kinesis.checkpoint.dynamodb.createtable = true. If it was removed while it was in use, "
-        "its checkpoints are gone."
-    )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 from attrs import define, field
 
 from kinesis_publishers.checkpoints.stored_form import instant_text
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import StoredCheckpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import Properties
@@ -40,9 +40,7 @@ _OF_THIS_PROCESS = CheckpointMemory()
 class MemoryCheckpointStore(VersionedStore):
     """Keeps checkpoints until the process ends; a later fetcher of the process resumes from them.
 
-    Args:
-        context: the application and the clock.
-        memory: where the checkpoints are; the memory of the process unless given.
+    They are in the memory of the process unless another one is given.
     """
 
     def __init__(
@@ -75,26 +73,17 @@ class MemoryCheckpointStore(VersionedStore):
         with self._memory.lock:
             checkpoints = self._checkpoints()
             for attempt, checkpoint in changes:
-                if (refusal := _refusal(checkpoints, attempt)) is not None:
+                stored, when = checkpoints.get(attempt.shard, (None, None))
+                if refusal := attempt.refusal(stored.version if stored else None, when):
                     refusals.append(refusal)
                 elif checkpoint is None:
                     del checkpoints[attempt.shard]
                 else:
-                    stored = StoredCheckpoint(checkpoint=checkpoint, version=attempt.version)
-                    checkpoints[attempt.shard] = (stored, written_at)
+                    new = StoredCheckpoint(checkpoint=checkpoint, version=attempt.version)
+                    checkpoints[attempt.shard] = (new, written_at)
         return refusals
 
     def _checkpoints(self) -> dict[ShardKey, tuple[StoredCheckpoint, str]]:
         if not self._is_open:
             raise ClosedError(f"The store of checkpoints in {self} is not open.")
         return self._memory.applications[self._context.application]
-
-
-def _refusal(
-    checkpoints: Mapping[ShardKey, tuple[StoredCheckpoint, str]], attempt: Attempt
-) -> Refusal | None:
-    stored, written_at = checkpoints.get(attempt.shard, (None, None))
-    version = None if stored is None else stored.version
-    if attempt.replaces(version):
-        return None
-    return Refusal(attempt=attempt, stored=version, written_at=written_at)

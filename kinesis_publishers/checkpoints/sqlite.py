@@ -7,18 +7,12 @@ import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers.checkpoints.stored_form import (
-    FIELDS,
-    checkpoint_from_fields,
-    fields_of,
-    instant_text,
-    version_from_fields,
-)
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
+from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
 from kinesis_publishers.config import SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, ClosedError, ResourceInUseError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.abc import CheckpointStoreContext
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Checkpoint
 
 __all__ = ["SqliteCheckpointStore"]
 
@@ -55,7 +48,7 @@ CREATE TABLE checkpoint (
     PRIMARY KEY (application, stream_arn, shard_id)
 ) WITHOUT ROWID"""
 
-# How long a call waits for the lock of another process before the retry policy goes on.
+# How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -114,22 +107,14 @@ class _CheckpointFile:
             ResourceInUseError: another process holds the lock; the call may be repeated.
             CheckpointError: the file cannot be used.
         """
-        with self._connection() as connection, _transaction(connection):
-            yield connection
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(
-                sqlite3.connect(
-                    f"{self.path.absolute().as_uri()}?mode=rw",
-                    uri=True,
-                    timeout=_LOCK_SECONDS,
-                    isolation_level=None,
-                )
-            ) as connection:
-                # A written checkpoint survives a power failure.
-                connection.execute("PRAGMA synchronous = EXTRA")
+            with (
+                closing(
+                    sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+                ) as connection,
+                _transaction(connection),
+            ):
                 yield connection
         except sqlite3.Error as error:
             raise self._mapped(error) from error
@@ -177,6 +162,8 @@ class _CheckpointFile:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    # A written checkpoint survives a power failure.
+    connection.execute("PRAGMA synchronous = EXTRA")
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -190,14 +177,11 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 _T = TypeVar("_T")
 
-_COLUMNS = ("application", "stream_arn", "shard_id", "version", "writer", "written_at", *FIELDS)
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM checkpoint WHERE application = ?"
-_FIND = (
-    "SELECT version, writer, written_at FROM checkpoint "
-    "WHERE application = ? AND stream_arn = ? AND shard_id = ?"
-)
-_REPLACE = f"REPLACE INTO checkpoint VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
-_DELETE = "DELETE FROM checkpoint WHERE application = ? AND stream_arn = ? AND shard_id = ?"
+_SELECT = f"SELECT stream_arn, shard_id, {', '.join(FIELDS)} FROM checkpoint WHERE application = ?"
+_OF_SHARD = "FROM checkpoint WHERE application = ? AND stream_arn = ? AND shard_id = ?"
+_FIND = f"SELECT version, writer, written_at {_OF_SHARD}"
+_REPLACE = f"REPLACE INTO checkpoint VALUES (?, ?, ?{', ?' * len(FIELDS)})"
+_DELETE = f"DELETE {_OF_SHARD}"
 
 
 class SqliteCheckpointStore(VersionedStore):
@@ -205,9 +189,7 @@ class SqliteCheckpointStore(VersionedStore):
 
     A batch is one transaction, with one wait for the disk.
 
-    Args:
-        context: the application, the clock, and how often a locked file is tried again.
-        path: the file; it and its directory are created if they are missing.
+    The file and its directory are created if they are missing.
     """
 
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
@@ -257,48 +239,25 @@ class SqliteCheckpointStore(VersionedStore):
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
         with self._file.transaction() as connection:
             rows = connection.execute(_SELECT, (self._context.application,)).fetchall()
-        found = [self._stored(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
-        return {stored.checkpoint.shard: stored for stored in found}
-
-    def _stored(self, row: dict[str, Any]) -> StoredCheckpoint:
-        shard = ShardKey(row["stream_arn"], row["shard_id"])
-        return StoredCheckpoint(
-            checkpoint=checkpoint_from_fields(shard, row, where=self),
-            version=version_from_fields(shard, row, where=self),
-        )
+        found = {ShardKey(*row[:2]): dict(zip(FIELDS, row[2:], strict=True)) for row in rows}
+        return {
+            shard: stored_from_fields(shard, fields, where=self) for shard, fields in found.items()
+        }
 
     def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
-        written_at = instant_text(self._context.clock.now())
+        now = self._context.clock.now()
         refusals = []
         with self._file.transaction() as connection:
             for attempt, checkpoint in changes:
-                refusal = self._refusal(connection, attempt)
-                if refusal is not None:
+                shard = attempt.shard
+                key = self._context.application, shard.stream_arn, shard.shard_id
+                row = connection.execute(_FIND, key).fetchone()
+                stored = row and CheckpointVersion(number=row[0], writer=row[1])
+                if refusal := attempt.refusal(stored, row and row[2]):
                     refusals.append(refusal)
                 elif checkpoint is None:
-                    connection.execute(_DELETE, self._key(attempt.shard))
+                    connection.execute(_DELETE, key)
                 else:
-                    connection.execute(_REPLACE, self._row(attempt, checkpoint, written_at))
+                    fields = fields_of(checkpoint, attempt.version, now)
+                    connection.execute(_REPLACE, (*key, *fields.values()))
         return refusals
-
-    def _refusal(self, connection: sqlite3.Connection, attempt: Attempt) -> Refusal | None:
-        row = connection.execute(_FIND, self._key(attempt.shard)).fetchone()
-        stored = None if row is None else CheckpointVersion(number=row[0], writer=row[1])
-        if attempt.replaces(stored):
-            return None
-        return Refusal(attempt=attempt, stored=stored, written_at=None if row is None else row[2])
-
-    def _key(self, shard: ShardKey) -> tuple[str, str, str]:
-        return self._context.application, shard.stream_arn, shard.shard_id
-
-    def _row(self, attempt: Attempt, checkpoint: Checkpoint, written_at: str) -> dict[str, Any]:
-        shard = checkpoint.shard
-        return {
-            "application": self._context.application,
-            "stream_arn": shard.stream_arn,
-            "shard_id": shard.shard_id,
-            "version": attempt.version.number,
-            "writer": attempt.version.writer,
-            "written_at": written_at,
-            **fields_of(checkpoint),
-        }

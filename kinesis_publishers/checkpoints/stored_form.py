@@ -13,6 +13,7 @@ from kinesis_publishers.model import (
     SequenceNumber,
     ShardProgress,
     StartingPosition,
+    StoredCheckpoint,
 )
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 __all__ = [
     "FIELDS",
     "Fields",
-    "checkpoint_from_fields",
     "fields_of",
     "instant_text",
-    "version_from_fields",
+    "stored_from_fields",
 ]
 
 FIELDS: Final = (
+    "version",
+    "writer",
+    "written_at",
     "stream_created_at",
     "position",
     "sequence_number",
@@ -46,11 +49,14 @@ def instant_text(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def fields_of(checkpoint: Checkpoint) -> Fields:
-    """Return a value for each of :data:`FIELDS`; ``None`` where there is none."""
+def fields_of(checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime) -> Fields:
+    """Return a value for each of :data:`FIELDS`, in their order; ``None`` where there is none."""
     progress = checkpoint.progress
     position, number = progress.position, progress.position.sequence_number
     return {
+        "version": version.number,
+        "writer": version.writer,
+        "written_at": instant_text(written_at),
         "stream_created_at": instant_text(checkpoint.stream_created_at),
         "position": position.type.value,
         "sequence_number": None if number is None else number.sequence_number,
@@ -61,55 +67,35 @@ def fields_of(checkpoint: Checkpoint) -> Fields:
     }
 
 
-def checkpoint_from_fields(
+def stored_from_fields(
     shard: ShardKey, fields: Mapping[str, object], *, where: object
-) -> Checkpoint:
-    """Return the checkpoint that :func:`fields_of` wrote.
-
-    Args:
-        shard: whose checkpoint it is.
-        fields: the values; one that is missing is ``None``.
-        where: the storage, for the message.
+) -> StoredCheckpoint:
+    """Return the checkpoint, and its version, of which :func:`fields_of` made the values.
 
     Raises:
         CheckpointError: they were written by hand, or are damaged.
     """
     try:
-        return Checkpoint(
-            shard=shard,
-            stream_created_at=_instant(fields["stream_created_at"]),
-            progress=_progress(fields),
+        return StoredCheckpoint(
+            checkpoint=Checkpoint(
+                shard=shard,
+                stream_created_at=_instant(fields["stream_created_at"]),
+                progress=_progress(fields),
+            ),
+            version=CheckpointVersion(
+                number=_whole(fields["version"]), writer=_text(fields["writer"])
+            ),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise _damaged(shard, fields, where, error) from error
-
-
-def version_from_fields(
-    shard: ShardKey, fields: Mapping[str, object], *, where: object
-) -> CheckpointVersion:
-    """Return the version of a checkpoint, whose fields are ``version`` and ``writer``.
-
-    Raises:
-        CheckpointError: they were written by hand, or are damaged.
-    """
-    try:
-        return CheckpointVersion(number=_whole(fields["version"]), writer=_text(fields["writer"]))
-    except (KeyError, TypeError) as error:
-        raise _damaged(shard, fields, where, error) from error
-
-
-def _damaged(
-    shard: ShardKey, fields: Mapping[str, object], where: object, error: Exception
-) -> CheckpointError:
-    shown = {name: fields.get(name) for name in ("version", "writer", *FIELDS)}
-    # Must not be removed: with children, the shard would count as read to its end.
-    return CheckpointError(
-        f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
-        f"({error}): {shown!r:.500}. Restore it from a backup; or mend it with position "
-        "TRIM_HORIZON, is_ended 0 and neither sequence_number, sub_sequence_number, timestamp nor "
-        "as_of, and the shard is read again from the beginning of the retention. Do not remove it: "
-        "a shard without a checkpoint may count as read."
-    )
+        shown = {name: fields.get(name) for name in FIELDS if name != "written_at"}
+        # Must not be removed: with children, the shard would count as read to its end.
+        raise CheckpointError(
+            f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
+            f"({error}): {shown!r:.500}. Restore it from a backup; or mend it with position "
+            "TRIM_HORIZON, is_ended 0 and neither sequence_number, sub_sequence_number, timestamp "
+            "nor as_of, and the shard is read again from the beginning of the retention. Do not "
+            "remove it: a shard without a checkpoint may count as read."
+        ) from error
 
 
 def _progress(fields: Mapping[str, object]) -> ShardProgress:

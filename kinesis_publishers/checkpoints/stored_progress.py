@@ -17,12 +17,7 @@ from kinesis_publishers.errors import (
     ReaderReplacedError,
     StaleCheckpointError,
 )
-from kinesis_publishers.events import (
-    CheckpointsRefused,
-    CheckpointsSaved,
-    EventSink,
-    ignore_event,
-)
+from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved, EventSink, ignore_event
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointWrite,
@@ -67,9 +62,7 @@ _DEAD_LOOKS: Final = 8
 class StoredProgress:
     """The checkpoints of one application, each with the version that this reader knows.
 
-    Args:
-        store: an open store, which nothing else in this process writes to.
-        events: where writes are reported.
+    Nothing else in this process writes to the store, which is open.
     """
 
     _store: CheckpointStore
@@ -109,8 +102,8 @@ class StoredProgress:
     async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
         """Take streams over from their former reader, which is then refused; see :meth:`load`.
 
-        If that reader has itself taken them over recently, this waits until it has
-        stopped: otherwise two readers that are restarted would stop each other for ever.
+        If that reader has itself taken them over recently, this waits until it has stopped:
+        otherwise two readers that are restarted would stop each other endlessly.
         """
 
         await self.load()
@@ -120,7 +113,7 @@ class StoredProgress:
         return resumable_streams(self._stored)
 
     async def _take(self, arn: str) -> None:
-        # Other readers that have waited must wait for the one that goes on.
+        # Other readers that have waited must wait for the one that reads now.
         if await self._wait_for_owner(arn) or self._owner(arn):
             self._contested_at = self._clock.monotonic()
         if marks := self._new_marks([arn]):
@@ -233,9 +226,7 @@ class StoredProgress:
         self._removed -= progress.keys()
         await self._save(
             Checkpoint(
-                shard=key,
-                stream_created_at=identities[key.stream_arn].created_at,
-                progress=one,
+                shard=key, stream_created_at=identities[key.stream_arn].created_at, progress=one
             )
             for key, one in progress.items()
         )
@@ -341,10 +332,8 @@ def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
     )
 
 
-def resumable_streams(
-    stored: Mapping[ShardKey, StoredCheckpoint],
-) -> dict[str, StreamProgress]:
-    """Return the streams that go on where they were, by ARN.
+def resumable_streams(stored: Mapping[ShardKey, StoredCheckpoint]) -> dict[str, StreamProgress]:
+    """Return the streams that resume from their checkpoints, by ARN.
 
     A stream is not among them without the mark that its first checkpoint is complete: nothing has
     been read then, and shards without a checkpoint would be taken for ones that were found later.

@@ -28,7 +28,6 @@ class Attempt:
     """One write or removal before it is tried.
 
     Attributes:
-        shard: whose checkpoint.
         expected: the version that the caller knows.
         version: the version that a write makes.
         first_unanswered: the number of the earliest own write whose outcome is unknown; this one,
@@ -53,6 +52,14 @@ class Attempt:
             and stored.writer == self.version.writer
             and self.first_unanswered <= stored.number <= self.version.number
         )
+
+    def refusal(
+        self, stored: CheckpointVersion | None, written_at: str | None = None
+    ) -> Refusal | None:
+        """Return the refusal where ``stored`` must stay; ``None`` where this may replace it."""
+        if self.replaces(stored):
+            return None
+        return Refusal(attempt=self, stored=stored, written_at=written_at)
 
 
 @define
@@ -96,13 +103,7 @@ class WriteBook:
 
 @frozen(kw_only=True)
 class Refusal:
-    """A write that was refused.
-
-    Attributes:
-        attempt: what was tried.
-        stored: the version that is stored; ``None`` for nothing.
-        written_at: when that was written, if known.
-    """
+    """A write that was refused because of ``stored``, or because nothing is stored (``None``)."""
 
     attempt: Attempt
     stored: CheckpointVersion | None
@@ -142,11 +143,7 @@ Change: TypeAlias = "tuple[Attempt, Checkpoint | None]"
 
 
 class VersionedStore(CheckpointStore):
-    """What our stores have in common: they differ in how they apply changes.
-
-    Args:
-        context: the application, the clock, and how often a refused call is repeated.
-    """
+    """What our stores have in common: they differ in how they apply changes."""
 
     def __init__(self, context: CheckpointStoreContext) -> None:
         self._context = context

@@ -11,36 +11,13 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
-__all__ = [
-    "FetcherStarted",
-    "FetcherStopped",
-    "StreamPrepared",
-    "ShardsDiscovered",
-    "ShardStarted",
-    "ShardEnded",
-    "ShardStopped",
-    "RangeRead",
-    "DataLossTolerated",
-    "RecordsFetched",
-    "IteratorReplaced",
-    "SubscriptionStarted",
-    "SubscriptionEnded",
-    "EventReceived",
-    "RecordsSkipped",
-    "AggregatesExpanded",
-    "RecordsProcessed",
-    "ProcessingFailed",
-    "CheckpointsSaved",
-    "CheckpointsRefused",
-]
-
 
 @frozen(kw_only=True)
 class FetcherStarted:
     """A fetcher began to run.
 
     Attributes:
-        streams: what it reads: names or ARNs.
+        streams: names or ARNs.
     """
 
     streams: tuple[str, ...]
@@ -51,8 +28,7 @@ class FetcherStopped:
     """A fetcher has stopped: none of its shards is read further.
 
     Attributes:
-        streams: what it read: names or ARNs.
-        seconds: how long it ran.
+        streams: names or ARNs.
         error: what stopped it, in words; ``None`` if it was asked to stop.
     """
 
@@ -66,7 +42,6 @@ class StreamPrepared:
     """A stream was found, and the position to read each of its shards from is fixed.
 
     Attributes:
-        stream_arn: which stream.
         shards: how many of its shards are known, including those that have ended.
         is_resumed: whether reading continues where an earlier reader stopped.
     """
@@ -104,7 +79,6 @@ class ShardStopped:
     """Reading of a shard stopped before its end; a later reader continues there.
 
     Attributes:
-        shard: which shard.
         position: where a later reader continues.
         error: what it failed with, in words; ``None`` if it was asked to stop.
     """
@@ -119,10 +93,7 @@ class RangeRead:
     """An exact range of a shard was read and handed on.
 
     Attributes:
-        shard: which shard.
-        start: where the range begins.
         end: its last record; ``None`` for the end of the shard.
-        seconds: how long it took.
     """
 
     shard: ShardKey
@@ -159,7 +130,6 @@ class RecordsFetched:
     """A GetRecords was answered.
 
     Attributes:
-        shard: which shard.
         records: how many records Kinesis had stored; an aggregate counts as one.
         payload_bytes: how large they are together.
         millis_behind_latest: how far behind the tip of the shard the answer ends.
@@ -194,9 +164,6 @@ class SubscriptionStarted:
     """SubscribeToShard was accepted.
 
     Attributes:
-        shard: which shard.
-        position: where it begins.
-        consumer_arn: the stream consumer that it belongs to.
         is_reopened: whether it continues one that has ended.
     """
 
@@ -208,13 +175,7 @@ class SubscriptionStarted:
 
 @frozen(kw_only=True)
 class SubscriptionEnded:
-    """A subscription is over; unless the shard has ended, another one follows.
-
-    Attributes:
-        shard: which shard.
-        reason: why it ended, in words.
-        seconds: how long it lasted.
-    """
+    """A subscription is over; unless the shard has ended, another one follows."""
 
     shard: ShardKey
     reason: str
@@ -244,7 +205,6 @@ class AggregatesExpanded:
     """A delivery contained aggregates, or records that begin like one.
 
     Attributes:
-        shard: which shard.
         aggregates: how many were deaggregated.
         user_records: how many records were in them.
         left_out: how many of these were not delivered because their hash keys belong to another
@@ -267,9 +227,6 @@ class RecordsProcessed:
     """The application has taken a delivery: its records count as processed.
 
     Attributes:
-        shard: which shard.
-        records: how many records it had.
-        payload_bytes: how large they were together.
         seconds: how long the application took.
     """
 
@@ -281,13 +238,7 @@ class RecordsProcessed:
 
 @frozen(kw_only=True)
 class ProcessingFailed:
-    """The application raised an error: the records of the delivery do not count as processed.
-
-    Attributes:
-        shard: which shard.
-        records: how many records the delivery had.
-        error: what was raised, in words.
-    """
+    """The application raised an error: the records of the delivery do not count as processed."""
 
     shard: ShardKey
     records: int
@@ -296,12 +247,7 @@ class ProcessingFailed:
 
 @frozen(kw_only=True)
 class CheckpointsSaved:
-    """The checkpoint store has written how far shards have been processed, or where they begin.
-
-    Attributes:
-        shards: how many shards.
-        seconds: how long the store took.
-    """
+    """The checkpoint store has written how far shards have been processed, or where they begin."""
 
     shards: int
     seconds: float

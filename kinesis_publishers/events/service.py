@@ -9,17 +9,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from kinesis_publishers.model import ShardKey
 
-__all__ = [
-    "Throttled",
-    "CallRetried",
-    "ConsumerRegistered",
-    "ConsumerAwaited",
-    "ConsumerDeregistered",
-    "BackpressureBegan",
-    "BackpressureEnded",
-    "PoolUsed",
-]
-
 
 @frozen(kw_only=True)
 class Throttled:
@@ -34,11 +23,9 @@ class CallRetried:
     """A call failed or was throttled, and will be made again.
 
     Attributes:
-        operation: the API operation.
         code: the service's error code, or the name of the exception.
         attempt: the number of the repetition, from 1, since the operation last succeeded.
         delay_seconds: the delay before it.
-        message: what went wrong.
         shard: which shard the call is about, if it is about one.
     """
 
@@ -79,13 +66,7 @@ class ConsumerDeregistered:
 
 @frozen(kw_only=True)
 class BackpressureBegan:
-    """The pending pool has no room for what a shard would read next: the application is behind.
-
-    Attributes:
-        shard: the shard that waits.
-        records: how many records it needs room for.
-        payload_bytes: how many bytes it needs room for.
-    """
+    """The pending pool has no room for what a shard would read next: the application is behind."""
 
     shard: ShardKey
     records: int
@@ -94,12 +75,7 @@ class BackpressureBegan:
 
 @frozen(kw_only=True)
 class BackpressureEnded:
-    """A shard no longer waits for room: it has received it, or has stopped waiting.
-
-    Attributes:
-        shard: the shard that waited.
-        seconds: how long it waited.
-    """
+    """A shard no longer waits for room: it has received it, or has stopped waiting."""
 
     shard: ShardKey
     seconds: float
@@ -111,9 +87,6 @@ class PoolUsed:
 
     Attributes:
         records: how many records it holds or has reserved room for.
-        payload_bytes: their size.
-        max_records: the limit in records.
-        max_bytes: the limit in bytes.
         waiters: how many shards wait for room.
     """
 

@@ -71,11 +71,8 @@ class CloudWatchUpload:
 
     :meth:`add` and :meth:`give_up` are for other threads.
 
-    Failures are logged, never raised: metrics must not stop the reading.
-
-    Args:
-        create_client: makes a client of boto3, when it is needed for the first time.
-        namespace: the namespace of the data.
+    Failures are logged, never raised: metrics must not stop the reading. The client of boto3 is
+    made when it is needed for the first time.
     """
 
     def __init__(self, create_client: Callable[[], Any], namespace: str) -> None:
@@ -189,11 +186,8 @@ class CloudWatchMetrics(EventReporter):
 
     Selected by ``metrics.sinks = cloudwatch``; or use it as ``async with CloudWatchMetrics(...) as
     metrics`` and hand ``metrics`` to ``events=``. What could not be sent is kept within a bound and
-    sent later. It never stops the reading.
-
-    Args:
-        create_client: makes boto3's client for CloudWatch; called once, in the thread.
-        settings: namespace, interval and level.
+    sent later. It never stops the reading. ``create_client`` makes boto3's client for CloudWatch;
+    it is called once, in the thread.
     """
 
     def __init__(

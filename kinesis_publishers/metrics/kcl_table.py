@@ -1,4 +1,4 @@
-"""The metrics under the names of the Kinesis Client Library, so that its dashboards go on working.
+"""The metrics under the names of the Kinesis Client Library, so that its dashboards keep working.
 
 They are those of its ProcessTask (Amazon Kinesis Data Streams Developer Guide, *Monitor the Kinesis
 Client Library with Amazon CloudWatch*). What the KCL measures and does not exist here (leases,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
@@ -36,7 +37,7 @@ _LabelSet: TypeAlias = tuple[tuple[str, str], ...]
 class _LastValues:
     """What each shard said last.
 
-    A shard that is not read any more has no lag: its last value would stay for ever, and keep an
+    A shard that is no longer read has no lag: its last value would stay forever, and keep an
     alarm ringing. Written on the event loop and read by the thread of an exporter.
     """
 
@@ -130,7 +131,7 @@ class _Instruments:
 
     Counters and gauges are asked for their values at each export: to record each value in
     the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
-    each reporter to make its own, those of closed fetchers would be asked for ever.
+    each reporter to make its own, those of closed fetchers would be asked forever.
 
     Attributes:
         boards: the gauges' values, of each reporter that is still in use.
@@ -170,7 +171,7 @@ class _Instruments:
             ).record
             return
         if metric.kind is MetricKind.GAUGE:
-            meter.create_observable_gauge(name, [self._gauge_observer(metric)], unit, text)
+            meter.create_observable_gauge(name, [partial(self._observe_gauge, metric)], unit, text)
             return
         self._totals[metric.name] = {}
         create = (
@@ -178,27 +179,19 @@ class _Instruments:
             if metric.kind is MetricKind.COUNTER
             else meter.create_observable_up_down_counter
         )
-        create(name, [self._counter_observer(metric)], unit, text)
+        create(name, [partial(self._observe_counter, metric)], unit, text)
 
-    def _counter_observer(
-        self, metric: Metric
-    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            with self._lock:
-                totals = list(self._totals[metric.name].items())
-            return [Observation(total, dict(labels)) for labels, total in totals]
+    def _observe_counter(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+        with self._lock:
+            totals = list(self._totals[metric.name].items())
+        return [Observation(total, dict(labels)) for labels, total in totals]
 
-        return observe
-
-    def _gauge_observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            values: dict[_LabelSet, list[float]] = {}
-            for board in tuple(self.boards):
-                for labels, value in board.values_of(metric):
-                    values.setdefault(labels, []).append(value)
-            return [
-                Observation(metric.combined(of_labels), dict(labels))
-                for labels, of_labels in values.items()
-            ]
-
-        return observe
+    def _observe_gauge(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+        values: dict[_LabelSet, list[float]] = {}
+        for board in tuple(self.boards):
+            for labels, value in board.values_of(metric):
+                values.setdefault(labels, []).append(value)
+        return [
+            Observation(metric.combined(of_labels), dict(labels))
+            for labels, of_labels in values.items()
+        ]

@@ -36,12 +36,11 @@ async def open_event_sink(
 ) -> AsyncIterator[EventSink]:
     """Open the sinks of ``metrics.sinks``, yield one that feeds them all, and close them.
 
-    What a sink raises when it is called or closed is logged, and keeps events neither from the
-    others nor the reading from going on. What it raises when it is made or opened is the caller's:
-    nothing has been read then.
+    What a sink raises when it is called or closed is logged, and stops neither the other sinks nor
+    the reading. What it raises when it is made or opened is the caller's: nothing has been read
+    then.
 
     Args:
-        properties: the configuration, with a region.
         known: the sinks that have a name, each as ``module:Class``.
         further: a sink that the properties do not name.
 
@@ -121,7 +120,6 @@ async def repeated(
     Args:
         action: must not raise: an error would cancel the body of the context.
         interval_seconds: from the end of one time to the beginning of the next.
-        name: the name of the task.
     """
 
     async def repeat() -> None:

@@ -30,13 +30,7 @@ __all__ = [
 
 @frozen
 class Series:
-    """What distinguishes values.
-
-    Attributes:
-        metric: what is measured.
-        stream: the name of the stream, if it is about one.
-        shard_id: the shard, if it is about one and shards are kept apart.
-    """
+    """What distinguishes values: a stream's name and a shard, where it is about one."""
 
     metric: Metric
     stream: str | None
@@ -66,10 +60,6 @@ class IntervalStatistics:
     """Adds up what events measure until the sums are taken.
 
     It holds one entry for each metric of each shard, or stream, that had events in the interval.
-
-    Args:
-        table: what is measured.
-        is_per_shard: whether shards are kept apart.
     """
 
     def __init__(self, table: MetricTable, *, is_per_shard: bool) -> None:

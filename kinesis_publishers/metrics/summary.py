@@ -81,9 +81,6 @@ class SummaryLog(EventReporter):
 
     An application that stands still looks different from one that has nothing to do: what waits for
     room counts while it waits, and a lag that is old says so.
-
-    Args:
-        interval_seconds: how often a line is written.
     """
 
     def __init__(self, interval_seconds: float, clock: Clock) -> None:

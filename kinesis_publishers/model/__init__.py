@@ -1,67 +1,29 @@
 """Frozen values: streams, shards, records, positions. No I/O, no clock, no AWS client."""
 
-from kinesis_publishers.model.checkpoints import (
-    Checkpoint,
-    CheckpointVersion,
-    CheckpointWrite,
-    StoredCheckpoint,
-)
-from kinesis_publishers.model.positions import (
-    PositionType,
-    SequenceNumber,
-    ShardProgress,
-    ShardRange,
-    StartingPosition,
-    StreamProgress,
-    continue_from,
-    is_refresh_due,
-    resume_after,
-)
-from kinesis_publishers.model.records import (
-    Record,
-    RecordBatch,
-    RecordPage,
-    RunResult,
-    StreamConsumer,
-    SubscriptionEvent,
-    UserRecord,
-)
-from kinesis_publishers.model.shards import (
-    ChildShard,
-    HashRange,
-    Shard,
-    ShardKey,
-    StreamIdentity,
-    StreamSummary,
-    hash_key_of,
-)
-
-__all__ = [
-    "Checkpoint",
-    "CheckpointVersion",
-    "CheckpointWrite",
-    "ChildShard",
-    "HashRange",
-    "PositionType",
-    "Record",
-    "RecordBatch",
-    "RecordPage",
-    "RunResult",
-    "SequenceNumber",
-    "Shard",
-    "ShardKey",
-    "ShardProgress",
-    "ShardRange",
-    "StartingPosition",
-    "StoredCheckpoint",
-    "StreamConsumer",
-    "StreamIdentity",
-    "StreamProgress",
-    "StreamSummary",
-    "SubscriptionEvent",
-    "UserRecord",
-    "continue_from",
-    "hash_key_of",
-    "is_refresh_due",
-    "resume_after",
-]
+from kinesis_publishers.model.checkpoints import Checkpoint as Checkpoint
+from kinesis_publishers.model.checkpoints import CheckpointVersion as CheckpointVersion
+from kinesis_publishers.model.checkpoints import CheckpointWrite as CheckpointWrite
+from kinesis_publishers.model.checkpoints import StoredCheckpoint as StoredCheckpoint
+from kinesis_publishers.model.positions import PositionType as PositionType
+from kinesis_publishers.model.positions import SequenceNumber as SequenceNumber
+from kinesis_publishers.model.positions import ShardProgress as ShardProgress
+from kinesis_publishers.model.positions import ShardRange as ShardRange
+from kinesis_publishers.model.positions import StartingPosition as StartingPosition
+from kinesis_publishers.model.positions import StreamProgress as StreamProgress
+from kinesis_publishers.model.positions import continue_from as continue_from
+from kinesis_publishers.model.positions import is_refresh_due as is_refresh_due
+from kinesis_publishers.model.positions import resume_after as resume_after
+from kinesis_publishers.model.records import Record as Record
+from kinesis_publishers.model.records import RecordBatch as RecordBatch
+from kinesis_publishers.model.records import RecordPage as RecordPage
+from kinesis_publishers.model.records import RunResult as RunResult
+from kinesis_publishers.model.records import StreamConsumer as StreamConsumer
+from kinesis_publishers.model.records import SubscriptionEvent as SubscriptionEvent
+from kinesis_publishers.model.records import UserRecord as UserRecord
+from kinesis_publishers.model.shards import ChildShard as ChildShard
+from kinesis_publishers.model.shards import HashRange as HashRange
+from kinesis_publishers.model.shards import Shard as Shard
+from kinesis_publishers.model.shards import ShardKey as ShardKey
+from kinesis_publishers.model.shards import StreamIdentity as StreamIdentity
+from kinesis_publishers.model.shards import StreamSummary as StreamSummary
+from kinesis_publishers.model.shards import hash_key_of as hash_key_of

@@ -230,7 +230,7 @@ class ShardRange:
         shard: which shard.
         start: where the range begins.
         end: its last record, included; ``None`` means the end of the shard, which is closed and
-            does not change any more.
+            no longer changes.
         as_of: what arrived earlier precedes the range; ``None`` if the range names its first
             record. It shows whether records at its beginning may have been removed.
         follows: the record before the first one, if known: a reader that has read up to it may

@@ -14,10 +14,11 @@ from kinesis_publishers.aws.carriers.carrier import (
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
-    connection_failure,
+    connection_errors,
 )
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from kinesis_publishers.aws.carriers.carrier import Endpoint
@@ -30,13 +31,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
-    """Has its own session: subscriptions hold connections that no other call needs.
-
-    Args:
-        endpoint: what to connect to.
-        read_timeout_seconds: how long a socket may be silent.
-        max_connections: how many subscriptions may be open.
-    """
+    """Has its own session: subscriptions hold connections that no other call needs."""
 
     def __init__(
         self, endpoint: Endpoint, *, read_timeout_seconds: float, max_connections: int
@@ -52,28 +47,26 @@ class AiohttpCarrier(SubscriptionCarrier):
 
     async def open(self, call: SignedCall) -> SubscriptionResponse:
         session = await self._open_session()
-        try:
+        # Without a tunnel, the proxy gets what the endpoint gets.
+        more_headers = {} if self._endpoint.is_https else self._proxy_headers
+        with connection_errors(_ERRORS, call.where):
             response = await session.post(
                 URL(call.url, encoded=True),
-                # Without a tunnel, the proxy gets what the endpoint gets.
-                headers={
-                    **call.headers,
-                    **({} if self._endpoint.is_https else self._proxy_headers),
-                },
+                headers={**call.headers, **more_headers},
                 data=call.body,
                 allow_redirects=False,
                 proxy=self._proxy,
                 proxy_headers=self._proxy_headers,
             )
-        except _ERRORS as error:
-            raise connection_failure(error, call.where) from error
         return _AiohttpResponse(response, call.where)
 
     async def _open_session(self) -> aiohttp.ClientSession:
         async with self._session_lock:
             if self._session is None:
                 self._session = aiohttp.ClientSession(
-                    connector=await self._create_connector(),
+                    connector=aiohttp.TCPConnector(
+                        limit=self._max_connections, ssl=await self._tls_context()
+                    ),
                     timeout=self._timeout,
                     cookie_jar=aiohttp.DummyCookieJar(),
                     auto_decompress=False,
@@ -81,11 +74,9 @@ class AiohttpCarrier(SubscriptionCarrier):
                 )
         return self._session
 
-    async def _create_connector(self) -> aiohttp.TCPConnector:
-        if not self._endpoint.is_https:
-            return aiohttp.TCPConnector(limit=self._max_connections)
-        context = await asyncio.to_thread(self._endpoint.tls_context)
-        return aiohttp.TCPConnector(limit=self._max_connections, ssl=context)
+    async def _tls_context(self) -> ssl.SSLContext | bool:
+        is_https = self._endpoint.is_https
+        return await asyncio.to_thread(self._endpoint.tls_context) if is_https else True
 
     async def close(self) -> None:
         if self._session is not None:
@@ -121,10 +112,8 @@ class _AiohttpResponse(SubscriptionResponse):
             body.set_exception(error)
             if chunk:
                 return chunk
-        try:
+        with connection_errors(_ERRORS, self._where):
             return await body.readany()
-        except _ERRORS as error:
-            raise connection_failure(error, self._where) from error
 
     async def close(self) -> None:
         connection = self._response.connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,9 @@ from kinesis_publishers.config.option import show_value
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aiobotocore.session import AioSession
-
-    from kinesis_publishers.errors import ServiceError
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -28,7 +27,7 @@ __all__ = [
     "SignedCall",
     "SubscriptionCarrier",
     "SubscriptionResponse",
-    "connection_failure",
+    "connection_errors",
     "http_2_not_offered",
 ]
 
@@ -37,17 +36,10 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 
 @frozen(kw_only=True)
 class SignedCall:
-    """A POST that is ready to be sent.
-
-    Attributes:
-        url: where to.
-        headers: all that were signed, and the signature; Host is the URL's.
-        body: the request.
-        where: the shard, for the messages of errors.
-    """
+    """A POST that is ready to be sent; error messages say ``where``."""
 
     url: str
-    # The session token, and a signature that works for some minutes.
+    # The session token, and a signature that works for some minutes; Host is the URL's.
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
     where: str
@@ -56,9 +48,7 @@ class SignedCall:
 class SubscriptionResponse(ABC):
     """An answer whose body arrives while it is read, through a small buffer.
 
-    Attributes:
-        status: the HTTP status.
-        headers: the headers; their names in lower case.
+    The names of its headers are in lower case.
     """
 
     status: int
@@ -82,7 +72,7 @@ class SubscriptionResponse(ABC):
 class SubscriptionCarrier(ABC):
     """Sends signed calls, each over a connection that no other call can hold up.
 
-    Owns what its connections share; close it when no response is in use any more.
+    Owns what its connections share; close it when no response is in use.
     """
 
     @abstractmethod
@@ -93,14 +83,17 @@ class SubscriptionCarrier(ABC):
             ConnectionFailedError: there was no answer.
         """
 
-    @abstractmethod
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - of most, connections belong to the responses
         """Close every connection."""
 
 
-def connection_failure(error: Exception, where: str) -> ServiceError:
-    """Return our error for what an HTTP client has raised; raise it ``from`` the original."""
-    return map_error(error, operation="SubscribeToShard", where=where)
+@contextmanager
+def connection_errors(raised: tuple[type[Exception], ...], where: str) -> Iterator[None]:
+    """Raise our error for what an HTTP client has raised."""
+    try:
+        yield
+    except raised as error:
+        raise map_error(error, operation="SubscribeToShard", where=where) from error
 
 
 def http_2_not_offered(url: str) -> InvalidOptionError:
@@ -129,10 +122,7 @@ class Endpoint:
     def of_session(cls, session: AioSession, url: str, ca_bundle: str | None) -> Endpoint:
         """Return the endpoint ``url`` as a client of ``session`` would reach it.
 
-        Args:
-            session: knows AWS_CA_BUNDLE and the configuration file.
-            url: the URL that was resolved.
-            ca_bundle: the file that the user has named; it takes precedence.
+        A configured ``ca_bundle`` takes precedence over AWS_CA_BUNDLE and the configuration file.
         """
         proxies = ProxyConfiguration(get_environ_proxies(url))
         return cls(

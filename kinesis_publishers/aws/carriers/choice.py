@@ -38,10 +38,7 @@ def create_carrier(
 ) -> SubscriptionCarrier:
     """Return what carries the subscriptions of ``endpoint``; it connects when it is used.
 
-    Args:
-        endpoint: what to connect to.
-        http: the version and the client, which :func:`check_carrier` has found to be possible.
-        max_connections: the connection limit, where connections come from a pool.
+    :func:`check_carrier` has found ``http`` to be possible; ``max_connections`` limits a pool.
     """
     timeout = http.read_timeout_seconds
     # Imported where they are used: a reader that polls loads none of them.

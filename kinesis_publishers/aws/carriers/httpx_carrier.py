@@ -13,7 +13,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
-    connection_failure,
+    connection_errors,
     http_2_not_offered,
 )
 
@@ -34,12 +34,7 @@ class HttpxCarrier(SubscriptionCarrier):
 
     httpcore cannot share an HTTP/2 connection between subscriptions: it never opens a second one
     when the server's limit of streams is reached but waits; a stream that is not read uses up the
-    receive window of all; and it does not tell the server that a stream is not wanted any more.
-
-    Args:
-        endpoint: what to connect to, over TLS.
-        read_timeout_seconds: how long a socket may be silent.
-        requires_http_2: refuse an endpoint that offers only HTTP/1.1.
+    receive window of all; and it does not tell the server that a stream is no longer wanted.
     """
 
     def __init__(
@@ -68,29 +63,22 @@ class HttpxCarrier(SubscriptionCarrier):
             trust_env=False,
             proxy=self._endpoint.proxy_url,
         )
+        request = httpx.Request(
+            "POST",
+            call.url,
+            headers=dict(call.headers),
+            content=call.body,
+            extensions={"timeout": self._timeouts},
+        )
         try:
-            response = await transport.handle_async_request(
-                httpx.Request(
-                    "POST",
-                    call.url,
-                    headers=dict(call.headers),
-                    content=call.body,
-                    extensions={"timeout": self._timeouts},
-                )
-            )
+            with connection_errors(_ERRORS, call.where):
+                response = await transport.handle_async_request(request)
             if self._requires_http_2 and response.http_version != "HTTP/2":
                 raise http_2_not_offered(call.url)
-        except _ERRORS as error:
-            await transport.aclose()
-            raise connection_failure(error, call.where) from error
         except BaseException:
             await transport.aclose()
             raise
         return _HttpxResponse(transport, response, call.where)
-
-    async def close(self) -> None:
-        # Connections belong to the responses.
-        return
 
 
 class _HttpxResponse(SubscriptionResponse):
@@ -105,10 +93,8 @@ class _HttpxResponse(SubscriptionResponse):
         self._where = where
 
     async def read(self) -> bytes:
-        try:
+        with connection_errors(_ERRORS, self._where):
             return await anext(self._chunks, b"")
-        except _ERRORS as error:
-            raise connection_failure(error, self._where) from error
 
     async def close(self) -> None:
         await self._transport.aclose()

@@ -23,7 +23,7 @@ from kinesis_publishers.aws.carriers.carrier import (
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
-    connection_failure,
+    connection_errors,
     http_2_not_offered,
 )
 from kinesis_publishers.errors import ClosedError
@@ -154,11 +154,7 @@ class PyreqwestCarrier(SubscriptionCarrier):
     On a shared connection, hyper would let a call wait when the server's limit of streams is
     reached, and subscriptions that are not read would use up the receive window of the others.
 
-    Args:
-        endpoint: what to connect to, over TLS. Its certificates are trusted, and the
-            system's.
-        read_timeout_seconds: how long a socket may be silent; 65 seconds at most.
-        requires_http_2: refuse an endpoint that offers only HTTP/1.1.
+    It trusts the certificates of the endpoint and those of the system.
     """
 
     def __init__(
@@ -173,12 +169,10 @@ class PyreqwestCarrier(SubscriptionCarrier):
         exchange = _Exchange(await asyncio.to_thread(self._create_client), call)
         _EXIT_GUARD.add(exchange)
         try:
-            response = await exchange.start()
+            with connection_errors(_ERRORS, call.where):
+                response = await exchange.start()
             if self._requires_http_2 and response.version != "HTTP/2.0":
                 raise http_2_not_offered(call.url)
-        except _ERRORS as error:
-            await exchange.close()
-            raise connection_failure(error, call.where) from error
         except BaseException:
             await exchange.close()
             raise
@@ -209,10 +203,6 @@ class PyreqwestCarrier(SubscriptionCarrier):
             return builder.add_root_certificate_pem(certificates).build()
         except (OSError, PyreqwestError) as error:
             raise self._endpoint.unusable_ca_bundle(error) from error
-
-    async def close(self) -> None:
-        # Connections belong to the responses.
-        return
 
 
 class _Exchange:
@@ -273,10 +263,8 @@ class _PyreqwestResponse(SubscriptionResponse):
         self._where = where
 
     async def read(self) -> bytes:
-        try:
+        with connection_errors(_ERRORS, self._where):
             chunk = await _cancellable(self._body.read_chunk)
-        except _ERRORS as error:
-            raise connection_failure(error, self._where) from error
         return b"" if chunk is None else bytes(chunk)
 
     async def close(self) -> None:

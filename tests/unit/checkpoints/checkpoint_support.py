@@ -121,7 +121,7 @@ class Buffer:
             key: one.checkpoint.progress for key, (one, _) in found.items() if key.shard_id != "*"
         }
 
-    async def write_as_somebody_else(self, key: ShardKey, progress: ShardProgress) -> None:
+    async def write_as_another_reader(self, key: ShardKey, progress: ShardProgress) -> None:
         """Let another reader take over, and write how far it is."""
         other = Buffer(clock=self.clock, memory=self.memory)
         async with other.store:

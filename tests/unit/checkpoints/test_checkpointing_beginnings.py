@@ -25,7 +25,7 @@ PINNED = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT + timed
 
 
 async def resumed(buffer: Buffer) -> dict[str, StreamProgress]:
-    """Return what the next reader of the same store goes on from."""
+    """Return what the next reader of the same store continues from."""
     following = Buffer(memory=buffer.memory)
     await following.store.open()
     return await following.checkpointer.take_over([])
@@ -52,7 +52,7 @@ async def test_a_listing_without_news_writes_nothing() -> None:
     assert buffer.stored == {KEY: at(5)}
 
 
-async def test_a_first_checkpoint_that_was_cut_off_is_made_anew() -> None:
+async def test_a_first_checkpoint_that_was_cut_off_is_made_again() -> None:
     buffer = Buffer()
     await buffer.store.open()
     for number in range(1, 4):  # so many batches does a first checkpoint of three generations have
@@ -146,7 +146,7 @@ async def test_checkpoints_of_other_streams_are_left_alone() -> None:
     assert following.stored == {KEY: BEGINNING, other: at(3)}
 
 
-async def test_a_stream_that_was_created_again_is_begun_anew() -> None:
+async def test_a_stream_that_was_created_again_starts_over() -> None:
     buffer = Buffer()
     await buffer.begin(PARENT, CHILD)
     buffer.checkpointer.record(KEY, at(5))
@@ -165,7 +165,7 @@ async def test_a_stream_that_was_created_again_is_begun_anew() -> None:
     assert following.stored == {KEY: at(1)}
 
 
-async def test_a_stream_that_was_created_again_is_said_to_be_until_it_is_begun_anew() -> None:
+async def test_a_stream_that_was_created_again_is_reported_until_it_starts_over() -> None:
     buffer = Buffer()
     await buffer.begin(PARENT)
     following = Buffer(memory=buffer.memory)

@@ -1,4 +1,4 @@
-"""When progress is written, and what becomes of it if that fails."""
+"""When progress is written, and what happens to it if that fails."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ from datetime import timedelta
 import pytest
 from attrs import evolve
 
-from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.aggregation import expand
-from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.engine.pool import PendingPool
+from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.errors import (
     CheckpointError,
     InternalServiceError,
     ReaderReplacedError,
 )
 from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved
-from kinesis_publishers.model import resume_after
 from kinesis_publishers.testing.fakes import (
-    batch_of,
-    sample_aggregates,
-    sample_records,
     sample_shard,
 )
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, KEY, Buffer, at
@@ -31,7 +24,7 @@ ONE = sample_shard(1).key
 
 
 async def _run(buffer: Buffer, *, records: int = 0, error: Exception | None = None) -> None:
-    """Record one thing, and fail or go on for ever."""
+    """Record one thing, and fail or run until it is cancelled."""
     async with buffer.checkpointer.running():
         buffer.checkpointer.record(KEY, at(1), records=records)
         if error is not None:
@@ -110,7 +103,7 @@ async def test_a_store_that_fails_ends_what_runs():
     assert len(buffer.store.batches) == 1, "it is not asked again after it has failed"
 
 
-async def test_whatever_a_store_of_somebody_else_s_raises_is_a_checkpoint_error():
+async def test_any_exception_of_a_custom_store_is_a_checkpoint_error():
     buffer = Buffer()
     await buffer.begin()
     buffer.store.errors.append(KeyError("host"))
@@ -134,7 +127,7 @@ async def test_a_store_that_does_not_say_what_it_has_written_is_a_checkpoint_err
 async def test_a_second_reader_of_the_application_ends_what_runs():
     buffer = Buffer(max_records=1)
     await buffer.begin()
-    await buffer.write_as_somebody_else(KEY, at(5))
+    await buffer.write_as_another_reader(KEY, at(5))
     with pytest.raises(ReaderReplacedError, match=r"has taken over arn:.*/orders"):
         await _run(buffer, records=1)
     assert buffer.stored == {KEY: at(5)}
@@ -164,7 +157,7 @@ async def _run_until_cancelled(buffer: Buffer, *, records: int = 0) -> asyncio.T
     return task
 
 
-async def test_who_is_cancelled_still_writes():
+async def test_a_cancelled_reader_still_writes():
     buffer = Buffer()
     await buffer.begin()
     task = await _run_until_cancelled(buffer)
@@ -173,7 +166,7 @@ async def test_who_is_cancelled_still_writes():
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_who_is_cancelled_does_not_wait_for_a_store_for_ever():
+async def test_a_cancelled_reader_waits_ten_seconds_for_its_store():
     buffer = Buffer()
     await buffer.begin()
     buffer.store.gate.clear()
@@ -212,7 +205,7 @@ async def test_a_failure_that_a_later_write_has_made_up_for_does_not_keep_the_re
     assert buffer.stored == {KEY: at(1)}
 
 
-async def test_who_is_cancelled_while_the_rest_is_written_still_writes():
+async def test_a_reader_that_is_cancelled_while_it_writes_the_rest_still_writes():
     buffer = Buffer()
     await buffer.begin()
     buffer.store.gate.clear()
@@ -277,7 +270,7 @@ async def test_progress_inside_of_an_aggregate_is_kept():
     assert buffer.stored == {KEY: at(8)}
 
 
-async def test_progress_of_a_shard_that_nobody_has_seen_is_an_error():
+async def test_progress_of_an_unknown_shard_is_an_error():
     buffer = Buffer()
     await buffer.begin()
     with pytest.raises(CheckpointError, match="has no checkpoint"):
@@ -295,65 +288,6 @@ async def test_an_idle_shard_is_written_again_after_hours_only():
             await buffer.clock.advance(600)
     assert 4 <= len(buffer.store.batches) <= 5
     assert buffer.stored[KEY].as_of > start + timedelta(hours=17)
-
-
-async def test_what_is_known_of_a_shard_s_age_is_not_lost_by_who_does_not_know_it():
-    buffer = Buffer()
-    await buffer.begin()
-    noon = buffer.clock.now()
-    for as_of in (noon, None, noon - timedelta(seconds=5)):
-        buffer.checkpointer.record(KEY, at(1, as_of=as_of))
-        await buffer.checkpointer.flush()
-        assert buffer.stored == {KEY: at(1, as_of=noon)}
-
-
-class _Ignoring(DeliverySink):
-    async def deliver(self, delivery: Delivery) -> None:
-        delivery.release()
-
-
-def _delivery(*, is_aggregate: bool) -> Delivery:
-    """Return a delivery of five records, or of one record with five inside."""
-    records = sample_aggregates(1, 5) if is_aggregate else sample_records(5)
-    batch = batch_of(records)
-    assert batch.last_sequence_number is not None
-    progress = ShardProgress(position=resume_after(batch.last_sequence_number))
-    room = PendingPool(max_records=10, max_bytes=10_000).try_acquire(5, 100)
-    assert room is not None
-    return Delivery(expand(batch).batch, progress, room)
-
-
-@pytest.mark.parametrize("is_aggregate", [False, True], ids=["plain", "aggregate"])
-@pytest.mark.parametrize("count", [0, 4, 5])
-async def test_who_records_records_learns_the_age_of_a_shard_once_all_are_recorded(
-    is_aggregate, count
-):
-    buffer = Buffer()
-    await buffer.begin()
-    noon = buffer.clock.now()
-    sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
-    delivery = _delivery(is_aggregate=is_aggregate)
-    await sink.deliver(delivery)
-    recorded = BEGINNING
-    for record in list(delivery.batch)[:count]:
-        number = SequenceNumber(record.sequence_number, record.sub_sequence_number)
-        recorded = ShardProgress(position=resume_after(number))
-        buffer.checkpointer.record(KEY, recorded, records=1)
-    seen = evolve(delivery.progress, as_of=noon)
-    for progress in (seen, seen.ended()):
-        sink.observe(ShardStatus(shard=sample_shard(0), progress=progress))
-    await buffer.checkpointer.flush()
-    assert buffer.stored == {KEY: seen if count == 5 else recorded}
-
-
-async def test_a_shard_of_which_nothing_was_delivered_yet_is_kept_young():
-    buffer = Buffer()
-    await buffer.begin()
-    sink = buffer.checkpointer.sink(_Ignoring(), records_deliveries=False)
-    seen = evolve(BEGINNING, as_of=buffer.clock.now())
-    sink.observe(ShardStatus(shard=sample_shard(0), progress=seen))
-    await buffer.checkpointer.flush()
-    assert buffer.stored == {KEY: seen}
 
 
 async def test_what_is_written_is_reported_with_the_time_that_the_store_took():
@@ -375,7 +309,7 @@ async def test_what_is_written_is_reported_with_the_time_that_the_store_took():
 async def test_a_write_that_is_refused_is_reported():
     buffer = Buffer()
     await buffer.begin()
-    await buffer.write_as_somebody_else(KEY, at(5))
+    await buffer.write_as_another_reader(KEY, at(5))
     buffer.events.clear()
     buffer.checkpointer.record(KEY, at(6))
     with pytest.raises(ReaderReplacedError) as raised:

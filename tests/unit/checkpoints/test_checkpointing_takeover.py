@@ -1,4 +1,4 @@
-"""Two readers of one application: the newer one goes on, and they do not fight."""
+"""Two readers of one application: the newer one continues, and they do not fight."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_a_deployment_takes_over_at_once_from_a_reader_that_has_run_for_a_
         await write(newer, 2)
 
 
-async def test_after_an_orderly_stop_nobody_waits_or_is_waited_for() -> None:
+async def test_after_an_orderly_stop_no_reader_waits() -> None:
     older = Buffer()
     await older.begin()
     for _ in range(3):

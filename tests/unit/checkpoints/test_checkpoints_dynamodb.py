@@ -181,7 +181,7 @@ async def test_an_endpoint_that_never_answers_is_given_up_soon(
 ) -> None:
     context = store_context("billing")
     retry = evolve(context.retry, outage_seconds=300.0, start_seconds=0.05)
-    nobody = evolve(config, endpoint_url="http://127.0.0.1:9")
-    store = DynamoDbCheckpointStore(evolve(context, retry=retry), AWS, nobody)
+    unreachable = evolve(config, endpoint_url="http://127.0.0.1:9")
+    store = DynamoDbCheckpointStore(evolve(context, retry=retry), AWS, unreachable)
     with pytest.raises(RetriesExhaustedError, match=r"127\.0\.0\.1:9.*check aws\.region"):
         await store.__aenter__()

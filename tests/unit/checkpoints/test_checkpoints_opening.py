@@ -71,7 +71,7 @@ async def test_nothing_is_opened_without_an_application() -> None:
 
 
 @pytest.mark.parametrize("name", ["store_plugin:OwnStore", "own"])
-async def test_a_store_of_somebody_else_s_is_opened_and_closed(
+async def test_a_custom_store_is_opened_and_closed(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     point = EntryPoint("own", "store_plugin:OwnStore", plugins.CHECKPOINT_STORES_GROUP)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.checkpoints.dynamodb import item_of, stored_of
-from kinesis_publishers.checkpoints.stored_form import FIELDS, checkpoint_from_fields, fields_of
+from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
@@ -19,6 +19,7 @@ from kinesis_publishers.model import (
     ShardKey,
     ShardProgress,
     StartingPosition,
+    StoredCheckpoint,
 )
 
 KEY = ShardKey("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", "shardId-000000000000")
@@ -52,29 +53,26 @@ checkpoints = st.builds(
 )
 
 
-@given(checkpoints)
-def test_fields_give_the_checkpoint_back(checkpoint: Checkpoint) -> None:
-    fields = fields_of(checkpoint)
-    assert tuple(fields) == FIELDS
-    assert checkpoint_from_fields(checkpoint.shard, fields, where="there") == checkpoint
-
-
 @given(checkpoints, st.integers(1, 2**60))
-def test_an_item_gives_the_checkpoint_and_its_version_back(
+def test_fields_and_items_give_the_checkpoint_and_its_version_back(
     checkpoint: Checkpoint, number: int
 ) -> None:
-    version = CheckpointVersion(number=number, writer="me")
-    stored = stored_of(item_of("billing", checkpoint, version, NOON), where="there")
-    assert (stored.checkpoint, stored.version) == (checkpoint, version)
-
-
-SOUND = fields_of(
-    Checkpoint(
-        shard=KEY,
-        stream_created_at=NOON,
-        progress=ShardProgress(position=StartingPosition.after(SequenceNumber("7"))),
+    stored = StoredCheckpoint(
+        checkpoint=checkpoint, version=CheckpointVersion(number=number, writer="me")
     )
+    fields = fields_of(checkpoint, stored.version, NOON)
+    assert tuple(fields) == FIELDS
+    assert stored_from_fields(checkpoint.shard, fields, where="there") == stored
+    assert stored_of(item_of("billing", checkpoint, stored.version, NOON), where="there") == stored
+
+
+CHECKPOINT = Checkpoint(
+    shard=KEY,
+    stream_created_at=NOON,
+    progress=ShardProgress(position=StartingPosition.after(SequenceNumber("7"))),
 )
+VERSION = CheckpointVersion(number=1, writer="me")
+SOUND = fields_of(CHECKPOINT, VERSION, NOON)
 
 
 @pytest.mark.parametrize(
@@ -96,15 +94,15 @@ SOUND = fields_of(
 )
 def test_a_damaged_checkpoint_is_an_error_that_names_the_shard(damage: dict[str, object]) -> None:
     with pytest.raises(CheckpointError, match=KEY.shard_id):
-        checkpoint_from_fields(KEY, {**SOUND, **damage}, where="there")
+        stored_from_fields(KEY, {**SOUND, **damage}, where="there")
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), st.none() | st.text() | st.integers()))
-def test_whatever_the_fields_are_nothing_but_a_checkpoint_error_comes_of_it(
+def test_any_fields_give_a_checkpoint_or_a_checkpoint_error(
     damage: dict[str, object],
 ) -> None:
     with suppress(CheckpointError):
-        checkpoint_from_fields(KEY, {**SOUND, **damage}, where="there")
+        stored_from_fields(KEY, {**SOUND, **damage}, where="there")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,5 @@ def test_whatever_the_fields_are_nothing_but_a_checkpoint_error_comes_of_it(
 def test_a_damaged_item_is_an_error_that_names_the_shard(
     damage: dict[str, dict[str, str]],
 ) -> None:
-    version = CheckpointVersion(number=1, writer="me")
-    checkpoint = checkpoint_from_fields(KEY, SOUND, where="there")
     with pytest.raises(CheckpointError, match=f"{KEY.shard_id} of .*Do not remove it"):
-        stored_of({**item_of("billing", checkpoint, version, NOON), **damage}, where="there")
+        stored_of({**item_of("billing", CHECKPOINT, VERSION, NOON), **damage}, where="there")

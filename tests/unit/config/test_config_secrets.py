@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.aws.carriers import Endpoint, SignedCall
+from kinesis_publishers.aws.carriers.carrier import Endpoint, SignedCall
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.config.assignments import assign_properties
 from kinesis_publishers.config.option import Entry

@@ -27,7 +27,7 @@ def place(index: int, sub: int | None = None) -> SequenceNumber:
 
 
 def after(index: int, *, as_of: datetime | None = None) -> ShardProgress:
-    """Return the progress of somebody who has read up to the sample record ``index``."""
+    """Return the progress of a reader that has read up to the sample record ``index``."""
     return ShardProgress(position=StartingPosition.after(place(index)), as_of=as_of)
 
 

@@ -82,7 +82,7 @@ def failure(kind: type[ServiceError], operation: str = "GetRecords") -> ServiceE
 
 
 def other_tasks() -> set[asyncio.Task[object]]:
-    """Return the tasks that somebody has left behind."""
+    """Return the tasks that are left behind."""
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 

@@ -48,6 +48,8 @@ class RangeWorld:
     clock: ManualClock = field(factory=ManualClock)
     sink: RecordingSink | None = None
     fails_on_data_loss: bool = True
+    # What a polling factory reads.
+    data_plane: FakeDataPlane | None = None
 
     def __attrs_post_init__(self) -> None:
         sink = {} if self.sink is None else {"sink": self.sink}
@@ -90,7 +92,7 @@ def polled(data_plane: FakeDataPlane, **settings: object) -> RangeWorld:
         events=lambda event: None,
     )
     factory = PollingRecordPublisherFactory(POLLING, context)
-    return RangeWorld(factory=factory, clock=clock, **settings)
+    return RangeWorld(factory=factory, clock=clock, data_plane=data_plane, **settings)
 
 
 def losses(world: RangeWorld) -> list[str]:

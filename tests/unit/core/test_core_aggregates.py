@@ -1,24 +1,21 @@
-"""Aggregates on their way through the consumer of a shard and of a range."""
+"""Aggregates on their way through the consumer of a shard."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
 
 from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
-from kinesis_publishers.aggregation import RecordAggregator
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ShardNotFoundError
+from kinesis_publishers.errors import AggregationError, PositionTrimmedError
 from kinesis_publishers.events import AggregatesExpanded, RecordsSkipped, ignore_event
-from kinesis_publishers.model import hash_key_of
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -33,19 +30,22 @@ from kinesis_publishers.testing.fakes import (
     sample_aggregates,
     sample_shard,
 )
-from tests.unit.core.consumer_support import RECORDS, at, place, run_of
+from tests.unit.core.aggregate_samples import (
+    AGGREGATES,
+    CONTRADICTION,
+    INSIDE,
+    IS_LOWER,
+    LOWER,
+    aggregate_of,
+    with_data,
+    wrapped,
+)
+from tests.unit.core.consumer_support import RECORDS, at, place
 from tests.unit.core.fetcher_support import POLLING
-from tests.unit.core.range_support import RangeWorld, range_of
 
 if TYPE_CHECKING:
     from kinesis_publishers import Record, Shard
     from kinesis_publishers.testing.manual_clock import ManualClock
-
-AGGREGATES = sample_aggregates(3, 4)
-INSIDE = deaggregated(AGGREGATES)
-# A child of a split, which has the lower half of the hash keys.
-LOWER = evolve(sample_shard(1, parent=0), ending_hash_key=str(2**127 - 1))
-IS_LOWER = [hash_key_of(one.partition_key) < 2**127 for one in INSIDE]
 
 
 def reader_of(*batches: list[Record], lag: int = 0, **settings: object) -> ShardReader:
@@ -56,23 +56,6 @@ def reader_of(*batches: list[Record], lag: int = 0, **settings: object) -> Shard
 
 def found(reader: ShardReader) -> list[AggregatesExpanded]:
     return [one for one in reader.events if isinstance(one, AggregatesExpanded)]
-
-
-def range_world(listed: Shard | None = None) -> RangeWorld:
-    """Return a world whose shard holds the aggregates, and is listed as ``listed``."""
-    runs = [ScriptedRun(batches=[batch_of(AGGREGATES)])]
-    world = RangeWorld(factory=ScriptedPublisherFactory(runs))
-    world.reader = evolve(world.reader, listed_shards=(listed or sample_shard(),))
-    return world
-
-
-def with_data(record: Record, data: bytes) -> Record:
-    return record._replace(data=data)
-
-
-def wrapped(message: bytes) -> bytes:
-    """Return ``message`` as an aggregate with the right checksum."""
-    return bytes.fromhex("f3899ac2") + message + hashlib.md5(message).digest()
 
 
 async def test_the_records_inside_are_delivered_in_their_order_with_their_own_keys():
@@ -105,7 +88,7 @@ async def test_with_aggregation_off_aggregates_are_delivered_whole():
 
 
 @pytest.mark.parametrize("sub", range(4))
-async def test_reading_goes_on_inside_an_aggregate(sub: int):
+async def test_reading_continues_inside_an_aggregate(sub: int):
     reader = reader_of(AGGREGATES)
     progress = await reader.read(at(0, sub))
     assert reader.sink.records == INSIDE[sub + 1 :]
@@ -113,7 +96,7 @@ async def test_reading_goes_on_inside_an_aggregate(sub: int):
     assert RecordsSkipped(shard=sample_shard().key, records=sub + 1) in reader.events
 
 
-async def test_the_publisher_goes_on_after_whole_records_only():
+async def test_the_publisher_continues_after_whole_records_only():
     reader = reader_of(AGGREGATES[:2], AGGREGATES[2:])
     await reader.read(at(0, 1))
     (publisher,) = reader.factory.publishers
@@ -177,7 +160,7 @@ async def test_an_explicit_hash_key_that_is_none_comes_through_where_nothing_is_
 
 
 @pytest.mark.parametrize("shard", [LOWER, evolve(LOWER, parent_shard_id=None)])
-async def test_with_kpl_records_of_other_shards_are_left_out_whoever_put_them(shard: Shard):
+async def test_with_kpl_records_of_other_shards_are_left_out_by_their_hash_key(shard: Shard):
     aggregates = [one._replace(partition_key="key-0-0") for one in AGGREGATES]
     reader = reader_of(aggregates, aggregation=AggregationMode.KPL)
     await reader.read(shard=shard)
@@ -230,10 +213,6 @@ async def test_a_corrupt_aggregate_is_an_ordinary_record_and_counted(
     assert len(caplog.records) == 1
 
 
-# A record that names the partition key 5 of none.
-CONTRADICTION = bytes.fromhex("1a0408051a00")
-
-
 async def test_an_aggregate_that_contradicts_itself_is_an_ordinary_record_and_counted(
     caplog: pytest.LogCaptureFixture,
 ):
@@ -264,16 +243,6 @@ async def test_with_fail_an_invalid_aggregate_stops_the_reading_after_what_stand
     assert progress.position == StartingPosition.after(place(1))
     assert progress.as_of == AGGREGATES[1].approximate_arrival_timestamp
     assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0)
-
-
-async def test_with_fail_a_range_is_read_up_to_an_invalid_aggregate():
-    broken = with_data(AGGREGATES[2], wrapped(CONTRADICTION))
-    runs = [ScriptedRun(batches=[batch_of([*AGGREGATES[:2], broken])])]
-    world = RangeWorld(factory=ScriptedPublisherFactory(runs))
-    world.reader = evolve(world.reader, fails_on_invalid=True)
-    with pytest.raises(AggregationError, match=f"record {place(2)}:"):
-        await world.read(range_of(0, 2, at=True))
-    assert world.sink.records == INSIDE[:8]
 
 
 async def test_an_explicit_hash_key_that_is_none_makes_an_ordinary_record_of_a_kpl_aggregate():
@@ -316,44 +285,8 @@ async def test_a_shard_with_small_records_in_aggregates_leaves_room_for_others()
     assert reader.pool.try_acquire(10_000, 100) is not None
 
 
-async def test_a_range_is_taken_apart_like_a_shard():
-    world = range_world()
-    await world.read(range_of(0, 1))
-    assert world.sink.records == INSIDE[4:8]
-    assert world.reader.listings == [sample_shard().stream_arn]
-
-
-async def test_the_shards_are_listed_once_for_ranges_that_meet_aggregates_at_the_same_time():
-    listings: list[str] = []
-
-    async def list_shards(stream_arn: str) -> tuple[Shard, ...]:
-        listings.append(stream_arn)
-        await asyncio.sleep(0)
-        return (sample_shard(0), sample_shard(1))
-
-    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, list_shards)
-    batches = [batch_of(AGGREGATES, shard=sample_shard(number)) for number in (0, 1, 0, 1)]
-    found = await asyncio.gather(*(aggregates.expand(one, None) for one in batches))
-    assert [len(one) for one in found] == [12] * 4
-    assert listings == [sample_shard().stream_arn]
-
-
-async def test_the_shards_of_a_stream_that_was_created_again_are_listed_again():
-    old = evolve(sample_shard(0, parent=7), starting_hash_key="0", ending_hash_key="0")
-    listings = [(old,), (sample_shard(0),)]
-
-    async def list_shards(stream_arn: str) -> tuple[Shard, ...]:
-        return listings.pop(0)
-
-    aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, list_shards)
-    batch = batch_of(AGGREGATES)
-    for seconds, delivered in ((0, 0), (60, 0), (61, 12), (121, 12)):
-        later = evolve(batch, requested_at=batch.requested_at + timedelta(seconds=seconds))
-        assert len(await aggregates.expand(later, None)) == delivered
-
-
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_the_event_loop_goes_on_while_large_aggregates_are_deaggregated(is_large: bool):
+async def test_the_event_loop_runs_while_large_aggregates_are_deaggregated(is_large: bool):
     """A small one is not worth a thread."""
     aggregates = Deaggregator(AggregationMode.AUTO, ignore_event, None)
     batch = batch_of(sample_aggregates(1, 20_000 if is_large else 100))
@@ -365,26 +298,6 @@ async def test_the_event_loop_goes_on_while_large_aggregates_are_deaggregated(is
         assert (turns > 2) == is_large
         await task
     assert await aggregates.counts(batch) == [20_000 if is_large else 100]
-
-
-async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
-    world = RangeWorld(factory=ScriptedPublisherFactory([run_of((1, 3))]))
-    await world.read(range_of(0, 2))
-    assert world.reader.listings == []
-
-
-async def test_a_range_leaves_out_what_the_shard_leaves_out():
-    lower = evolve(sample_shard(parent=7), ending_hash_key=str(2**127 - 1))
-    world = range_world(lower)
-    await world.read(range_of(0, 2, at=True))
-    expected = [one for one, is_lower in zip(INSIDE, IS_LOWER, strict=True) if is_lower]
-    assert world.sink.records == expected
-
-
-async def test_a_range_of_a_shard_that_is_not_listed_any_more_is_an_error():
-    world = range_world(sample_shard(7))
-    with pytest.raises(ShardNotFoundError, match="not listed any more"):
-        await world.read(range_of(0, 2, at=True))
 
 
 @pytest.mark.parametrize(("per_batch", "children", "batches"), [(1, 2, 1), (3, 5, 4)])
@@ -403,13 +316,3 @@ async def test_pages_of_aggregates_are_read_by_polling(
     assert len(expected) == per_batch * children * batches
     reader = await assert_shard_is_read(factory, expected, clock=manual_clock)
     assert len(reader.sink.deliveries) == batches
-
-
-def aggregate_of(*records: UserRecord) -> bytes:
-    """Return an aggregate of ``records``, of a single one too: twice, as no producer does."""
-    aggregator = RecordAggregator()
-    for record in records if len(records) > 1 else records * 2:
-        aggregator.add(record)
-    packed = aggregator.flush()
-    assert packed is not None
-    return packed.data

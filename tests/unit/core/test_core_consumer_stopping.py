@@ -73,7 +73,7 @@ async def test_stopping_before_a_publisher_asks_for_room_ends_its_run():
     async def run(consumer):
         consumer.stop()
         await consumer.wait_for_space(1, 1)
-        pytest.fail("the run goes on")
+        pytest.fail("the run continues")
 
     reader = ShardReader(factory=RunningPublisher(run))
     await reader.consumer().run()
@@ -120,7 +120,7 @@ async def test_a_publisher_that_asks_for_room_in_its_cleanup_is_not_kept_waiting
             await consumer.wait_for_space(1, 1)
         except asyncio.CancelledError:
             await consumer.wait_for_space(1, 1)
-        pytest.fail("the run goes on")
+        pytest.fail("the run continues")
 
     reader = ShardReader(factory=RunningPublisher(run))
     await asyncio.wait_for(reader.consumer().run(), timeout=10)
@@ -152,7 +152,7 @@ async def test_room_that_a_run_asked_for_and_did_not_use_is_given_back():
 
 
 async def test_a_question_for_the_retention_is_no_delivery():
-    """It has retries; whoever stops must not wait for them."""
+    """It has retries; stopping must not wait for them."""
     asked, answers = [], asyncio.Event()
 
     async def answer(stream_arn: str) -> StreamSummary:
@@ -186,7 +186,7 @@ async def test_the_status_says_until_when_everything_has_been_read():
         batch_of(RECORDS[2:4], requested_at=later, millis_behind_latest=0),
         batch_of(RECORDS[4:6], requested_at=latest, millis_behind_latest=None),
         batch_of([], requested_at=latest, millis_behind_latest=0),
-        # Records came while nobody looked: what was read is not unread by that.
+        # Records that arrived in the meantime do not undo what was read.
         batch_of(RECORDS[6:7], requested_at=latest, millis_behind_latest=60_000),
     ]
     reader = reader_of(ScriptedRun(batches=answers))

@@ -1,4 +1,4 @@
-"""A fetcher with a store: checkpoints follow what was processed, and reading goes on from them."""
+"""A fetcher with a store: checkpoints follow what was processed; reading continues from them."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_of_two_readers_of_an_application_the_stale_one_stops():
         assert isinstance(raised.value.__cause__, StaleCheckpointError)
 
 
-async def test_somebody_else_may_record_what_has_been_processed():
+async def test_the_application_may_record_what_has_been_processed():
     world = StoredWorld()
     world.add(0)
     first = SequenceNumber(records_of(0)[0].sequence_number)
@@ -275,7 +275,7 @@ async def test_a_restart_with_a_listing_that_is_late_keeps_the_checkpoint_of_a_n
     assert world.sink.records_of(ONE) == records_of(1, 5)
 
 
-async def test_checkpoints_of_a_stream_that_is_created_again_begin_anew_under_its_identity():
+async def test_checkpoints_of_a_stream_that_is_created_again_start_over_under_its_identity():
     world = StoredWorld(fails_on_data_loss=False)
     world.add(0)
     async with world.reading():

@@ -66,7 +66,7 @@ async def test_a_restart_with_a_listing_that_is_late_waits_for_a_shard_that_is_n
     assert world.sink.records == records_of(1)[1:]
 
 
-async def test_a_merge_waits_for_a_second_parent_that_nobody_knows_yet():
+async def test_a_merge_waits_for_a_second_parent_that_is_not_known_yet():
     world = World()
     world.add(0)
     world.add(1)

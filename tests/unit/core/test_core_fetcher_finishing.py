@@ -62,7 +62,7 @@ async def test_a_finished_shard_that_has_ended_all_the_same_does_not_block_its_c
         assert not fetcher.is_finished
 
 
-async def test_without_parents_first_nobody_waits_for_a_finished_shard():
+async def test_without_parents_first_no_shard_waits_for_a_finished_one():
     world = World(parents_first=False)
     world.add(0)
     world.add(1, parent=0)

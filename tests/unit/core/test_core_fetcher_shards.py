@@ -33,7 +33,7 @@ AT_THE_HORIZON = ShardProgress(position=TRIM_HORIZON)
 
 
 def after(number: int, index: int, **more: object) -> ShardProgress:
-    """Return the progress of somebody who has read a shard up to its record ``index``."""
+    """Return the progress of a reader that has read a shard up to its record ``index``."""
     place = SequenceNumber(records_of(number)[index].sequence_number)
     return ShardProgress(position=StartingPosition.after(place), **more)
 

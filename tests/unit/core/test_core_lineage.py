@@ -165,7 +165,7 @@ def test_what_is_blocked_can_never_start_and_the_rest_is_read(
     assert unread - finished <= blocked_shards({one.key: one for one in shards}, progress, finished)
 
 
-def test_a_finished_shard_that_has_ended_blocks_nobody():
+def test_a_finished_shard_that_has_ended_blocks_no_other():
     listed = {one.key: one for one in (sample_shard(0), sample_shard(1, parent=0))}
     first, child = listed
     progress = {first: HALFWAY, child: TRIM_HORIZON}
@@ -238,7 +238,7 @@ def test_shards_of_the_same_name_in_two_streams_are_not_mixed_up():
 
 
 @given(reshard_histories(), st.randoms())
-def test_generations_have_every_shard_once_and_whatever_it_descends_from_before_it(shards, chance):
+def test_generations_have_every_shard_once_and_its_ancestors_before_it(shards, chance):
     listed = list(shards)
     chance.shuffle(listed)
     found = generations(listed)

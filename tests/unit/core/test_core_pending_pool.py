@@ -143,7 +143,7 @@ async def test_resizing_what_was_given_back_changes_nothing():
     assert (pool.records, pool.payload_bytes) == (0, 0)
 
 
-async def test_closing_refuses_whoever_waits_and_whoever_comes():
+async def test_closing_refuses_those_that_wait_and_those_that_come():
     pool = pool_of()
     held = await pool.acquire(10, 10)
     waiting = await ask(pool, 1, 1)

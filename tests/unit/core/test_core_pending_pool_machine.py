@@ -55,7 +55,7 @@ class PendingPoolMachine(RuleBasedStateMachine):
                 continue
             self.held.append(request.task.result())
         first_in_line = len(list(takewhile(bool, served)))
-        assert not any(served[first_in_line:]), "somebody was served before one who came earlier"
+        assert not any(served[first_in_line:]), "a shard was served before one that came earlier"
 
     @rule(records=RECORDS, payload_bytes=SIZES)
     def acquire(self, records: int, payload_bytes: int) -> None:
@@ -120,7 +120,7 @@ class PendingPoolMachine(RuleBasedStateMachine):
         self.has_grown = self.has_grown and not is_within
 
     @invariant()
-    def whoever_fits_is_not_kept_waiting(self) -> None:
+    def a_request_that_fits_is_not_kept_waiting(self) -> None:
         if not self.waiting:
             return
         first = self.waiting[0]

@@ -115,7 +115,7 @@ async def test_the_cause_of_a_failure_stays():
     assert isinstance(caught.value.__cause__, OSError)
 
 
-async def test_cancelling_whoever_is_in_the_scope_cancels_its_tasks():
+async def test_cancelling_the_owner_of_a_scope_cancels_its_tasks():
     cancelled: list[str] = []
 
     async def own() -> None:

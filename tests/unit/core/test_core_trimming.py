@@ -94,7 +94,7 @@ async def test_tolerated_old_progress_is_read_on():
     assert losses(reader)
 
 
-async def test_an_idle_shard_that_somebody_looked_at_has_lost_nothing():
+async def test_an_idle_shard_that_was_read_has_lost_nothing():
     """Days pass without a record, but every answer was at the tip."""
     days = [ScriptedRun(batches=[batch_of([], requested_at=NOW + at * DAY / 2)]) for at in range(9)]
     late = [one._replace(arrival_epoch_seconds=(NOW + 4 * DAY).timestamp()) for one in RECORDS]

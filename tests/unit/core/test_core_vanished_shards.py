@@ -100,7 +100,7 @@ async def test_a_stream_that_is_gone_is_the_error_that_it_was():
     assert losses(reader) == []
 
 
-async def test_without_somebody_to_ask_the_error_stands():
+async def test_without_a_listing_the_error_stands():
     error = not_found()
     with pytest.raises(StreamNotFoundError) as caught:
         await reader_of(run_of(error=error)).read()

@@ -189,7 +189,7 @@ async def test_a_tolerated_mismatch_is_reported_once_when_the_shard_ends_with_it
     assert len(losses(world)) == 1
 
 
-async def test_nobody_asks_for_the_retention():
+async def test_the_retention_is_not_requested():
     world = scripted(run_of((2, 10), lag=5))
     await world.read(range_of(1, 6))
     assert world.reader.retention_questions == []

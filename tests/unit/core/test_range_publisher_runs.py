@@ -1,4 +1,4 @@
-"""Publishers that read ranges: stopped with the last record, whatever they do then."""
+"""Publishers that read ranges: stopped with the last record, no matter what they do then."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_mismatch_is_not_lost_in_the_interruption_of_the_publisher():
         await RangeWorld(factory=MakesOne(ClosesSlowly())).read(range_of(1, 6))
 
 
-async def test_an_answer_that_is_not_at_the_tip_begins_the_wait_for_the_end_anew():
+async def test_an_answer_that_is_not_at_the_tip_restarts_the_wait_for_the_end():
     class Alternates(RecordPublisher):
         async def run(self, consumer: RecordBatchConsumer) -> RunResult:
             for lag in (0, 9, 0):

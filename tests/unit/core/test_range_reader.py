@@ -142,7 +142,7 @@ async def test_what_came_since_is_read_with_the_same_iterator():
     assert len(world.data_plane.iterator_calls) == 1
 
 
-async def test_a_range_that_is_read_again_begins_anew():
+async def test_a_range_that_is_read_again_starts_over():
     world = world_of(20)
     reader = reader_of(world)
     for wanted in (range_of(0, 0, 3), range_after(0, 3, 9), range_after(0, 3, 9)):

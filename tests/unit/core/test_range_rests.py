@@ -12,11 +12,7 @@ from kinesis_publishers.testing.fakes import (
     StoredShard,
 )
 from tests.unit.core.consumer_support import RECORDS, place
-from tests.unit.core.range_support import RangeWorld, polled, range_of
-
-
-def plane_of(world: RangeWorld) -> FakeDataPlane:
-    return world.factory._context.data_plane
+from tests.unit.core.range_support import polled, range_of
 
 
 async def test_a_leftover_begins_with_its_rest_and_then_its_publisher():
@@ -26,7 +22,7 @@ async def test_a_leftover_begins_with_its_rest_and_then_its_publisher():
     assert list(leftover.rest) == RECORDS[3:5]
     leftover = await world.read(range_of(2, 7), leftover)
     assert world.sink.records == RECORDS[1:8]
-    plane = plane_of(world)
+    plane = world.data_plane
     assert len(plane.iterator_calls) == 1
     assert len(plane.records_calls) == 2
     assert list(leftover.rest) == RECORDS[8:]
@@ -35,7 +31,7 @@ async def test_a_leftover_begins_with_its_rest_and_then_its_publisher():
 async def test_ranges_within_a_rest_need_no_call():
     world = polled(FakeDataPlane(StoredShard(RECORDS)))
     leftover = await world.read(range_of(0, 2))
-    plane = plane_of(world)
+    plane = world.data_plane
     calls = len(plane.calls)
     for start in range(2, 8):
         leftover = await world.read(range_of(start, start + 1), leftover)
@@ -51,12 +47,12 @@ async def test_an_empty_range_leaves_what_it_was_given():
     assert left.publisher is given.publisher
 
 
-async def test_a_rest_without_a_publisher_is_gone_on_from_where_it_ends():
+async def test_a_rest_without_a_publisher_is_continued_where_it_ends():
     world = polled(FakeDataPlane(StoredShard(RECORDS, page_ends=[5, 10])))
     leftover = evolve(await world.read(range_of(0, 2)), publisher=None)
     await world.read(range_of(2, 7), leftover)
     assert world.sink.records == RECORDS[1:8]
-    plane = plane_of(world)
+    plane = world.data_plane
     assert [str(call.position) for call in plane.iterator_calls] == [
         f"AFTER_SEQUENCE_NUMBER {RECORDS[index].sequence_number}" for index in (0, 4)
     ]
@@ -68,7 +64,7 @@ async def test_a_publisher_whose_iterator_has_expired_goes_on_behind_the_rest():
     await world.clock.advance(301)
     await world.read(range_of(2, 7), leftover)
     assert world.sink.records == RECORDS[1:8]
-    again = plane_of(world).iterator_calls[1]
+    again = world.data_plane.iterator_calls[1]
     assert str(again.position) == f"AFTER_SEQUENCE_NUMBER {place(4)}"
 
 
@@ -80,7 +76,7 @@ async def test_a_leftover_knows_that_the_shard_ends_with_it(end: int | None):
     assert leftover.publisher is None
     await world.read(range_of(2, end), leftover)
     assert world.sink.records == RECORDS[1:]
-    assert len(plane_of(world).records_calls) == 1
+    assert len(world.data_plane.records_calls) == 1
 
 
 async def test_a_rest_that_misses_the_last_record_is_a_mismatch():

@@ -50,7 +50,7 @@ async def test_what_ends_at_an_instant_touches_what_begins_there(
 
 
 @given(_arrivals, _instants)
-async def test_the_result_is_right_whatever_the_arrival_times(
+async def test_the_result_is_right_with_any_arrival_times(
     arrivals: list[float], instant: float
 ) -> None:
     shard = ShardInMemory(arrivals)

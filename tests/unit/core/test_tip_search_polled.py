@@ -105,7 +105,7 @@ async def test_looks_at_a_shard_keep_its_pace() -> None:
     assert sum(clock.sleeps) >= 0.2 * (len(plane.records_calls) - 1)
 
 
-async def test_what_is_asked_for_is_small_whatever_is_configured() -> None:
+async def test_what_is_asked_for_is_small_under_any_configuration() -> None:
     clock = ManualClock()
     search, plane = search_in(StoredShard(sample_records(50_000)), clock)
     until = StartingPosition.at_timestamp(clock.now() + timedelta(seconds=40_000))

@@ -228,7 +228,7 @@ def test_memory_is_bounded_while_cloudwatch_takes_nothing(
     assert dropped == [5, 1]
 
 
-def test_whoever_has_given_up_makes_no_further_call_and_says_what_is_missing(
+def test_an_upload_that_has_given_up_makes_no_further_call_and_says_what_is_missing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Service()

@@ -199,7 +199,7 @@ def assert_decodes_or_refuses(body: bytes) -> None:
 
 
 def assert_is_sound(page: RecordPage) -> None:
-    """Whatever is let through must be fit for everything that happens to a page later."""
+    """A page that passes must be fit for everything that happens to it later."""
     batch = RecordBatch.from_page(page, shard=sample_shard(), requested_at=NOW)
     assert batch.to_arrow().num_rows == len(list(batch))
     assert (batch.last_arrival is None) == (len(batch) == 0)

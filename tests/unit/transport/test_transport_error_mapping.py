@@ -133,7 +133,7 @@ def test_an_unknown_refusal_is_not_repeated(status: int):
     assert not error.retryable
 
 
-def test_a_refusal_of_somebody_else_is_repeated():
+def test_a_refusal_that_is_not_from_aws_is_repeated():
     error = mapped(client_error("404", status=404, message="Not Found"))
     assert isinstance(error, MalformedResponseError)
     assert error.retryable

@@ -202,7 +202,7 @@ async def test_an_event_that_trickles_is_silence_after_35_seconds(head: int):
     assert raised.value.code == "SubscriptionSilent"
 
 
-async def test_every_whole_event_begins_the_time_anew():
+async def test_every_whole_event_restarts_the_time():
     clock = ManualClock()
     source = silent_source()
     subscription = subscribe(source, clock)
