@@ -21,7 +21,7 @@ from typing import (
     overload,
 )
 
-from attrs import Factory, evolve, field, fields, frozen
+from attrs import Factory, evolve, field, fields_dict, frozen
 
 from kinesis_publishers.config.parsers import Choice, Parser, Scalar
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
@@ -269,10 +269,8 @@ class Lookup:
         return option.full_key if entry is None else entry.written_key
 
     def given_keys(self, options: Iterable[Option[Any]]) -> tuple[str, ...]:
-        """Return the keys, as the user wrote them, of those ``options`` that are given.
-
-        Each once: one that another connector has may stand for two of these.
-        """
+        """Return the keys, as the user wrote them, of those ``options`` that are given."""
+        # Each once: the key of another connector may stand for two of these.
         keys = (self.written_key(option) for option in options if self.is_given(option))
         return tuple(dict.fromkeys(keys))
 
@@ -282,10 +280,7 @@ class Lookup:
         return {name: self._entries[key].value for key, name in names if name is not None}
 
     def to_dict(self) -> dict[str, Scalar]:
-        """Return the documented keys and the values as they were written, secrets included.
-
-        ``Properties.parse`` makes an equal object of it.
-        """
+        """Return what ``Properties.parse`` makes an equal object of, secrets included."""
         return {entry.full_key: entry.raw for entry in self._entries.values()}
 
 
@@ -296,9 +291,8 @@ _NOTHING_GIVEN: Final = Lookup()
 class Section:
     """Base of the typed configs, which are frozen attrs classes.
 
-    A field is an :class:`Option`, an :class:`OptionFamily`, a :class:`RetryOptions
-    <kinesis_publishers.config.retries.RetryOptions>` or something :class:`Derived` from others; a
-    ``ClassVar`` is an option without a field. What the constructor is not given has its default.
+    A field is :class:`Declared` by what stands for it; a ``ClassVar`` is an option without a field.
+    What the constructor is not given has its default.
     """
 
     title: ClassVar[str]
@@ -326,15 +320,8 @@ class Section:
     @classmethod
     def from_properties(cls, properties: Lookup) -> Self:
         """Read the options of this section."""
-        return cls(**cls._read(properties))
-
-    @classmethod
-    def _read(cls, properties: Lookup) -> dict[str, Any]:
-        return {
-            one.name: cls.declarations[one.name].read(properties)
-            for one in fields(cls)  # type: ignore[arg-type]
-            if one.name in cls.declarations
-        }
+        declared = [one for one in fields_dict(cls) if one in cls.declarations]  # type: ignore[arg-type]
+        return cls(**{name: cls.declarations[name].read(properties) for name in declared})
 
 
 def _field_of(declared: Declared[Any]) -> Any:

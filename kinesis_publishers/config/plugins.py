@@ -25,11 +25,9 @@ __all__ = [
     "load_plugin",
 ]
 
+# The entry-point groups in which packages announce record publisher factories and stores.
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
-"""The entry-point group in which a package announces record publisher factories."""
-
 CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
-"""The entry-point group in which a package announces stores of checkpoints."""
 
 _BUILT_IN: Final = {
     RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,

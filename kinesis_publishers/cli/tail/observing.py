@@ -52,7 +52,8 @@ def observer_properties(
     draft = connection.properties(position, checked=False)
     changes = _Changes(draft=draft, chosen=connection.chosen | position.keys())
     _leave_checkpoints(changes)
-    _leave_metrics(changes)
+    if set(MetricsConfig.from_properties(draft).sinks) - _LOCAL_SINKS:
+        changes.leave_out([MetricsConfig.sinks], "those metrics are the application's.")
     _use_own_consumer(changes, connection)
     _poll_slowly(changes)
     return connection.properties({**position, **changes.values}), changes.reasons
@@ -66,16 +67,12 @@ def _leave_checkpoints(changes: _Changes) -> None:
     # All of them: without an application the others have no effect.
     changes.values |= {option.full_key: None for option in CHECKPOINT_OPTIONS}
     changes.reasons.append(f"{application} is left out: tail neither reads nor writes checkpoints.")
-    _leave_position(changes)
-
-
-def _leave_position(changes: _Changes) -> None:
-    """Leave out where the application began: it continues from its checkpoints."""
+    # So is where the application began.
     begin: list[Option[Any]] = [InitialPositionConfig.shards]
     told = {InitialPositionConfig.position.full_key, InitialPositionConfig.timestamp_text.full_key}
     if not told & changes.chosen:
         begin += [InitialPositionConfig.position, InitialPositionConfig.timestamp_text]
-    is_latest = changes.draft.get(InitialPositionConfig.position) is InitialPosition.LATEST
+    is_latest = draft.get(InitialPositionConfig.position) is InitialPosition.LATEST
     changes.leave_out(
         begin,
         "the application continues from its checkpoints; tail begins at LATEST, unless --from, "
@@ -84,16 +81,9 @@ def _leave_position(changes: _Changes) -> None:
     )
 
 
-def _leave_metrics(changes: _Changes) -> None:
-    if set(MetricsConfig.from_properties(changes.draft).sinks) - _LOCAL_SINKS:
-        changes.leave_out([MetricsConfig.sinks], "those metrics are the application's.")
-
-
 def _poll_slowly(changes: _Changes) -> None:
     draft, interval = changes.draft, PollingConfig.interval_seconds
-    name = changes.values.get(
-        SourceConfig.record_publisher.full_key, draft.get(SourceConfig.record_publisher)
-    )
+    name = changes.values.get(_PUBLISHER, draft.get(SourceConfig.record_publisher))
     # A custom publisher stays as it is: how it reads is not known.
     if name != SourceConfig.record_publisher.default or interval.full_key in changes.chosen:
         return
