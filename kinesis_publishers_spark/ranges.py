@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.readers import (
-    FoundRanges,
     KinesisRangeFinder,
     publisher_factory_class,
     register_consumers,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_publishers import Properties, ShardKey
-    from kinesis_publishers.readers import ConsumerGuard
+    from kinesis_publishers.readers import ConsumerGuard, Ends
 
 __all__ = ["RangeSession", "executor_properties"]
 
@@ -100,9 +99,7 @@ class RangeSession(Session):
     def _is_settled(self, start: Offset) -> bool:
         return start is self._settled_at and self._clock.monotonic() < self._settled_until
 
-    def _batch(
-        self, finder: KinesisRangeFinder, start: Offset, found: FoundRanges
-    ) -> MicroBatch | None:
+    def _batch(self, finder: KinesisRangeFinder, start: Offset, found: Ends) -> MicroBatch | None:
         known = Offset.of(finder.progress)
         if not found and not needs_refresh(start, known, self._clock.now()):
             self._settled_at = start
@@ -110,14 +107,14 @@ class RangeSession(Session):
             return None
         shards = {
             key: ShardOffset(
-                progress=one.progress, first=found.ends[key].first if key in found.ends else None
+                progress=one.progress, first=found[key].first if key in found else None
             )
             for key, one in known.shards.items()
         }
         end = Offset(streams=known.streams, shards=shards)
         if end == start:
             return None
-        sizes = {key: one.payload_bytes or 0 for key, one in found.ends.items()}
+        sizes = {key: one.payload_bytes or 0 for key, one in found.items()}
         return MicroBatch(
             start=start,
             end=end,

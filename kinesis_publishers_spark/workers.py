@@ -208,9 +208,9 @@ class ReaderCache:
         self._entries = {}
 
 
-_READERS = ReaderCache()
-lend_reader = _READERS.lend
-os.register_at_fork(after_in_child=_READERS.abandon)
+READERS = ReaderCache()
+lend_reader = READERS.lend
+os.register_at_fork(after_in_child=READERS.abandon)
 
 
 # Below either, another Arrow batch costs Spark more than its rows.

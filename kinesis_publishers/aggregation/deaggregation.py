@@ -87,7 +87,7 @@ class Deaggregator:
 
         Raises:
             AggregationError: an aggregate is invalid, and that is an error.
-            ShardNotFoundError: the shard is not listed any more.
+            ShardNotFoundError: the shard is no longer listed.
             ServiceError: the shards could not be listed.
         """
         if self._mode is AggregationMode.OFF or not has_aggregates(batch.payloads):
@@ -132,7 +132,7 @@ class Deaggregator:
             return listing.shards[key]
         except KeyError:
             raise ShardNotFoundError(
-                f"{key} is not listed any more, because it has left the retention: nothing tells "
+                f"{key} is no longer listed, because it has left the retention: nothing tells "
                 "which records of its aggregates belong to it. kinesis.aggregation = unfiltered "
                 "delivers all of them.",
                 operation="ListShards",

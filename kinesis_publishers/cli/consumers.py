@@ -25,7 +25,12 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import ConsumerRegistered
 from kinesis_publishers.registration import deregister_consumer
-from kinesis_publishers.registration.deregistration import consumer_name_in, stream_arn_of
+from kinesis_publishers.registration.consumers import (
+    consumer_name_in,
+    find_consumer,
+    list_consumers,
+    stream_arn_of,
+)
 from kinesis_publishers.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 
@@ -174,16 +179,8 @@ async def _list(properties: Properties) -> _Found:
         return [
             (stream.name, consumer)
             for stream in await control.streams()
-            for consumer in await _consumers_of(control, stream.arn)
+            for consumer in await list_consumers(stream.arn, control.registration, control)
         ]
-
-
-async def _consumers_of(control: ControlServices, stream_arn: str) -> tuple[StreamConsumer, ...]:
-    return await call_with_retries(
-        lambda: control.control_plane.list_stream_consumers(stream_arn),
-        policy=control.registration.list_retry,
-        clock=control.clock,
-    )
 
 
 async def _print_properties(
@@ -214,17 +211,6 @@ def _table(found: _Found) -> Table:
     return table
 
 
-async def _find(control: ControlServices, stream_arn: str, name: str) -> StreamConsumer | None:
-    try:
-        return await call_with_retries(
-            lambda: control.control_plane.describe_stream_consumer(stream_arn, name),
-            policy=control.registration.describe_retry,
-            clock=control.clock,
-        )
-    except ConsumerNotFoundError:
-        return None
-
-
 async def _register(
     control: ControlServices, stream_arn: str, name: str
 ) -> tuple[StreamConsumer, bool]:
@@ -234,7 +220,7 @@ async def _register(
         ResourceInUseError: it is being removed.
         LimitExceededError: the stream takes no further consumer; names those that it has.
     """
-    found = await _find(control, stream_arn, name)
+    found = await find_consumer(stream_arn, name, control.registration, control)
     if found is not None:
         _refuse_deleting(found, stream_arn)
         return found, False
@@ -271,7 +257,7 @@ async def _wait_until_active(
     clock, attempt = control.clock, 0
     began_at = clock.monotonic()
     while True:
-        consumer = await _find(control, stream_arn, name)
+        consumer = await find_consumer(stream_arn, name, control.registration, control)
         if consumer is None:
             raise ConsumerNotFoundError(
                 f"{stream_arn} has no stream consumer {name}: register it "
@@ -323,7 +309,7 @@ async def _find_all(properties: Properties, name_or_arn: str) -> _Found:
         found = [
             (stream.name, consumer)
             for stream in await control.streams()
-            if (consumer := await _find(control, stream.arn, name)) is not None
+            if (consumer := await find_consumer(stream.arn, name, control.registration, control))
         ]
     return [one for one in found if not is_arn or one[1].arn == name_or_arn]
 

@@ -320,8 +320,9 @@ class Section:
     @classmethod
     def from_properties(cls, properties: Lookup) -> Self:
         """Read the options of this section."""
-        declared = [one for one in fields_dict(cls) if one in cls.declarations]  # type: ignore[arg-type]
-        return cls(**{name: cls.declarations[name].read(properties) for name in declared})
+        names = fields_dict(cls)  # type: ignore[arg-type]
+        declared = {name: one for name, one in cls.declarations.items() if name in names}
+        return cls(**{name: one.read(properties) for name, one in declared.items()})
 
 
 def _field_of(declared: Declared[Any]) -> Any:

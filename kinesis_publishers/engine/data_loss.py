@@ -42,7 +42,7 @@ _CLOSE = timedelta(seconds=1)
 _KNOWN_FOR = timedelta(minutes=1)
 
 _REMEDY = (
-    "To go on with what is left, set kinesis.failondataloss = false; to begin anew, remove the "
+    "To continue with what is left, set kinesis.failondataloss = false; to begin again, remove the "
     "checkpoint or choose another initial position."
 )
 
@@ -59,8 +59,7 @@ class DataLossGuard:
     """Finds data loss and raises or reports it, as ``kinesis.failondataloss`` says.
 
     Args:
-        fail: raise (the default of the option), or report an event and go on.
-        events: where tolerated loss is reported.
+        fail: raise (the default of the option), or report an event and continue.
         describe: describes a stream (by ARN) as it is now.
 
     Attributes:
@@ -92,7 +91,7 @@ class DataLossGuard:
         """Check that a stream that is read was not deleted and created again.
 
         Raises:
-            StreamRecreatedError: it was, also if loss is tolerated: its reader prepares anew then.
+            StreamRecreatedError: it was, even if loss is tolerated: its reader then prepares again.
         """
         if stream_arn in self._identities:
             # If the stream is gone, the caller says so better.
@@ -186,7 +185,7 @@ class DataLossGuard:
             self._tolerated[shard.key] = progress.as_of
         self.report(
             shard.key,
-            f"the place where reading goes on, {progress.position}, is not available any more.",
+            f"the position where reading continues, {progress.position}, is no longer available.",
             cause=cause,
             after=progress,
             until=now - retention,
@@ -198,8 +197,8 @@ class DataLossGuard:
         """Report that a shard has left the retention before its end was read."""
         self.report(
             shard,
-            f"the shard was not read to its end (only to {progress.position}) and is not listed "
-            "any more: it has left the retention.",
+            f"the shard was not read to its end (only to {progress.position}) and is no longer "
+            "listed: it has left the retention.",
             cause=cause,
             after=progress,
         )
@@ -215,7 +214,7 @@ class DataLossGuard:
         until: datetime | None = None,
         first: SequenceNumber | None = None,
     ) -> None:
-        """Raise ``kind``, or report that reading goes on without the lost records.
+        """Raise ``kind``, or report that reading continues without the lost records.
 
         Args:
             shard: where the records are missing.
@@ -224,7 +223,7 @@ class DataLossGuard:
             cause: what showed the loss.
             after: how far the shard had been read.
             until: the missing records arrived before it.
-            first: the record that reading goes on with.
+            first: the record that reading continues with.
         """
         text = f"{shard}: {message}"
         if self.fails:

@@ -25,6 +25,7 @@ from kinesis_publishers.events import (
     ProcessingFailed,
     RecordsProcessed,
     RecordsSkipped,
+    ignore_event,
 )
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
@@ -87,7 +88,7 @@ class Delivery:
         return self.batch.shard
 
     def release(self) -> None:
-        """Give the share of the pool back once the records are not held any more."""
+        """Give the share of the pool back once the records are no longer held."""
         self.reservation.release()
 
 
@@ -97,7 +98,7 @@ class ShardStatus:
 
     Attributes:
         shard: which shard.
-        progress: where reading goes on.
+        progress: where reading continues.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
         read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
             answer says how far behind the tip it is.
@@ -131,11 +132,6 @@ class ConsumerContext:
     """What the consumers of one fetcher share.
 
     Attributes:
-        create_publisher: makes what reads a shard.
-        pool: the budget of all shards together.
-        sink: what records and facts are handed to.
-        aggregates: deaggregates.
-        data_loss: what follows when records are gone.
         has_shard: asks the service whether a shard is still listed. The service calls a shard that
             has left the retention not found, in the words that it has for a missing stream; without
             this question a missing stream is what it is taken for.
@@ -174,10 +170,6 @@ class ConsumerContext:
 @define(eq=False)
 class DeliveryRoom:
     """The share of the pool that one consumer holds for its next delivery.
-
-    Args:
-        shard: what the consumer reads.
-        context: the pool, the sink, and where waiting and processing are reported.
 
     Attributes:
         is_delivering: whether the application is processing records right now.
@@ -252,7 +244,7 @@ class DeliveryRoom:
 
 
 def drop_processed(
-    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink
+    batch: RecordBatch, processed: SequenceNumber | None, events: EventSink = ignore_event
 ) -> RecordBatch:
     """Return the records of ``batch`` that come after ``processed``."""
     # The normal case costs one comparison.
@@ -273,7 +265,7 @@ async def user_records(
 
     Args:
         batch: whole records that come after ``processed``, or hold it.
-        processed: where reading goes on, possibly inside an aggregate.
+        processed: where reading continues, possibly inside an aggregate.
         context: what the consumers share.
         shard: where ``batch`` comes from, as ListShards gives it; ``None`` if only its name is
             known.

@@ -32,14 +32,7 @@ _DESCRIBE_SECONDS = 1.0
 
 
 class ShardDiscovery:
-    """Describes streams and lists shards, as often as the retry options allow.
-
-    Args:
-        control_plane: makes the calls.
-        config: how often they are made.
-        clock: what delays are slept on.
-        events: where repetitions are reported.
-    """
+    """Describes streams and lists shards, as often as the retry options of ``config`` allow."""
 
     def __init__(
         self,
@@ -50,7 +43,7 @@ class ShardDiscovery:
         events: EventSink = log_event,
     ) -> None:
         self._control_plane = control_plane
-        self._config = config
+        self.config = config
         self._clock = clock
         self._events = events
         self._closed: set[ShardKey] = set()
@@ -58,16 +51,6 @@ class ShardDiscovery:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         # The last description of each stream, and when it was asked for.
         self._described: dict[str, tuple[float, StreamSummary]] = {}
-
-    @property
-    def interval_seconds(self) -> float:
-        """How often shards are listed."""
-        return self._config.interval_seconds
-
-    @property
-    def parents_first(self) -> bool:
-        """Whether a shard waits for the end of its parents."""
-        return self._config.parents_first
 
     async def describe(self, stream: str) -> StreamSummary:
         """Describe ``stream`` (a name or an ARN); wait while it is being created.
@@ -87,7 +70,7 @@ class ShardDiscovery:
                 raise StreamNotFoundError(message, operation=operation, code=status)
             return summary
 
-        return await self._call(attempt, self._config.describe_retry)
+        return await self._call(attempt, self.config.describe_retry)
 
     async def describe_now(self, stream_arn: str) -> StreamSummary:
         """Describe a stream as it is now or later; callers that come meanwhile share one answer.
@@ -120,7 +103,7 @@ class ShardDiscovery:
         """List the shards of a stream: all of them, or those not closed before ``since``."""
         shards = await self._call(
             lambda: self._control_plane.list_shards(stream_arn, since=since),
-            self._config.list_shards_retry,
+            self.config.list_shards_retry,
         )
         for one in shards:
             (self._closed.add if one.is_closed else self._closed.discard)(one.key)

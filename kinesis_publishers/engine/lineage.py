@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.model import (
-    PositionType,
-    Shard,
-    ShardKey,
-    ShardProgress,
-    StartingPosition,
-)
+from kinesis_publishers.model import PositionType, Shard, ShardKey, ShardProgress, StartingPosition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -87,16 +81,12 @@ def starting_progress(
     known: Mapping[ShardKey, ShardProgress],
     initial: ShardProgress | None,
 ) -> dict[ShardKey, ShardProgress]:
-    """Return where each shard of a listing that is not in ``known`` begins.
+    """Return where each shard of a listing, of one stream, that is not in ``known`` begins.
 
-    Args:
-        listed: the shards of one stream.
-        known: the progress that exists already.
-        initial: where a stream begins that is read for the first time; ``None`` if it is not.
-
-    A shard that appears after the start begins at TRIM_HORIZON for any initial position: it
-    holds what came after the records of its parents. A shard that a known one descends from was
-    read to its end in an earlier run, or lies before the initial position: it is not read again.
+    A stream that is read for the first time begins at ``initial``. Later, a shard that appears
+    begins at TRIM_HORIZON for any initial position: it holds what came after the records of its
+    parents. A shard that a known one descends from was read to its end in an earlier run, or lies
+    before the initial position: it is not read again.
     """
     shards = {shard.key: shard for shard in listed}
     unknown = [key for key in shards if key not in known]
@@ -134,10 +124,7 @@ def blocked_shards(
 ) -> set[ShardKey]:
     """Return the listed shards that cannot start because a finished ancestor has not ended.
 
-    Args:
-        shards: the listing.
-        progress: how far each shard has been read.
-        finished: the shards that are read no further, whether they have ended or not.
+    Shards that are ``finished`` are read no further, whether they have ended or not.
     """
     return descendants(
         (key for key in finished if key in progress and not progress[key].is_ended), shards

@@ -51,6 +51,10 @@ class PendingPool:
         max_records: the limit in records.
         max_bytes: the limit in payload bytes.
         events: is told how much is in the pool, after each delivery and release.
+
+    Attributes:
+        records: in the pool now, reserved ones included.
+        payload_bytes: in the pool now, reserved ones included.
     """
 
     def __init__(
@@ -58,21 +62,10 @@ class PendingPool:
     ) -> None:
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._records = 0
-        self._bytes = 0
+        self.records = self.payload_bytes = 0
         self._waiters: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
         self._is_closed = False
         self._events = events
-
-    @property
-    def records(self) -> int:
-        """Records in the pool now, reserved ones included."""
-        return self._records
-
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes in the pool now, reserved ones included."""
-        return self._bytes
 
     @property
     def waiter_count(self) -> int:
@@ -124,26 +117,25 @@ class PendingPool:
                 future.set_exception(ClosedError("the pending pool is closed"))
 
     def _has_room(self, records: int, payload_bytes: int) -> bool:
-        if self._records == 0 and self._bytes == 0:
-            return True
-        return (
-            self._records + records <= self._max_records
-            and self._bytes + payload_bytes <= self._max_bytes
+        is_empty = self.records == 0 and self.payload_bytes == 0
+        return is_empty or (
+            self.records + records <= self._max_records
+            and self.payload_bytes + payload_bytes <= self._max_bytes
         )
 
     def _take(self, records: int, payload_bytes: int) -> Reservation:
-        self._records += records
-        self._bytes += payload_bytes
+        self.records += records
+        self.payload_bytes += payload_bytes
         return Reservation(self, records, payload_bytes)
 
     def _change(self, records: int, payload_bytes: int) -> None:
-        self._records += records
-        self._bytes += payload_bytes
+        self.records += records
+        self.payload_bytes += payload_bytes
         self._serve_waiters()
         self._events(
             PoolUsed(
-                records=self._records,
-                payload_bytes=self._bytes,
+                records=self.records,
+                payload_bytes=self.payload_bytes,
                 max_records=self._max_records,
                 max_bytes=self._max_bytes,
                 waiters=len(self._waiters),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -17,12 +18,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import ConsumerContext
     from kinesis_publishers.errors import PositionTrimmedError
-    from kinesis_publishers.model import (
-        RecordBatch,
-        SequenceNumber,
-        ShardKey,
-        ShardRange,
-    )
+    from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardKey, ShardRange
 
 __all__ = ["Leftover", "Leftovers", "RangeConsumer"]
 
@@ -35,12 +31,10 @@ class RangeConsumer(ShardLoop):
     """Reads one range and hands its records on, each once and in their order.
 
     It is also the consumer of what an earlier range has left. A publisher whose run ends by itself
-    after the last record can serve the range that follows. One that would go on, as a subscription
-    does, is interrupted where it waits next.
+    after the last record can serve the range that follows. One that would read on, as a
+    subscription does, is interrupted where it waits next.
 
     Args:
-        wanted: what to read.
-        context: what the consumers of one reader share.
         begin: what reading the range before has left, if that is known.
     """
 
@@ -54,7 +48,7 @@ class RangeConsumer(ShardLoop):
         self._begin = begin
         self._rest: RecordBatch | None = None
         self._is_exact = self._is_complete = self._was_trimmed = False
-        self._tip_since: float | None = None
+        self._tip_since = math.inf
 
     @property
     def processed(self) -> SequenceNumber | None:
@@ -65,7 +59,7 @@ class RangeConsumer(ShardLoop):
         """Read the range; return what one that follows it may begin with, if there is anything.
 
         Raises:
-            ReplayMismatchError: the range does not end with its last record any more.
+            ReplayMismatchError: the range no longer ends with its last record.
             PositionTrimmedError: it does not begin with its first one, or its shard is gone.
             PublisherCancelledError: the publisher stopped although nothing asked it to.
             ServiceError: a failure that retrying does not cure.
@@ -92,7 +86,7 @@ class RangeConsumer(ShardLoop):
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
         place = self.progress.position
-        message = f"the place where reading goes on, {place}, is not available any more."
+        message = f"the position where reading continues, {place}, is no longer available."
         self.context.data_loss.report(self.shard.key, message, cause=error)
         self._was_trimmed = True
 
@@ -108,7 +102,7 @@ class RangeConsumer(ShardLoop):
         if not self._finish_if_ended():
             self._check_end(fresh, covered, batch.millis_behind_latest)
         if self._is_done and covered < len(fresh):
-            # Behind the range, and taken over from the publisher all the same.
+            # Behind the range, and still taken over from the publisher.
             self._rest = fresh.slice(covered, len(fresh))
             return fresh.last_sequence_number
         return self.processed
@@ -138,7 +132,7 @@ class RangeConsumer(ShardLoop):
         if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
             self.context.data_loss.report(
                 self.shard.key,
-                f"reading goes on with record {batch.first_sequence_number}; all between {place} "
+                f"reading continues with record {batch.first_sequence_number}; all between {place} "
                 "and it is skipped.",
             )
         else:
@@ -159,18 +153,15 @@ class RangeConsumer(ShardLoop):
     def _check_end(self, fresh: RecordBatch, covered: int, lag: int | None) -> None:
         if self._end is None:
             return
+        now = self.context.clock.monotonic()
         if covered < len(fresh):
             self._give_up_range(f"record {fresh.sequence_numbers[covered]} follows")
         elif lag != 0 or covered:
-            self._tip_since = None
-        elif self._is_tip_old():
-            self._give_up_range("the tip of the shard follows")
-
-    def _is_tip_old(self) -> bool:
-        now = self.context.clock.monotonic()
-        if self._tip_since is None:
-            self._tip_since = now
-        return now - self._tip_since >= _TIP_SECONDS
+            self._tip_since = math.inf
+        else:
+            self._tip_since = min(self._tip_since, now)
+            if now - self._tip_since >= _TIP_SECONDS:
+                self._give_up_range("the tip of the shard follows")
 
     def _reach_end_of_shard(self) -> None:
         self._is_complete = True
@@ -208,6 +199,8 @@ _MAX_BYTES = 16 * 1024 * 1024
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
 
+_Key: TypeAlias = "tuple[ShardKey, SequenceNumber]"
+
 
 @frozen(kw_only=True, eq=False)
 class Leftover:
@@ -216,7 +209,7 @@ class Leftover:
     Attributes:
         end: the last record of the range.
         rest: the records behind it that were fetched with it; ``None`` if there are none.
-        publisher: goes on behind the rest; ``None`` if it was interrupted.
+        publisher: continues behind the rest; ``None`` if it was interrupted.
         is_complete: whether the shard ends with the rest.
     """
 
@@ -228,15 +221,9 @@ class Leftover:
     @property
     def size(self) -> int:
         """About how much memory it takes, in bytes."""
-        rest = self.rest
-        held = 0 if rest is None else rest.payload_bytes + _RECORD_BYTES * len(rest)
-        return held + _PUBLISHER_BYTES
-
-
-@frozen(kw_only=True, eq=False)
-class _Kept:
-    leftover: Leftover
-    kept_at: float
+        if self.rest is None:
+            return _PUBLISHER_BYTES
+        return self.rest.payload_bytes + _RECORD_BYTES * len(self.rest) + _PUBLISHER_BYTES
 
 
 @define(eq=False)
@@ -249,15 +236,15 @@ class Leftovers:
     Args:
         max_count: how many are kept.
         max_bytes: how much memory they may take together.
-        max_age_seconds: after which time one is not taken any more.
+        max_age_seconds: after which time one is no longer taken.
     """
 
     _clock: Clock
     _max_count: int = _MAX_COUNT
     _max_bytes: int = _MAX_BYTES
     _max_age_seconds: float = _MAX_AGE_SECONDS
-    # The oldest first.
-    _kept: dict[tuple[ShardKey, SequenceNumber], _Kept] = field(factory=dict, init=False)
+    # With the time since when each is kept; the oldest first.
+    _kept: dict[_Key, tuple[Leftover, float]] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
 
     def __len__(self) -> int:
@@ -275,24 +262,20 @@ class Leftovers:
         # It would drive out everything else, and itself.
         if leftover.size > self._max_bytes:
             return
-        self._kept[key] = _Kept(leftover=leftover, kept_at=self._clock.monotonic())
+        self._kept[key] = leftover, self._clock.monotonic()
         self._bytes += leftover.size
         while len(self._kept) > self._max_count or self._bytes > self._max_bytes:
             self._remove(next(iter(self._kept)))
 
     def take(self, wanted: ShardRange) -> Leftover | None:
         """Return what was left where ``wanted`` begins, and keep it no longer."""
-        self._drop_old()
+        oldest = self._clock.monotonic() - self._max_age_seconds
+        while self._kept and next(iter(self._kept.values()))[1] < oldest:
+            self._remove(next(iter(self._kept)))
         return None if wanted.follows is None else self._remove((wanted.shard, wanted.follows))
 
-    def _drop_old(self) -> None:
-        oldest = self._clock.monotonic() - self._max_age_seconds
-        while self._kept and next(iter(self._kept.values())).kept_at < oldest:
-            self._remove(next(iter(self._kept)))
-
-    def _remove(self, key: tuple[ShardKey, SequenceNumber]) -> Leftover | None:
-        kept = self._kept.pop(key, None)
-        if kept is None:
-            return None
-        self._bytes -= kept.leftover.size
-        return kept.leftover
+    def _remove(self, key: _Key) -> Leftover | None:
+        leftover, _ = self._kept.pop(key, (None, 0.0))
+        if leftover is not None:
+            self._bytes -= leftover.size
+        return leftover

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, DeliveryRoom, drop_processed
-from kinesis_publishers.errors import (
-    PluginLoadError,
-    PositionTrimmedError,
-    PublisherCancelledError,
-)
+from kinesis_publishers.errors import PluginLoadError, PositionTrimmedError, PublisherCancelledError
 from kinesis_publishers.model import PositionType, RunResult, StartingPosition
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
@@ -31,10 +27,8 @@ class ShardLoop(RecordBatchConsumer):
     The position follows what the sink has taken, never what was fetched; records at or before it
     are dropped, so that each is delivered once.
 
-    Args:
-        shard: what to read.
-        progress: where to begin; it moves with every delivery.
-        context: what the consumers of one reader share.
+    Attributes:
+        progress: where reading begins; it moves with every delivery.
     """
 
     def __init__(self, shard: Shard, progress: ShardProgress, context: ConsumerContext) -> None:
@@ -50,7 +44,7 @@ class ShardLoop(RecordBatchConsumer):
 
     @abstractmethod
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        """Report that the position is gone; raises unless reading may go on at the horizon."""
+        """Report that the position is gone; raises unless reading may continue at the horizon."""
 
     @abstractmethod
     def _reach_end_of_shard(self) -> None:
@@ -139,7 +133,7 @@ class ShardLoop(RecordBatchConsumer):
             self._run.reschedule(asyncio.get_running_loop().time())
 
     async def _end_run_if_done(self) -> None:
-        """Keep a publisher that goes on although the loop is done from coming back."""
+        """Keep a publisher that continues although the loop is done from coming back."""
         if not self._is_done or self._run is None:
             return
         if self._run.expired():

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model import Record, RecordBatch
 
-__all__ = [
-    "CallThreads",
-    "DeliveryCalls",
-    "Process",
-    "ScanResult",
-    "call_in_thread",
-    "call_plain",
-]
+__all__ = ["CallThreads", "DeliveryCalls", "Process", "ScanResult", "call_in_thread", "call_plain"]
 
 _LOGGER = logging.getLogger(__name__)
 

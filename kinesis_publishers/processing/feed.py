@@ -218,7 +218,7 @@ class DeliveryFeed(DeliverySink):
             await self._checkpointer.flush_despite(error)
 
     async def watch_store(self) -> None:
-        """Raise as soon as no checkpoint can be written any more; return if reading ends otherwise.
+        """Raise as soon as a checkpoint can no longer be written; return if reading ends otherwise.
 
         Another reader may already process what has been handed out.
 
@@ -230,7 +230,7 @@ class DeliveryFeed(DeliverySink):
         self.raise_if_store_failed()
 
     def raise_if_store_failed(self) -> None:
-        """Raise as :meth:`watch_store` does if no checkpoint can be written any more."""
+        """Raise as :meth:`watch_store` does if a checkpoint can no longer be written."""
         if self._checkpointer is not None and self._checkpointer.has_failed:
             self._raise_if_failed()
 

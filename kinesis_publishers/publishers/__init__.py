@@ -1,1 +1,1 @@
-"""The record publishers, one package each; they never import one another."""
+"""The record publishers; they never import one another."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import define, field
 
 from kinesis_publishers.errors import PositionTrimmedError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kinesis_publishers.errors import InvalidArgumentError
     from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
-__all__ = ["CLOCK_SKEW_RETRY_SECONDS", "LagWatch", "may_be_ahead_of_service", "trimmed_error"]
+__all__ = ["LagWatch", "delay_after_refusal"]
 
 _STUCK_ANSWERS = 10
 _STUCK_LAG_MILLIS = 23 * 3600 * 1000
@@ -29,57 +30,66 @@ class LagWatch:
     From a trimmed sequence number the service may answer nothing for ever, its lag stuck at the
     retention, which is 24 hours at least. Answers may be empty with data ahead as well, but then
     the lag shrinks.
-
-    Attributes:
-        stuck_answers: how many answers have followed the first empty one without its lag shrinking.
     """
 
-    stuck_answers: int = 0
-    _first_lag_millis: int | None = None
-    _last_lag_millis: int | None = None
+    _shard: Shard
+    # How many answers have followed the first empty one without its lag shrinking.
+    _stuck_answers: int = field(default=0, init=False)
+    _first_lag_millis: int | None = field(default=None, init=False)
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the answers show that reading leads nowhere."""
-        return self.stuck_answers >= _STUCK_ANSWERS
+    def check(self, page: RecordPage, position: StartingPosition, *, has_ended: bool) -> None:
+        """Take the answer of a read from ``position`` into account.
 
-    def describe(self) -> str:
-        """Say in words what the answers show."""
-        return (
-            f"{self.stuck_answers} answers were empty with the lag stuck at "
-            f"{self._last_lag_millis} ms"
-        )
+        Args:
+            page: the answer.
+            position: where the read began.
+            has_ended: whether it is the last answer of the shard.
 
-    def observe(self, page: RecordPage, *, has_ended: bool) -> None:
-        """Take an answer into account; ``has_ended`` says that it is the last one of the shard."""
+        Raises:
+            PositionTrimmedError: the answers show that reading leads nowhere.
+        """
+        # Without a sequence number there is nothing that could have been trimmed.
+        if position.sequence_number is None:
+            return
         lag, first = page.millis_behind_latest, self._first_lag_millis
-        self._last_lag_millis = lag
         leads_on = bool(page.payloads) or has_ended
         if leads_on or lag is None or lag <= _STUCK_LAG_MILLIS:
-            self.stuck_answers, self._first_lag_millis = 0, None
+            self._stuck_answers, self._first_lag_millis = 0, None
         elif first is None or first - lag > _JITTER_MILLIS:
-            self.stuck_answers, self._first_lag_millis = 0, lag
+            self._stuck_answers, self._first_lag_millis = 0, lag
         else:
-            self.stuck_answers += 1
+            self._stuck_answers += 1
+        if self._stuck_answers >= _STUCK_ANSWERS:
+            evidence = f"{self._stuck_answers} answers were empty with the lag stuck at {lag} ms"
+            raise _trimmed(self._shard, position, evidence)
 
 
-# How far ahead an instant may be that is waited for.
+# How far ahead an instant may be that is waited for, and how long until it is tried again.
 _CLOCK_SKEW = timedelta(seconds=60)
-#: How long to wait before a position that may be in the service's future is tried again.
-CLOCK_SKEW_RETRY_SECONDS = 1.0
+_CLOCK_SKEW_RETRY_SECONDS = 1.0
 
 
-def may_be_ahead_of_service(position: StartingPosition, now: datetime) -> bool:
-    """Say whether a refused position may only seem to lie in the future of the service.
+def delay_after_refusal(
+    error: InvalidArgumentError, shard: Shard, position: StartingPosition, now: datetime
+) -> float:
+    """Return the seconds until a position that the service has refused is tried again.
 
-    Its clock is known to a second only. An instant that is ahead of it is refused until its own
-    clock has come there.
+    Its clock is known to a second only: a position may merely seem to lie in its future. An instant
+    that is ahead of it is refused until its own clock has come there.
+
+    Raises:
+        PositionTrimmedError: the service does not know the sequence number.
+        InvalidArgumentError: ``error``, for any other instant.
     """
-    return position.timestamp is not None and abs(now - position.timestamp) < _CLOCK_SKEW
+    if position.sequence_number is not None:
+        evidence = f"the service does not know the sequence number ({error})"
+        raise _trimmed(shard, position, evidence) from error
+    if position.timestamp is None or abs(now - position.timestamp) >= _CLOCK_SKEW:
+        raise error
+    return _CLOCK_SKEW_RETRY_SECONDS
 
 
-def trimmed_error(shard: Shard, position: StartingPosition, evidence: str) -> PositionTrimmedError:
-    """Return the error that says that records after ``position`` have left the retention."""
+def _trimmed(shard: Shard, position: StartingPosition, evidence: str) -> PositionTrimmedError:
     return PositionTrimmedError(
         f"{shard}: the position {position} is older than what the stream still holds: {evidence}."
     )

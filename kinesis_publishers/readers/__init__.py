@@ -1,19 +1,29 @@
-"""What reads streams: whole shards, exact ranges, and the ends of ranges; built by the assembly."""
+"""What reads streams: whole shards, exact ranges, and the ends of ranges; built by the assembly.
+
+Each reader is imported at its first use: the guard process starts without any of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_publishers.assembly import publisher_factory_class, with_region
 from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.model import PositionType, is_refresh_due
-from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, is_after, plan_batch
-from kinesis_publishers.readers.eager_registration import register_consumers
-from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-from kinesis_publishers.readers.guard import ConsumerGuard
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
-from kinesis_publishers.readers.range_reader import KinesisRangeReader, as_polling
+
+if TYPE_CHECKING:
+    from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, is_after, plan_batch
+    from kinesis_publishers.readers.eager_registration import register_consumers
+    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
+    from kinesis_publishers.readers.guard import ConsumerGuard
+    from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
+    from kinesis_publishers.readers.range_reader import KinesisRangeReader, as_polling
 
 __all__ = [
     "BatchBounds",
     "ConsumerGuard",
-    "FoundRanges",
+    "Ends",
     "KinesisDataFetcher",
     "KinesisRangeFinder",
     "KinesisRangeReader",
@@ -29,3 +39,20 @@ __all__ = [
     "register_consumers",
     "with_region",
 ]
+
+_NAMES: Final = {
+    "bounded_read": "BatchBounds Narrowing is_after plan_batch",
+    "eager_registration": "register_consumers",
+    "fetcher": "KinesisDataFetcher",
+    "guard": "ConsumerGuard",
+    "range_ends": "Ends KinesisRangeFinder ReadLimit",
+    "range_reader": "KinesisRangeReader as_polling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used (PEP 562)."""
+    for module, names in _NAMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

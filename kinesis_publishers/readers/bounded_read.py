@@ -15,17 +15,13 @@ from kinesis_publishers.config import (
     PollingConfig,
     StreamsConfig,
 )
-from kinesis_publishers.errors import (
-    DataLossError,
-    InvalidOptionError,
-    PositionTrimmedError,
-)
+from kinesis_publishers.errors import DataLossError, InvalidOptionError, PositionTrimmedError
 from kinesis_publishers.model import Shard, ShardKey, ShardRange, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
@@ -77,7 +73,9 @@ async def plan_batch(
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
         bounds = bounds.corrected(properties, services.clock.skew)
-        plan = _BatchPlan(services.discovery, TipSearch(pages, services.clock), services.data_loss)
+        plan = _BatchPlan(
+            services.discovery, TipSearch(pages.read, services.clock), services.data_loss
+        )
         return await plan.ranges(arns, bounds.narrowed(narrowing), narrowing)
 
 
@@ -135,41 +133,28 @@ class _BatchPlan:
         assert start is not None, "an empty range is not searched"
         whole = ShardRange(shard=shard.key, start=start, end=None)
         if until is None:
-            _check_is_closed(shard)
-            return whole
+            if shard.is_closed:
+                return whole
+            raise InvalidOptionError(
+                f"{shard} ends at SHARD_END by the options, but it is open: it has no end yet. Use "
+                "LATEST for what it holds now."
+            )
         for begin in (start, StartingPosition.trim_horizon()):
             try:
                 if shard.is_closed and await self._search.is_read_out(shard, until):
                     return whole
                 end = await self._search.last_record(shard, since=begin, until=until)
             except PositionTrimmedError as error:
-                self._report_trimmed(shard, begin, until, error)
+                self._data_loss.report(
+                    shard.key,
+                    f"the batch reads from {begin} to {until}, and one of these positions is no "
+                    "longer available.",
+                    cause=error,
+                )
             else:
                 return None if end is None else ShardRange(shard=shard.key, start=begin, end=end)
         # The end itself is gone, and so is everything before it.
         return None
-
-    def _report_trimmed(
-        self,
-        shard: Shard,
-        start: StartingPosition,
-        until: StartingPosition,
-        cause: PositionTrimmedError,
-    ) -> None:
-        self._data_loss.report(
-            shard.key,
-            f"the batch reads from {start} to {until}, and one of these positions is not "
-            "available any more.",
-            cause=cause,
-        )
-
-
-def _check_is_closed(shard: Shard) -> None:
-    if not shard.is_closed:
-        raise InvalidOptionError(
-            f"{shard} ends at SHARD_END by the options, but it is open: it has no end yet. Use "
-            "LATEST for what it holds now."
-        )
 
 
 # How far arrival times may be out of order within a shard. Records are found by the service's own
@@ -208,7 +193,7 @@ class BatchBounds:
     """Between which positions the records of a batch stand.
 
     Reading begins at the first position and ends before the second one: a batch that begins where
-    another one ends goes on without a gap and without repeating a record.
+    another one ends continues without a gap and without repeating a record.
 
     Attributes:
         start: where shards begin.
@@ -238,12 +223,12 @@ class BatchBounds:
         loaded_at = _next_millisecond(loaded_at)
         latest = StartingPosition.at_timestamp(loaded_at)
         return cls(
-            start=_start(initial),
+            start=_later(StartingPosition.trim_horizon(), initial.timestamp),
             until=_earlier(latest, ends.timestamp),
             shard_starts={name: _position(one, loaded_at) for name, one in initial.shards},
             # What has not arrived yet would be in one action and not in the one before it.
             shard_untils={
-                shard_id: _if_any(_earlier, _position(one, loaded_at), loaded_at)
+                shard_id: (end := _position(one, loaded_at)) and _earlier(end, loaded_at)
                 for shard_id, one in ends.shards
             },
             loaded_at=loaded_at,
@@ -287,12 +272,10 @@ class BatchBounds:
             start=_later(self.start, lowest),
             until=_earlier(self.until, highest),
             shard_starts={
-                shard_id: _if_any(_later, one, lowest)
-                for shard_id, one in self.shard_starts.items()
+                key: one and _later(one, lowest) for key, one in self.shard_starts.items()
             },
             shard_untils={
-                shard_id: _if_any(_earlier, one, highest)
-                for shard_id, one in self.shard_untils.items()
+                key: one and _earlier(one, highest) for key, one in self.shard_untils.items()
             },
         )
 
@@ -316,14 +299,6 @@ def _shifted(instant: datetime | None, by: timedelta) -> datetime | None:
         return None
 
 
-def _if_any(
-    move: Callable[[StartingPosition, datetime | None], StartingPosition],
-    position: StartingPosition | None,
-    instant: datetime | None,
-) -> StartingPosition | None:
-    return None if position is None else move(position, instant)
-
-
 def _later(position: StartingPosition, instant: datetime | None) -> StartingPosition:
     if instant is None or position.sequence_number is not None:
         return position
@@ -333,15 +308,9 @@ def _later(position: StartingPosition, instant: datetime | None) -> StartingPosi
 
 
 def _earlier(position: StartingPosition, instant: datetime | None) -> StartingPosition:
-    if instant is None or position.timestamp is None or position.timestamp <= instant:
+    if instant is None or position.timestamp is None:
         return position
-    return StartingPosition.at_timestamp(instant)
-
-
-def _start(config: InitialPositionConfig) -> StartingPosition:
-    if config.timestamp is not None:
-        return StartingPosition.at_timestamp(config.timestamp)
-    return StartingPosition.trim_horizon()
+    return position if position.timestamp <= instant else StartingPosition.at_timestamp(instant)
 
 
 def _position(progress: ShardProgress, latest: datetime) -> StartingPosition | None:

@@ -8,11 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_publishers.assembly import open_control, publisher_factory_class
-from kinesis_publishers.config import (
-    Properties,
-    RegistrationConfig,
-    RegistrationStrategy,
-)
+from kinesis_publishers.config import Properties, RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.registration import ConsumerLease, create_registrar
 
 if TYPE_CHECKING:

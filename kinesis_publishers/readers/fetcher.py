@@ -14,13 +14,7 @@ from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
-from kinesis_publishers.model import (
-    RecordBatch,
-    Shard,
-    ShardKey,
-    ShardProgress,
-    StreamProgress,
-)
+from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress, StreamProgress
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
@@ -56,7 +50,6 @@ class KinesisDataFetcher:
     ``on_batch`` is the backpressure.
 
     Args:
-        services: everything that the properties select.
         sink: what records are handed to.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
@@ -112,8 +105,8 @@ class KinesisDataFetcher:
     ) -> AsyncIterator[Self]:
         """Open clients as ``properties`` say, yield a fetcher, and close them.
 
-        With ``kinesis.checkpoint.application`` reading goes on where the application of that name
-        has got to, and what has been processed is written to its store.
+        With ``kinesis.checkpoint.application`` reading continues where the application of that name
+        has stopped, and what has been processed is written to its store.
 
         Args:
             properties: what to read, and how.
@@ -136,7 +129,7 @@ class KinesisDataFetcher:
             properties = Properties.parse(properties)
         if resume is not None and CheckpointConfig.from_properties(properties).application:
             raise ConfigError(
-                "resume and kinesis.checkpoint.application both say where reading goes on: give "
+                "resume and kinesis.checkpoint.application both say where reading continues: give "
                 "one of them"
             )
         async with (
@@ -182,7 +175,7 @@ class KinesisDataFetcher:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing will be read any more, unless the streams get further shards.
+        """Whether nothing is left to read, unless the streams get further shards.
 
         Every shard has ended, was finished by :meth:`finish_shard`, or waits for an ancestor that
         was finished without having ended; and the children of those that ended have been looked
@@ -201,7 +194,7 @@ class KinesisDataFetcher:
             for key, one in self._shards.progress.items()
             if not one.is_ended and key not in self._finished
         }
-        if not unread or not self._services.discovery.parents_first:
+        if not unread or not self._services.discovery.config.parents_first:
             return not unread
         # What descends from a finished shard starts in a later fetcher that reads that to its end.
         progress = self._current_progress()
@@ -212,11 +205,11 @@ class KinesisDataFetcher:
         return {**self._shards.progress, **running}
 
     def finish_shard(self, key: ShardKey) -> None:
-        """Read a shard no further, although it has not ended; the others go on.
+        """Read a shard no further, although it has not ended; the others are read on.
 
         A delivery in flight is finished, and so is an answer that has been asked for already: it is
-        the last one. With parents first, its descendants are left to a later
-        fetcher that reads it to its end.
+        the last one. With parents first, its descendants are left to a later fetcher that reads it
+        to its end.
         """
         self._finished.add(key)
         self._is_finished = None
@@ -255,14 +248,14 @@ class KinesisDataFetcher:
         writing = nullcontext() if self._checkpointer is None else self._checkpointer.running()
         with self._reported_run():
             async with writing:
-                while await self._is_to_begin_anew():
+                while await self._must_begin_again():
                     self._shards = self._shards.renewed()
                     # Of shards that are gone, whose ids come again.
                     self._children.clear()
                     self._finished.clear()
                     self._is_prepared = False
 
-    async def _is_to_begin_anew(self) -> bool:
+    async def _must_begin_again(self) -> bool:
         """Read; return ``True`` if a stream was created again, and what it held may be missed."""
         try:
             async with TaskScope() as scope:
@@ -298,7 +291,7 @@ class KinesisDataFetcher:
         while not self._is_stopping:
             await wait_for_event(
                 self._wake,
-                timeout_seconds=self._services.discovery.interval_seconds,
+                timeout_seconds=self._services.discovery.config.interval_seconds,
                 clock=self._services.clock,
             )
             self._wake.clear()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from kinesis_publishers.abc import RecordPublisherFactory
-    from kinesis_publishers.assembly import Services
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
     from kinesis_publishers.events import EventSink
@@ -39,7 +38,6 @@ class KinesisRangeReader:
     for the range that follows it: that needs no GetShardIterator and fetches nothing twice.
 
     Args:
-        services: everything that the properties select.
         publishers: makes what reads the shards.
         leftovers: what earlier ranges have left.
     """
@@ -88,7 +86,7 @@ class KinesisRangeReader:
             expected_bytes: about how much all of it is; with fan-out a little is polled.
 
         Raises:
-            DataLossError: a range does not begin or end with its own records any more.
+            DataLossError: a range no longer begins or ends with its own records.
             ServiceError: a failure that retrying does not cure.
         """
         share = None if expected_bytes is None else expected_bytes // max(1, len(ranges))
@@ -142,13 +140,13 @@ class SubscribeThenPoll(RecordPublisher):
 
     A shard has one subscription per consumer. It is refused while another is younger than five
     seconds, a second reader of the same range takes it over, or it breaks: in each case polling
-    goes on after the last record at once, and drives out no other reader.
+    continues after the last record at once, and drives out no other reader.
 
     Args:
         shard: what to read.
         starting_position: where to begin; not LATEST.
         subscriber: makes the one subscription.
-        polling: makes what goes on.
+        polling: makes what continues after it.
     """
 
     def __init__(

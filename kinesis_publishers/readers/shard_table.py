@@ -44,7 +44,6 @@ class ShardTable:
     The reader of the shards writes how far they are into :attr:`progress`.
 
     Args:
-        services: everything that the properties select.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
         leaves_others: whether ``resume`` may name streams that are not configured, which are then
@@ -76,17 +75,14 @@ class ShardTable:
         self.progress: dict[ShardKey, ShardProgress] = {}
 
     def renewed(self) -> ShardTable:
-        """Return one that is not prepared, and goes on where this one is."""
+        """Return one that is not prepared, and continues where this one is."""
         resume = self._resume | self.by_stream(self.progress)
         return ShardTable(self._services, resume, leaves_others=self._leaves_others)
 
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
 
-        Raises:
-            StreamNotFoundError: a stream does not exist.
-            CheckpointError: ``resume`` is the progress of other streams.
-            DataLossError: what ``resume`` says cannot be continued.
+        It raises what :meth:`KinesisDataFetcher.prepare` raises.
         """
         clock = self._services.clock
         began_at = clock.monotonic()
@@ -129,7 +125,7 @@ class ShardTable:
         for arn in left_out:
             self._services.data_loss.report(
                 ShardKey(arn, "*"),
-                f"the stream has been read before and is not configured any more ({configured}).",
+                f"the stream has been read before and is no longer configured ({configured}).",
                 kind=DataLossError,
             )
 
@@ -180,7 +176,7 @@ class ShardTable:
             given_up: shards that are read no further on purpose: losing them is no loss.
 
         Raises:
-            DataLossError: a shard was not read to its end and is not listed any more.
+            DataLossError: a shard was not read to its end and is no longer listed.
         """
         for arn in self.identities:
             listed = await self._services.discovery.list_shards(arn)
@@ -236,7 +232,7 @@ class ShardTable:
         return startable(
             self.listed.values(),
             self.progress,
-            parents_first=self._services.discovery.parents_first,
+            parents_first=self._services.discovery.config.parents_first,
         )
 
     def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:

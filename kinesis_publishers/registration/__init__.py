@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config import RegistrationStrategy
-from kinesis_publishers.registration.deregistration import deregister_consumer
+from kinesis_publishers.registration.consumers import deregister_consumer
 from kinesis_publishers.registration.shared_use import ConsumerLease
-from kinesis_publishers.registration.strategies import (
-    EagerRegistrar,
-    LazyRegistrar,
-    NoRegistrar,
-)
+from kinesis_publishers.registration.strategies import EagerRegistrar, LazyRegistrar, NoRegistrar
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar

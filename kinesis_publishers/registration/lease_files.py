@@ -60,7 +60,7 @@ class FileLock:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file is still the one at its path, or was removed (and made anew) since."""
+        """Whether the file is still the one at its path, not removed or replaced since."""
         try:
             found = self._path.lstat()
         except FileNotFoundError:

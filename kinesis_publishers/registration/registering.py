@@ -12,7 +12,6 @@ from attrs import evolve
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import (
     ConnectionFailedError,
-    ConsumerNotFoundError,
     InternalServiceError,
     KinesisPublishersError,
     LimitExceededError,
@@ -21,8 +20,12 @@ from kinesis_publishers.errors import (
     ServiceError,
 )
 from kinesis_publishers.events import ConsumerAwaited, ConsumerRegistered
-from kinesis_publishers.registration.deregistration import deregister_command
-from kinesis_publishers.retry import RetryBudget, call_with_retries
+from kinesis_publishers.registration.consumers import (
+    deregister_command,
+    find_consumer,
+    list_consumers,
+)
+from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -46,13 +49,9 @@ _UNANSWERED = (ConnectionFailedError, InternalServiceError, MalformedResponseErr
 
 
 class ConsumerRegistration:
-    """One search for a usable consumer; any number of processes may be at it at once.
+    """One search for a usable consumer; any number of processes may search at once.
 
     Args:
-        stream_arn: the stream.
-        consumer_name: the name of the consumer on it.
-        config: retries and timeouts.
-        context: control plane, clock and event sink.
         lease: held on this consumer; it is told what is registered.
 
     Attributes:
@@ -97,7 +96,7 @@ class ConsumerRegistration:
             ServiceError: a call failed for good.
         """
         while True:
-            consumer = await self._describe()
+            consumer = await self._find()
             if consumer is None:
                 if is_competing:
                     await self._context.clock.sleep(self._config.register_retry.delay_seconds(0))
@@ -110,23 +109,15 @@ class ConsumerRegistration:
                 return consumer.arn
             await self._wait_for_change(consumer)
 
-    async def _describe(self) -> StreamConsumer | None:
-        try:
-            return await call_with_retries(
-                lambda: self._context.control_plane.describe_stream_consumer(
-                    self._stream_arn, self._consumer_name
-                ),
-                policy=self._config.describe_retry,
-                clock=self._context.clock,
-                events=self._context.events,
-            )
-        except ConsumerNotFoundError:
-            return None
+    async def _find(self) -> StreamConsumer | None:
+        return await find_consumer(
+            self._stream_arn, self._consumer_name, self._config, self._context
+        )
 
     async def _register_if_absent(self) -> StreamConsumer | None:
         """Return the consumer; ``None``, after a delay, to look for it again."""
         async with self._lease.registering():
-            consumer = await self._describe()
+            consumer = await self._find()
             if consumer is not None:
                 return consumer
             try:
@@ -211,15 +202,7 @@ async def consumer_limit_error(
     config: RegistrationConfig,
     context: ControlContext,
 ) -> LimitExceededError:
-    """Return the error that says which consumers the stream has, and what can be done.
-
-    Args:
-        stream_arn: the stream.
-        consumer_name: what could not be registered on it.
-        failure: the service's last answer.
-        config: how the listing is repeated.
-        context: what lists the consumers.
-    """
+    """Return the error that says which consumers the stream has, and what can be done."""
     return LimitExceededError(
         f"The stream consumer {consumer_name} could not be registered on {stream_arn}, in "
         f"several attempts: {failure} {await _describe_consumers(stream_arn, config, context)} A "
@@ -236,12 +219,7 @@ async def _describe_consumers(
     stream_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> str:
     try:
-        consumers = await call_with_retries(
-            lambda: context.control_plane.list_stream_consumers(stream_arn),
-            policy=config.list_retry,
-            clock=context.clock,
-            events=context.events,
-        )
+        consumers = await list_consumers(stream_arn, config, context)
     except KinesisPublishersError as error:
         return f"Its consumers could not be listed ({error})."
     names = ", ".join(f"{one.name} ({one.status})" for one in consumers)

@@ -10,15 +10,11 @@ import logging
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from kinesis_publishers.registration.deregistration import (
+from kinesis_publishers.registration.consumers import (
     deregister_by_name_command,
     deregister_command,
 )
-from kinesis_publishers.registration.lease_files import (
-    FileLock,
-    LeaseFiles,
-    lease_directory,
-)
+from kinesis_publishers.registration.lease_files import FileLock, LeaseFiles, lease_directory
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:

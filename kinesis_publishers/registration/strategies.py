@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kinesis_publishers.abc import StreamConsumerRegistrar
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
-from kinesis_publishers.errors import (
-    ConsumerNotFoundError,
-    InvalidOptionError,
-    MissingOptionError,
-)
-from kinesis_publishers.registration.deregistration import (
+from kinesis_publishers.errors import ConsumerNotFoundError, InvalidOptionError, MissingOptionError
+from kinesis_publishers.registration.consumers import (
     deregister_consumer,
     stream_arn_of,
     stream_name_in,

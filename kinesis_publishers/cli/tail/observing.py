@@ -21,7 +21,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.source import selected_streams
-from kinesis_publishers.registration.deregistration import consumer_name_in
+from kinesis_publishers.registration.consumers import consumer_name_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

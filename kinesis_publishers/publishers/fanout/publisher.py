@@ -25,7 +25,7 @@ from kinesis_publishers.model import (
     continue_from,
 )
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
-from kinesis_publishers.publishers.trimmed import LagWatch, trimmed_error
+from kinesis_publishers.publishers.trimmed import LagWatch
 from kinesis_publishers.registration import create_registrar
 from kinesis_publishers.tasks import TaskScope
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from datetime import datetime
 
-    from kinesis_publishers.abc import PublisherContext, ShardSubscription, StreamConsumerRegistrar
+    from kinesis_publishers.abc import ShardSubscription, StreamConsumerRegistrar
     from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import SequenceNumber, Shard
+    from kinesis_publishers.model import SequenceNumber
 
 __all__ = ["FanOutRecordPublisher", "FanOutRecordPublisherFactory"]
 
@@ -63,11 +63,8 @@ class FanOutRecordPublisher(RecordPublisher):
     which has no subscription and no room.
 
     Args:
-        shard: what to read.
         starting_position: where to begin; not LATEST.
-        config: timeouts, retry policy and recoverable errors.
         registrar: provides the stream consumer.
-        context: clients, clock and event sink, and what polls the rest of a shard without an end.
         warned_at: when each subject was last warned about; the publishers of a factory share it.
     """
 
@@ -98,7 +95,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._last_delivered: SequenceNumber | None = None
         self._failure: Exception | None = None
         self._end_reason = ""
-        self._lag_watch = LagWatch()
+        self._lag_watch = LagWatch(shard)
         self._recovery = SubscriptionRecovery(shard, config, registrar, context, warned_at)
 
     @property
@@ -189,7 +186,7 @@ class FanOutRecordPublisher(RecordPublisher):
         )
 
     async def _close_when_blocked(self, subscribed: AsyncExitStack) -> None:
-        """Let no delivery hold the connection for too long; the delivery itself goes on."""
+        """Let no delivery hold the connection for too long; the delivery itself continues."""
         clock, seconds = self._context.clock, self._config.space_timeout_seconds
         # One look for many deliveries: a timer for each would be dear.
         while (left := self._delivering_since + seconds - clock.monotonic()) > 0:
@@ -271,7 +268,8 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _deliver(
         self, batch: RecordBatch, event: SubscriptionEvent, consumer: RecordBatchConsumer
     ) -> None:
-        self._check_progress(event)
+        has_ended = event.continuation_sequence_number is None
+        self._lag_watch.check(event.page, self._position, has_ended=has_ended)
         self._has_room = False
         if len(batch):
             self._refused_room = None
@@ -305,14 +303,6 @@ class FanOutRecordPublisher(RecordPublisher):
         if continuation is not None and is_processed:
             return StartingPosition.after(continuation)
         return continue_from(self._position, processed) if len(batch) else self._position
-
-    def _check_progress(self, event: SubscriptionEvent) -> None:
-        # Without a sequence number there is nothing that could have been trimmed.
-        if self._position.sequence_number is not None:
-            has_ended = event.continuation_sequence_number is None
-            self._lag_watch.observe(event.page, has_ended=has_ended)
-            if self._lag_watch.is_stuck:
-                raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
     async def _rest_publisher(self, problem: str = "") -> RecordPublisher | None:
         """Return what polls the rest of a shard that is closed and whose end does not come."""

@@ -6,7 +6,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.config.recoverable_errors import RecoverableErrors, causes
+from kinesis_publishers.config.recoverable_errors import causes
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     ConsumerNotFoundError,
@@ -20,19 +20,15 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.events import Throttled
-from kinesis_publishers.publishers.trimmed import (
-    CLOCK_SKEW_RETRY_SECONDS,
-    may_be_ahead_of_service,
-    trimmed_error,
-)
+from kinesis_publishers.publishers.trimmed import delay_after_refusal
 from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc import ControlPlane, PublisherContext, StreamConsumerRegistrar
+    from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
     from kinesis_publishers.config import FanOutConfig
     from kinesis_publishers.model import Shard, StartingPosition
 
-__all__ = ["SubscriptionRecovery", "find_missing_resource", "is_repeated_endlessly"]
+__all__ = ["SubscriptionRecovery"]
 
 _LOGGER = logging.getLogger(__name__)
 _WARNING_PERIOD_SECONDS = 60.0
@@ -45,28 +41,16 @@ _REPEATED_ENDLESSLY = (ConnectionFailedError, ResourceInUseError, *_THROTTLES)
 # less. Two readers that give way to each other hold a shard for less than a minute each.
 _TAKEN_OVER_SECONDS = (4.0, 60.0)
 _TAKEOVERS_TO_REPORT = 3
-# Neither reader knows which is meant to read: both go on, late, but without a storm of calls.
+# Neither reader knows which is meant to read: both continue, late, but without a storm of calls.
 _TAKEOVER_DELAY_SECONDS, _MOST_TAKEOVER_DELAY_SECONDS = 5.0, 30.0
-
-
-def is_repeated_endlessly(error: Exception, recoverable: RecoverableErrors) -> bool:
-    """Say whether a subscription is reopened after ``error`` however often it comes.
-
-    Args:
-        error: what ended or prevented the subscription.
-        recoverable: what the user has named, wherever in the cause chain it stands.
-    """
-    return isinstance(_deciding_error(error), _REPEATED_ENDLESSLY) or recoverable.contain(error)
 
 
 class SubscriptionRecovery:
     """Says how long to wait before a shard is subscribed to again, or that it cannot be.
 
     Args:
-        shard: what is read.
         config: the retry policy and what the user calls recoverable.
         registrar: registers the stream consumer again if it is gone.
-        context: client, clock and event sink.
         warned_at: when each subject was last warned about; shards may share it.
     """
 
@@ -113,11 +97,11 @@ class SubscriptionRecovery:
 
         Args:
             error: what a subscription failed with, before or after it was accepted.
-            position: where it was to begin or to go on.
+            position: where it would have begun or continued.
             consumer_arn: the stream consumer of the subscription.
 
         Raises:
-            PositionTrimmedError: the position is not known to the service any more.
+            PositionTrimmedError: the service no longer knows the position.
             ShardNotFoundError: the shard has left the retention.
             ConsumerNotFoundError: the consumer is gone, and is not registered again.
             ServiceError: retrying does not cure it.
@@ -126,14 +110,15 @@ class SubscriptionRecovery:
         deciding = _deciding_error(error)
         if isinstance(deciding, _THROTTLES):
             self._context.events(Throttled(shard=self._shard.key, operation=deciding.operation))
-        if is_repeated_endlessly(error, self._recoverable):
+        # What the user has named counts wherever in the cause chain it stands.
+        if isinstance(deciding, _REPEATED_ENDLESSLY) or self._recoverable.contain(error):
             delay = self._retries.delay_after(deciding, is_endless=True)
             return max(delay, self._delay_after_takeover(deciding, consumer_arn))
         if isinstance(deciding, InvalidArgumentError):
-            return self._delay_after_refusal(deciding, position)
+            return delay_after_refusal(deciding, self._shard, position, self._context.clock.now())
         if isinstance(deciding, StreamNotFoundError):
             finding = await self._find_missing(consumer_arn)
-            # A new consumer is not known everywhere at once. It counts all the same, or a consumer
+            # A new consumer is not known everywhere at once. It still counts, or a consumer
             # that is deleted again and again would keep this going for ever.
             deciding = InternalServiceError(
                 f"{deciding} {finding}",
@@ -162,22 +147,14 @@ class SubscriptionRecovery:
         more = self._takeovers - _TAKEOVERS_TO_REPORT + 1
         return min(_MOST_TAKEOVER_DELAY_SECONDS, more * _TAKEOVER_DELAY_SECONDS)
 
-    def _delay_after_refusal(
-        self, error: InvalidArgumentError, position: StartingPosition
-    ) -> float:
-        if position.sequence_number is not None:
-            evidence = f"the service does not know the sequence number ({error})"
-            raise trimmed_error(self._shard, position, evidence) from error
-        if not may_be_ahead_of_service(position, self._context.clock.now()):
-            raise error
-        return CLOCK_SKEW_RETRY_SECONDS
-
     async def _find_missing(self, consumer_arn: str) -> str:
-        """Say in words what was found out, if nothing is missing for good."""
+        """Say in words what was found out, if nothing is missing for good.
+
+        The end of a shard is never concluded from it: a shard that was read to its end says so
+        itself.
+        """
         try:
-            await find_missing_resource(
-                self._shard, consumer_arn, self._registrar, self._context.control_plane
-            )
+            await self._renew_consumer(consumer_arn)
         except ServiceError as failure:
             # The next refusal asks again.
             if not failure.retryable:
@@ -185,39 +162,27 @@ class SubscriptionRecovery:
             return f"What is missing could not be found out: {failure}"
         return "But stream, shard and consumer are there."
 
+    async def _renew_consumer(self, consumer_arn: str) -> None:
+        try:
+            if await self._registrar.renew(self._shard.stream_arn, consumer_arn) != consumer_arn:
+                return
+        except ConsumerNotFoundError:
+            # Without the stream or the shard there is more to say than that.
+            await self._check_shard()
+            raise
+        await self._check_shard()
+
+    async def _check_shard(self) -> None:
+        shard = self._shard
+        listed = await self._context.control_plane.list_shards(shard.stream_arn)
+        if all(one.key != shard.key for one in listed):
+            raise ShardNotFoundError(
+                f"{shard} is no longer listed: it has left the retention.",
+                operation="SubscribeToShard",
+                code="ResourceNotFoundException",
+            )
+
 
 def _deciding_error(error: Exception) -> Exception:
     """Return what an error is judged by: the first one of the service in its cause chain."""
     return next((one for one in causes(error) if isinstance(one, ServiceError)), error)
-
-
-async def find_missing_resource(
-    shard: Shard, consumer_arn: str, registrar: StreamConsumerRegistrar, control_plane: ControlPlane
-) -> None:
-    """Return if the consumer is there (again), or if nothing is missing; raise otherwise.
-
-    The end of a shard is never concluded from it: a shard that was read to its end says so itself.
-
-    Raises:
-        ConsumerNotFoundError: the consumer is gone, and is not registered again.
-        ShardNotFoundError: the shard is gone: it has left the retention.
-        StreamNotFoundError: the stream is gone.
-    """
-    try:
-        if await registrar.renew(shard.stream_arn, consumer_arn) != consumer_arn:
-            return
-    except ConsumerNotFoundError:
-        # Without the stream or the shard there is more to say than that.
-        await _check_shard(shard, control_plane)
-        raise
-    await _check_shard(shard, control_plane)
-
-
-async def _check_shard(shard: Shard, control_plane: ControlPlane) -> None:
-    listed = await control_plane.list_shards(shard.stream_arn)
-    if all(one.key != shard.key for one in listed):
-        raise ShardNotFoundError(
-            f"{shard} is not listed any more: it has left the retention.",
-            operation="SubscribeToShard",
-            code="ResourceNotFoundException",
-        )

@@ -16,7 +16,7 @@ from kinesis_publishers.assembly import open_control
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.readers.guard.guard import READY, GuardRequest
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
-from kinesis_publishers.registration.deregistration import deregister_command
+from kinesis_publishers.registration.consumers import deregister_command
 from kinesis_publishers.registration.lease_files import lease_directory
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self
-
-from attrs import field, frozen
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
-from kinesis_publishers.errors import (
-    PositionTrimmedError,
-    StreamRecreatedError,
-)
-from kinesis_publishers.model import (
-    ShardKey,
-    StartingPosition,
-    StreamProgress,
-)
+from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
+from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
 from kinesis_publishers.readers.range_ends.rules import ReadLimit, shares
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
@@ -32,7 +23,10 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.events import EventSink
 
-__all__ = ["FoundRanges", "KinesisRangeFinder"]
+__all__ = ["Ends", "KinesisRangeFinder"]
+
+#: The ends of the ranges that one round found; shards with nothing new are left out.
+Ends: TypeAlias = dict[ShardKey, RangeEnd]
 
 # What is counted of a shard at once: the first is the most that GetRecords returns (AWS limits).
 _MOST_RECORDS = 10_000
@@ -42,25 +36,11 @@ _LOOKS_AT_ONCE = 64
 # At most two of the five calls a second that a shard allows are spent on looking: the others are
 # for reading, which is done elsewhere and does not know of it.
 _LOOK_INTERVAL_SECONDS = 0.5
-# Looks at all shards together: a thousand idle ones are not to keep the driver busy.
+# Looks at all shards together: a thousand idle ones must not keep the driver busy.
 _LOOKS_PER_SECOND = 400
 # With so many shards that this is what limits, they are looked at in so many groups: a round for
 # each shard that comes due cost a sixth more.
 _GROUPS = 10
-
-
-@frozen(kw_only=True)
-class FoundRanges:
-    """The ranges that one round found.
-
-    Attributes:
-        ends: by shard; shards with nothing new are left out.
-    """
-
-    ends: Mapping[ShardKey, RangeEnd] = field(factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.ends)
 
 
 class KinesisRangeFinder:
@@ -71,7 +51,6 @@ class KinesisRangeFinder:
     earlier round.
 
     Args:
-        services: everything that the properties select.
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
     """
@@ -121,14 +100,11 @@ class KinesisRangeFinder:
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
 
-        Raises:
-            StreamNotFoundError: a stream does not exist.
-            CheckpointError: ``resume`` is the progress of other streams.
-            DataLossError: what ``resume`` says cannot be continued.
+        It raises what :meth:`KinesisDataFetcher.prepare` raises.
         """
         await self._list(self._shards.prepare)
 
-    async def find(self, limit: ReadLimit, *, until: datetime | None = None) -> FoundRanges:
+    async def find(self, limit: ReadLimit, *, until: datetime | None = None) -> Ends:
         """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
 
         Without a limit a look costs at most one GetShardIterator and one small GetRecords per
@@ -141,10 +117,10 @@ class KinesisRangeFinder:
                 unread (Trigger.AvailableNow).
         """
         if self._services.clock.monotonic() < self._next_round:
-            return FoundRanges()
-        return await self._find_or_begin_anew(lambda: self._find(limit, until))
+            return {}
+        return await self._find_or_begin_again(lambda: self._find(limit, until))
 
-    async def _find_or_begin_anew(self, find: Callable[[], Awaitable[FoundRanges]]) -> FoundRanges:
+    async def _find_or_begin_again(self, find: Callable[[], Awaitable[Ends]]) -> Ends:
         while True:
             try:
                 return await find()
@@ -154,7 +130,7 @@ class KinesisRangeFinder:
             self._shards, self._probes = self._shards.renewed(), {}
             await self.prepare()
 
-    async def _find(self, limit: ReadLimit, until: datetime | None) -> FoundRanges:
+    async def _find(self, limit: ReadLimit, until: datetime | None) -> Ends:
         await self._discover_if_due(until)
         probes = self._due_probes(until)
         if not limit.is_unlimited:
@@ -171,11 +147,11 @@ class KinesisRangeFinder:
             self._pause()
         return found
 
-    async def find_tip(self) -> FoundRanges:
+    async def find_tip(self) -> Ends:
         """Return everything that is there now, however much it is."""
-        return await self._find_or_begin_anew(self._find_tip)
+        return await self._find_or_begin_again(self._find_tip)
 
-    async def _find_tip(self) -> FoundRanges:
+    async def _find_tip(self) -> Ends:
         now = self._services.clock.now()
         await self._discover_if_due()
         await self._for_each(self._startable_probes(), lambda probe: probe.reach_tip(now))
@@ -198,7 +174,7 @@ class KinesisRangeFinder:
         now = clock.monotonic()
         # The first answers have told the service's time.
         self._listed_at = clock.now() - timedelta(seconds=now - began_at)
-        self._next_discovery = now + self._services.discovery.interval_seconds
+        self._next_discovery = now + self._services.discovery.config.interval_seconds
         self._is_listing_stale = False
 
     def _misses_shards(self, until: datetime | None) -> bool:
@@ -212,17 +188,11 @@ class KinesisRangeFinder:
 
     def _startable_probes(self) -> list[ShardProbe]:
         before, self._probes = self._probes, {}
+        shared = self._services.polling.create, self._services.clock, self._services.aggregates
         for shard in self._shards.startable():
             probe = before.get(shard.key)
             if probe is None:
-                progress, create = self._shards.progress[shard.key], self._services.polling.create
-                probe = ShardProbe(
-                    shard,
-                    Sighting(progress),
-                    create,
-                    self._services.clock,
-                    self._services.aggregates,
-                )
+                probe = ShardProbe(shard, Sighting(self._shards.progress[shard.key]), *shared)
             probe.shard = shard
             self._probes[shard.key] = probe
         return list(self._probes.values())
@@ -266,10 +236,10 @@ class KinesisRangeFinder:
             # What is missing later shows with the first record that follows.
             guard, now = self._services.data_loss, self._services.clock.now()
             await guard.check_retention(probe.shard, probe.progress, now)
-        await self._look_or_begin_anew(probe, look)
+        await self._look_or_begin_again(probe, look)
         self._shards.progress[probe.shard.key] = probe.progress
 
-    async def _look_or_begin_anew(
+    async def _look_or_begin_again(
         self, probe: ShardProbe, look: Callable[[ShardProbe], Awaitable[None]]
     ) -> None:
         services = self._services
@@ -287,13 +257,13 @@ class KinesisRangeFinder:
                 if await missing.has_left(error, probe.progress):
                     return probe.give_up()
 
-    async def _take_within(self, limit: ReadLimit) -> FoundRanges:
+    async def _take_within(self, limit: ReadLimit) -> Ends:
         probes = [probe for probe in self._probes.values() if probe.has_news]
         if not probes:
-            return FoundRanges()
+            return {}
         counts = shares([probe.waiting for probe in probes], limit, first=self._first_served)
         self._first_served = (self._first_served + 1) % len(probes)
-        ends: dict[ShardKey, RangeEnd] = {}
+        ends: Ends = {}
         check, now = self._services.data_loss.check_beginning, self._services.clock.now()
         # All at once: shards that are far behind share the question for the retention.
         async with TaskScope() as scope:
@@ -309,7 +279,7 @@ class KinesisRangeFinder:
                 ends[shard.key] = end
                 self._shards.progress[shard.key] = end.progress
         self._is_listing_stale |= any(end.progress.is_ended for end in ends.values())
-        return FoundRanges(ends=ends)
+        return ends
 
 
 def _look_interval(shards: int) -> float:

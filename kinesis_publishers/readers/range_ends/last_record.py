@@ -7,7 +7,6 @@ rests on the order of the records alone.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
@@ -34,13 +33,12 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import MissingShard
-    from kinesis_publishers.model import RecordBatch, SequenceNumber
 
 __all__ = [
     "CreatePollingPublisher",
     "PolledPages",
+    "ReadPages",
     "ShardPage",
-    "ShardPages",
     "TipSearch",
     "read_page",
 ]
@@ -75,18 +73,11 @@ class ShardPage:
         return self.has_ended or self.batch.millis_behind_latest == 0
 
 
-class ShardPages(ABC):
-    """Reads a shard from any position, in pages."""
+ReadPages: TypeAlias = "Callable[[Shard, StartingPosition, int], AsyncGenerator[ShardPage, None]]"
+"""Yields the pages of a shard from a position on, of at most so many records each.
 
-    @abstractmethod
-    def read(
-        self, shard: Shard, position: StartingPosition, limit: int
-    ) -> AsyncGenerator[ShardPage, None]:
-        """Yield the pages from ``position`` on, of at most ``limit`` records each.
-
-        It goes on beyond the tip, and stops only after the end of a closed shard. A throttle or an
-        iterator that has expired does not show.
-        """
+It continues beyond the tip, and stops only after the end of a closed shard. A throttle or an
+iterator that has expired does not show."""
 
 
 class TipSearch:
@@ -107,12 +98,12 @@ class TipSearch:
     records span. A look is one GetShardIterator and, mostly, one small GetRecords.
 
     Args:
-        pages: reads the shards.
+        read_pages: reads the shards.
         clock: where to begin to look for a sequence number that is not there yet.
     """
 
-    def __init__(self, pages: ShardPages, clock: Clock) -> None:
-        self._pages = pages
+    def __init__(self, read_pages: ReadPages, clock: Clock) -> None:
+        self._read_pages = read_pages
         self._clock = clock
 
     async def last_record(
@@ -127,17 +118,16 @@ class TipSearch:
                 reached is waited for, up to a minute.
 
         Raises:
-            PositionTrimmedError: a sequence number is not known to the service any more.
+            PositionTrimmedError: the service no longer knows a sequence number.
             ServiceError: a failure that retrying does not cure.
         """
         while True:
-            follower = await self._first_record(shard, until)
+            follower, arrival = await self._first_record(shard, until) or (None, None)
             anchor = until.timestamp or self._clock.now()
-            if follower is not None:
+            if arrival is not None:
                 # Where ``until`` is a record, this is when it arrived.
-                anchor = min(anchor, follower.arrival)
-            number = None if follower is None else follower.number
-            last = await _Search(self._pages, shard, number).run(since, anchor)
+                anchor = min(anchor, arrival)
+            last = await _Search(self._read_pages, shard, follower).run(since, anchor)
             # Without a follower the search went to the tip, which may have moved beyond ``until``
             # meanwhile. It goes round at most once: the first follower stays the first.
             if follower is not None or await self._first_record(shard, until) is None:
@@ -147,21 +137,17 @@ class TipSearch:
         """Say whether a closed shard holds nothing from ``position`` on."""
         return await self._first_record(shard, position) is None
 
-    async def _first_record(self, shard: Shard, position: StartingPosition) -> _Follower | None:
-        async with aclosing(self._pages.read(shard, position, 1)) as pages:
+    async def _first_record(
+        self, shard: Shard, position: StartingPosition
+    ) -> tuple[SequenceNumber, datetime] | None:
+        async with aclosing(self._read_pages(shard, position, 1)) as pages:
             async for page in pages:
                 batch = page.batch
                 if batch.last_arrival is not None:
-                    return _Follower(number=batch.first_sequence_number, arrival=batch.last_arrival)
+                    return batch.first_sequence_number, batch.last_arrival
                 if page.is_last:
                     break
         return None
-
-
-@frozen(kw_only=True)
-class _Follower:
-    number: SequenceNumber
-    arrival: datetime
 
 
 @frozen(kw_only=True)
@@ -187,7 +173,7 @@ class _Look:
 class _Search:
     """The last record before ``follower``, or before the tip if there is no follower."""
 
-    _pages: ShardPages
+    _read_pages: ReadPages
     _shard: Shard
     _follower: SequenceNumber | None
     _last: SequenceNumber | None = field(default=None, init=False)
@@ -236,7 +222,7 @@ class _Search:
             limit = _BULK_RECORDS
 
     async def _look(self, position: StartingPosition, limit: int = _LOOK_RECORDS) -> _Look:
-        async with aclosing(self._pages.read(self._shard, position, limit)) as pages:
+        async with aclosing(self._read_pages(self._shard, position, limit)) as pages:
             async for page in pages:
                 look = self._look_at(page)
                 # Otherwise there is nothing to see yet: an empty answer with records still ahead.
@@ -247,8 +233,8 @@ class _Search:
     def _look_at(self, page: ShardPage) -> _Look:
         count = self._count_before_follower(page.batch)
         before = page.batch.slice(0, count)
-        if before.last_sequence_number is not None:
-            self._note(before.last_sequence_number)
+        if (last := before.last_sequence_number) is not None:
+            self._last = last if self._last is None else max(self._last, last)
         return _Look(
             found=count > 0,
             is_complete=count < len(page.batch) or page.is_last,
@@ -262,39 +248,35 @@ class _Search:
         is_there = batch.slice(0, count).last_sequence_number == self._follower
         return count - 1 if is_there else count
 
-    def _note(self, number: SequenceNumber) -> None:
-        self._last = number if self._last is None else max(self._last, number)
-
 
 CreatePollingPublisher: TypeAlias = Callable[
     [StartingPosition, Shard], Awaitable[PollingRecordPublisher]
 ]
 
 
-async def read_page(publisher: PollingRecordPublisher) -> tuple[RecordBatch | None, RunResult]:
+async def read_page(publisher: PollingRecordPublisher) -> ShardPage | None:
     """Let ``publisher`` make one call; no page says that it has to be made again later."""
     consumer = _OnePage()
-    result = await publisher.run(consumer)
-    return consumer.page, result
+    has_ended = await publisher.run(consumer) is RunResult.COMPLETE
+    return None if consumer.batch is None else ShardPage(batch=consumer.batch, has_ended=has_ended)
 
 
 class _OnePage(RecordBatchConsumer):
     def __init__(self) -> None:
-        self.page: RecordBatch | None = None
+        self.batch: RecordBatch | None = None
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         """Ask for nothing: a search holds one page per shard, and drops it at once."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        self.page = batch.in_order()
-        return self.page.last_sequence_number
+        self.batch = batch.in_order()
+        return self.batch.last_sequence_number
 
 
-class PolledPages(ShardPages):
+class PolledPages:
     """Pages of GetRecords: the publisher handles throttles, retries and expired iterators.
 
     Args:
-        create_publisher: makes what reads a shard.
         missing: makes what decides if the service does not find a shard.
         interval_seconds: the least time between two calls to one shard, over all publishers: each
             keeps the pace of its own calls only.
@@ -317,21 +299,22 @@ class PolledPages(ShardPages):
     async def read(
         self, shard: Shard, position: StartingPosition, limit: int
     ) -> AsyncGenerator[ShardPage, None]:
+        """Yield the pages of a shard, as :data:`ReadPages` says."""
         await self._keep_pace(shard)
         publisher, missing = await self._create_publisher(position, shard), self._missing(shard)
-        result = RunResult.INCOMPLETE
-        while result is not RunResult.COMPLETE:
-            # Anew for each call: adaptive reads change it.
+        page = None
+        while page is None or not page.has_ended:
+            # Before each call: adaptive reads change it.
             publisher.limit = limit
             try:
-                page, result = await read_page(publisher)
+                page = await read_page(publisher)
             except SHARD_NOT_FOUND as error:
                 if await missing.has_left(error, ShardProgress(position=position)):
                     raise
                 continue
             if page is not None:
                 missing.reset()
-                yield ShardPage(batch=page, has_ended=result is RunResult.COMPLETE)
+                yield page
 
     async def _keep_pace(self, shard: Shard) -> None:
         """Wait for the shard's turn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,12 +48,7 @@ _WEIGHT = 0.3
 
 @frozen(kw_only=True)
 class Sample:
-    """What the records that were looked at say about a shard.
-
-    Attributes:
-        bytes_per_second: how fast it is written to.
-        record_bytes: how large a record is.
-    """
+    """How fast a shard is written to and how large its records are, by those that were seen."""
 
     bytes_per_second: float
     record_bytes: float
@@ -81,9 +77,9 @@ def reach_seconds(sample: Sample | None) -> float:
 def jump_target(
     progress: ShardProgress,
     now: datetime,
-    *,
     sample: Sample | None,
     nothing_since: datetime | None,
+    *,
     is_bounded: bool,
 ) -> datetime | None:
     """Return the instant at which to look for a record, ``None`` to read on from the position.
@@ -91,7 +87,7 @@ def jump_target(
     Args:
         progress: how far the shard is read.
         now: the present.
-        sample: what is known about the shard.
+        sample: what the records that were seen say.
         nothing_since: an instant after which nothing had arrived at the last look.
         is_bounded: whether a range may cover only so much of the shard's time.
     """
@@ -137,11 +133,7 @@ def expected_bytes(
 ) -> int:
     """Return about how large a range is that was not seen, 0 if nothing tells.
 
-    Args:
-        sample: what is known about the shard.
-        begin: when the first record of the range arrived, or the last one before it.
-        end: where the range ends.
-        now: the present.
+    Its first record, or the last one before it, arrived at ``begin``.
     """
     if sample is None or begin is None:
         return 0
@@ -171,33 +163,23 @@ class ReadLimit:
 
 class _Budget:
     def __init__(self, limit: ReadLimit) -> None:
-        self._records = limit.records
-        self._bytes = limit.payload_bytes
+        self.records = math.inf if limit.records is None else limit.records
+        self.payload_bytes = math.inf if limit.payload_bytes is None else limit.payload_bytes
         self._is_untouched = True
 
     def take(self, weights: Sequence[Weight], most: int) -> int:
         """Return how many of these fit, at most ``most``; they count from now on."""
         count = 0
         for weight in weights[:most]:
-            if not self._admits(weight):
+            fits = self.records >= weight.records and self.payload_bytes >= weight.payload_bytes
+            # One that alone exceeds the limit goes through, alone: otherwise nothing ever would.
+            if not (fits or self._is_untouched):
                 break
-            self._spend(weight)
+            self._is_untouched = False
+            self.records -= weight.records
+            self.payload_bytes -= weight.payload_bytes
             count += 1
         return count
-
-    def _admits(self, weight: Weight) -> bool:
-        # One that alone exceeds the limit goes through, alone: otherwise nothing ever would.
-        return self._is_untouched or (
-            (self._records is None or self._records >= weight.records)
-            and (self._bytes is None or self._bytes >= weight.payload_bytes)
-        )
-
-    def _spend(self, weight: Weight) -> None:
-        self._is_untouched = False
-        if self._records is not None:
-            self._records -= weight.records
-        if self._bytes is not None:
-            self._bytes -= weight.payload_bytes
 
 
 def shares(weights: Sequence[Sequence[Weight]], limit: ReadLimit, *, first: int = 0) -> list[int]:
@@ -213,8 +195,7 @@ def shares(weights: Sequence[Sequence[Weight]], limit: ReadLimit, *, first: int 
     order = [(first + step) % count for step in range(count)] if count else []
     admitted = [0] * count
     budget = _Budget(limit)
-    even = max(1, limit.records // count) if limit.records is not None and count else None
-    even_bytes = limit.payload_bytes // count if limit.payload_bytes is not None and count else None
+    even, even_bytes = max(1, budget.records / max(1, count)), budget.payload_bytes / max(1, count)
     for index in order:
         most = _even_share(weights[index], even, even_bytes)
         admitted[index] = budget.take(weights[index], most)
@@ -224,12 +205,11 @@ def shares(weights: Sequence[Sequence[Weight]], limit: ReadLimit, *, first: int 
     return admitted
 
 
-def _even_share(weights: Sequence[Weight], records: int | None, payload_bytes: int | None) -> int:
+def _even_share(weights: Sequence[Weight], records: float, payload_bytes: float) -> int:
     total_records = total_bytes = 0
     for index, weight in enumerate(weights):
         total_records += weight.records
         total_bytes += weight.payload_bytes
-        has_too_many = records is not None and total_records > records
-        if has_too_many or (payload_bytes is not None and total_bytes > payload_bytes):
+        if total_records > records or total_bytes > payload_bytes:
             return max(1, index)
     return len(weights)

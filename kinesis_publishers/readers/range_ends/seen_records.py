@@ -13,7 +13,7 @@ from kinesis_publishers.readers.range_ends.rules import Weight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RangeEnd", "Sighting", "fresh_records", "instant_of"]
+__all__ = ["RangeEnd", "Sighting", "instant_of"]
 
 
 @frozen(kw_only=True)
@@ -35,12 +35,9 @@ class RangeEnd:
 
 @define(eq=False)
 class Sighting:
-    """Records that follow a place in a shard, all of them or with a gap before the last ones.
+    """Records that follow a place in a shard, all of them or with a gap before the last ones."""
 
-    Args:
-        start: how far ranges were made.
-    """
-
+    #: How far ranges were made.
     start: ShardProgress
     has_ended: bool = field(default=False, init=False)
     _is_gap: bool = field(default=False, init=False)
@@ -75,12 +72,7 @@ class Sighting:
         return self.start.as_of or self._first_arrival
 
     def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
-        """Add records that directly follow what was seen before.
-
-        Args:
-            fresh: the records.
-            counts: as how many records each of them is delivered.
-        """
+        """Add records that directly follow what was seen; each counts for so many deliveries."""
         if not len(fresh):
             return
         if self._last is None:
@@ -149,13 +141,6 @@ class Sighting:
     def renew(self, seen: datetime) -> None:
         """Note that everything that arrived before ``seen`` is in ranges."""
         self.start = evolve(self.start, as_of=_latest(self.start.as_of, seen))
-
-
-def fresh_records(page: RecordBatch, progress: ShardProgress) -> RecordBatch:
-    """Return the records of ``page`` that are not processed yet."""
-    if progress.processed is None:
-        return page
-    return page.slice(page.count_up_to(progress.processed), len(page))
 
 
 def _bytes_of(weights: Sequence[Weight]) -> int:

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.model import (
-    RecordBatch,
-    RunResult,
-    Shard,
-    ShardProgress,
-    StartingPosition,
-)
+from kinesis_publishers.engine.delivery import drop_processed
+from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import read_page
 from kinesis_publishers.readers.range_ends.rules import (
     Sample,
@@ -27,7 +22,6 @@ from kinesis_publishers.readers.range_ends.rules import (
 from kinesis_publishers.readers.range_ends.seen_records import (
     RangeEnd,
     Sighting,
-    fresh_records,
     instant_of,
 )
 
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.aggregation.deaggregation import Deaggregator
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.publishers.polling import PollingRecordPublisher
-    from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher
+    from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher, ShardPage
     from kinesis_publishers.readers.range_ends.rules import Weight
 
 __all__ = ["ShardProbe"]
@@ -65,8 +59,6 @@ class ShardProbe:
     Args:
         shard: as it is listed; replaced when the listing says more.
         seen: what was seen, at first nothing but where the shard stands.
-        create_publisher: makes what reads a page.
-        aggregates: says what an aggregate counts for.
 
     Attributes:
         last_look: when the service was asked last, on the monotonic clock.
@@ -146,13 +138,13 @@ class ShardProbe:
         """Look for a record near the tip, or as far on as one range may reach.
 
         Raises:
-            PositionTrimmedError: the place where the shard stands is not available any more.
+            PositionTrimmedError: the place where the shard stands is no longer available.
             ServiceError: a failure that retrying does not cure.
         """
         await self._look(is_bounded=True)
 
     async def look_for_tip(self, since: datetime) -> None:
-        """Look as :meth:`look` does; where that comes close to the tip, go on to the tip itself."""
+        """Look as :meth:`look` does; where that comes close to the tip, read up to it."""
         await self._look(is_bounded=True)
         if not self._is_behind and not self._has_seen_tip(since):
             await self._read_on(_STEP_TO_TIP)
@@ -166,17 +158,13 @@ class ShardProbe:
                 await self._read_on(_STEP_TO_TIP)
 
     def begin_at_horizon(self, publisher: PollingRecordPublisher) -> None:
-        """Go on with what the stream still holds: the position itself is not there any more.
-
-        Args:
-            publisher: one that begins at TRIM_HORIZON.
-        """
+        """Continue with what the stream still holds, and ``publisher``, which begins there."""
         self._seen = Sighting(self.progress)
         self._tail, self._is_anchored = publisher, False
         self._tip_seen_at = self._seen_until = None
 
     def give_up(self) -> None:
-        """Take the shard for ended: the service does not know it any more."""
+        """Take the shard for ended: the service no longer knows it."""
         self._seen = Sighting(self.progress.ended())
 
     async def _look(self, *, is_bounded: bool) -> None:
@@ -192,74 +180,61 @@ class ShardProbe:
         # Read on once before jumping: the reader of the range must find its beginning, too.
         if self._is_anchored and not self._is_quiet:
             for _ in range(_JUMPS_AT_ONCE):
-                target = self._jump_target(reached, now, is_bounded=is_bounded)
+                known = self._sample, self._nothing_since
+                target = jump_target(reached, now, *known, is_bounded=is_bounded)
                 if target is None:
                     break
                 if await self._jump(target):
                     self._is_behind = target < now - _NEAR
                     return
                 # A shard that fell silent lately has little before that: it is read on at once.
-                if not self._has_been_silent(target - _NEAR, since=reached.as_of):
+                nothing_since, as_of = self._nothing_since, reached.as_of
+                if nothing_since is None or as_of is None or as_of >= target - _NEAR:
                     break
         await self._read_on(tail_limit(self._sample))
-
-    def _jump_target(
-        self, reached: ShardProgress, now: datetime, *, is_bounded: bool
-    ) -> datetime | None:
-        return jump_target(
-            reached,
-            now,
-            sample=self._sample,
-            nothing_since=self._nothing_since,
-            is_bounded=is_bounded,
-        )
-
-    def _has_been_silent(self, until: datetime, *, since: datetime | None) -> bool:
-        """Say whether the last jump found nothing, long after the place that is reached."""
-        return self._nothing_since is not None and since is not None and since < until
 
     async def _read_on(self, limit: int) -> None:
         reached = self._seen.reached
         if self._tail is None:
             self._tail = await self._create_publisher(reached.position, self.shard)
         self._tail.limit = limit = min(_MOST_RECORDS, limit * self._step)
-        page, result = await self._run(self._tail)
+        page = await self._run(self._tail)
         if page is None:
             return
-        fresh = fresh_records(page, reached)
-        self._seen.has_ended = result is RunResult.COMPLETE
+        fresh = drop_processed(page.batch, reached.processed)
+        self._seen.has_ended = page.has_ended
         self._seen.add(fresh, await self._aggregates.counts(fresh))
         self._resample(fresh, since=reached.as_of)
-        self._step = self._step * _GROWTH if len(page) == limit else 1
+        self._step = self._step * _GROWTH if len(page.batch) == limit else 1
         # After a record that the retention has removed, the service may answer nothing for ever.
-        self._is_anchored = len(page) > 0 or page.millis_behind_latest == 0
+        self._is_anchored = len(page.batch) > 0 or page.batch.millis_behind_latest == 0
         self._is_quiet = is_small_tail(len(fresh), fresh.payload_bytes)
-        self._note_tip(page, limit)
+        self._note_tip(page.batch, limit)
 
     async def _jump(self, target: datetime) -> bool:
         """Take a record that arrived at or after ``target``; say whether that leads on."""
         publisher = await self._create_publisher(StartingPosition.at_timestamp(target), self.shard)
         publisher.limit = limit = tail_limit(self._sample, is_jump=not self._is_written_in_bursts)
-        page, result = await self._run(publisher)
+        page = await self._run(publisher)
         if page is None:
             return False
-        fresh = fresh_records(page, self._seen.reached)
+        fresh = drop_processed(page.batch, self._seen.reached.processed)
         if len(fresh):
             self._seen.leap_to(fresh)
-            self._seen.has_ended = result is RunResult.COMPLETE
+            self._seen.has_ended = page.has_ended
             self._tail = publisher
-            arrivals = page.arrival_epoch_seconds
-            self._is_written_in_bursts |= len(page) == limit and arrivals[0] == arrivals[-1]
+            arrivals = page.batch.arrival_epoch_seconds
+            self._is_written_in_bursts |= len(page.batch) == limit and arrivals[0] == arrivals[-1]
             self._resample(fresh, since=target)
-            self._note_tip(page, limit)
+            self._note_tip(page.batch, limit)
             return True
-        return self._note_nothing_since(target, page, has_ended=result is RunResult.COMPLETE)
+        return self._note_nothing_since(target, page)
 
-    def _note_nothing_since(self, target: datetime, page: RecordBatch, *, has_ended: bool) -> bool:
+    def _note_nothing_since(self, target: datetime, page: ShardPage) -> bool:
         # Empty answers are possible with records ahead.
-        if len(page) or not (has_ended or page.millis_behind_latest == 0):
+        if len(page.batch) or not page.is_last:
             return False
-        if has_ended or self.shard.is_closed:
+        if page.has_ended or self.shard.is_closed:
             # There is no record after the instant, and never will be: what is left before it is
             # read to the end of the shard.
             self._seen.leap_to_end()
@@ -267,13 +242,12 @@ class ShardProbe:
         self._nothing_since = target
         return False
 
-    async def _run(self, publisher: PollingRecordPublisher) -> tuple[RecordBatch | None, RunResult]:
-        """Make one call; no page says that it has to be made again later."""
+    async def _run(self, publisher: PollingRecordPublisher) -> ShardPage | None:
         self.last_look = self._clock.monotonic()
-        page, result = await read_page(publisher)
+        page = await read_page(publisher)
         if page is not None:
-            self.millis_behind_latest = page.millis_behind_latest
-        return page, result
+            self.millis_behind_latest = page.batch.millis_behind_latest
+        return page
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
         if page.millis_behind_latest:

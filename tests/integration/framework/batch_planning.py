@@ -20,7 +20,7 @@ FIRST = "shardId-000000000000"
 
 
 class _ServersClock(SystemClock):
-    """The server's time, and this machine's for whatever waits."""
+    """The server's time, and this machine's for everything that waits."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock

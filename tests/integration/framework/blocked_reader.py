@@ -1,7 +1,7 @@
-"""Reads by fan-out in a process of its own whose application is blocked until it is told to go on.
+"""Reads by fan-out in a process whose application is blocked until it is told to continue.
 
 Reads the properties as JSON from the first line of standard input; prints its memory in bytes, once
-a second while it is blocked; a second line lets the application go on. It ends after the given
+a second while it is blocked; a second line lets the application continue. It ends after the given
 number of records and prints how many came more than once.
 """
 
@@ -27,7 +27,7 @@ def resident_bytes() -> int:
 
 
 class BlockedApplication(DeliverySink):
-    """Takes what it is given and works on none of it, until it goes on."""
+    """Takes what it is given and works on none of it until it is unblocked."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected

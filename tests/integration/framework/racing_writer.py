@@ -29,7 +29,7 @@ _STORES: dict[str, type[CheckpointStore]] = {
 
 
 async def try_once(store: CheckpointStore) -> bool:
-    """Write what comes after that which is stored; say whether nobody was quicker."""
+    """Write what comes after that which is stored; say whether no other was quicker."""
     stored = (await store.load()).get(KEY)
     expected = None if stored is None else stored.version
     number = 0 if stored is None else int(str(stored.checkpoint.progress.processed))

@@ -60,6 +60,6 @@ class RangeWorld(SimulatedWorld):
         await self.check_pool()
 
     async def check_pool(self) -> None:
-        """Check that nothing is held any more."""
+        """Check that nothing is held."""
         await self.clock.settle()
         assert (self.pool.records, self.pool.payload_bytes) == (0, 0)

@@ -145,14 +145,14 @@ async def test_a_trimmed_start_is_data_loss(kinesis: BatchServer) -> None:
         f'{{"{FIRST}": {{"iteratorType": "AFTER_SEQUENCE_NUMBER", '
         f'"iteratorPosition": "{numbers[2]}"}}}}'
     )
-    with pytest.raises(PositionTrimmedError, match=rf"{FIRST}.*not available any more"):
+    with pytest.raises(PositionTrimmedError, match=rf"{FIRST}.*no longer available"):
         await kinesis.plan(stream_initpos_shards=shards)
     (one,) = await kinesis.plan(stream_initpos_shards=shards, failondataloss=False)
     assert one.start == StartingPosition.trim_horizon()
     assert one.end == SequenceNumber(numbers[9])
 
 
-async def test_a_shard_that_nobody_lists_is_data_loss_or_a_slip(kinesis: BatchServer) -> None:
+async def test_a_shard_that_is_not_listed_is_data_loss_or_a_slip(kinesis: BatchServer) -> None:
     kinesis.put(1, every=1)
     shards = '{"shardId-000000000007": {"iteratorType": "TRIM_HORIZON"}}'
     with pytest.raises(DataLossError, match=r"shardId-000000000007.*misspelt"):

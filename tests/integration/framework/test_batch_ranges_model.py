@@ -1,4 +1,4 @@
-"""Batches that touch have every record once, whatever has been resharded: over random histories."""
+"""Batches that touch have every record once, across any reshards: over random histories."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_killed_reader_repeats_only_what_came_after_its_last_checkpoint(
             seen.add(int(data))
         let_the_last_start_be_long_ago(properties)
     assert seen == set(range(_TOTAL))
-    assert all(processed.values()), "the last process had a checkpoint to go on from"
+    assert all(processed.values()), "the last process had a checkpoint to continue from"
 
 
 def let_the_last_start_be_long_ago(properties: dict[str, str]) -> None:

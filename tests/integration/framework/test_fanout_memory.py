@@ -67,15 +67,15 @@ class BlockedReader:
         self.sizes.append(int(self.process.stdout.readline()))
 
     def go_on(self) -> str:
-        """Let the application go on; return what the process says at its end."""
-        self.say("go on")
+        """Let the application continue; return what the process says at its end."""
+        self.say("continue")
         output, _ = self.process.communicate(timeout=200)
         return output.splitlines()[-1]
 
 
 @contextmanager
 def blocked(seconds: int, shards: int) -> Iterator[list[BlockedReader]]:
-    """Watch readers whose application is blocked; let it go on after the context."""
+    """Watch readers whose application is blocked; let it continue after the context."""
     # The pool is paid for, and per shard a buffer and what Python and the TLS library keep of it.
     most_growth = POOL_BYTES + shards * 2 * MEBIBYTE
     with ExitStack() as stack:

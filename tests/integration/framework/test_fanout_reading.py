@@ -187,7 +187,7 @@ async def test_many_subscriptions_never_block_each_other_or_the_other_calls(
     reader.assert_complete(3000)
 
 
-async def test_a_consumer_that_somebody_removed_is_registered_again(
+async def test_a_consumer_that_was_removed_is_registered_again(
     server: LocalKinesis, options: dict[str, str]
 ):
     server.create_stream(STREAM, 2)

@@ -59,7 +59,7 @@ class World(SimulatedWorld):
         self.most_pending = 0
 
     async def remove_consumer(self) -> None:
-        """Deregister the consumer, as somebody with a console might."""
+        """Deregister the consumer, as a person with a console might."""
         stream = await self.planes.describe_stream(STREAM)
         for consumer in await self.planes.list_stream_consumers(stream.identity.arn):
             if consumer.status == "ACTIVE":
@@ -186,7 +186,7 @@ BEHAVIOURS = st.builds(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(script=SCRIPTS, behaviour=BEHAVIOURS)
-def test_each_record_comes_once_and_in_order_whatever_happens(
+def test_each_record_comes_once_and_in_order_under_any_failures(
     script: list[tuple[float, Callable[[World], object]]], behaviour: Behaviour
 ):
     asyncio.run(_run(script, behaviour))

@@ -88,7 +88,7 @@ class World(SimulatedWorld):
                 await self.clock.advance(1.0)
 
     async def block_for_days(self) -> int:
-        """Let three days of records come that nobody takes; return how many."""
+        """Let three days of records come that are not taken; return how many."""
         self.sink.gate.clear()
         for _ in range(3):
             self.put(40)
@@ -123,7 +123,7 @@ async def test_a_retention_that_is_shortened_under_a_reader_behind_is_an_error(
         await world.block_for_days()
         world.keep_for(24)
         world.sink.gate.set()
-        with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
+        with pytest.raises(PositionTrimmedError, match=r"removed unread|no longer available"):
             await world.within_time(task)
 
 

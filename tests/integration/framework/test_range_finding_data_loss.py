@@ -14,7 +14,7 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
 
@@ -53,15 +53,15 @@ class Days(SimulatedWorld):
         self.finder = self.new_finder(fails_on_data_loss=fails_on_data_loss, resume=True)
         await self.begin()
 
-    async def look(self) -> FoundRanges:
+    async def look(self) -> Ends:
         await self.clock.advance(1.0)
         return await self.within_time(self.finder.find(ReadLimit()))
 
-    async def look_until_found(self, shards: int) -> FoundRanges:
+    async def look_until_found(self, shards: int) -> Ends:
         """Look again and again, until a round has something new of so many shards."""
         for _ in range(30):
             found = await self.look()
-            if len(found.ends) >= shards:
+            if len(found) >= shards:
                 return found
         raise AssertionError("nothing was found")
 
@@ -109,7 +109,7 @@ async def test_tolerated_loss_is_reported_and_what_is_left_is_read_from_its_firs
     await days.clock.advance(30 * HOUR)
     days.put(30)
     await days.restart(fails_on_data_loss=False)
-    ends = (await days.look_until_found(2)).ends
+    ends = await days.look_until_found(2)
     assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
     assert {message.partition(":")[0] for message in days.losses} == {str(key) for key in ends}
 
@@ -119,7 +119,7 @@ async def test_a_shard_that_is_idle_for_longer_than_the_retention_has_lost_nothi
 ) -> None:
     await days.look_for_hours(30)
     days.put(30)
-    ends = (await days.look_until_found(2)).ends
+    ends = await days.look_until_found(2)
     assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
 
 
@@ -127,7 +127,7 @@ async def test_nor_has_it_after_a_restart(days: Days) -> None:
     await days.look_for_hours(30)
     days.put(30)
     await days.restart()
-    ends = (await days.look_until_found(2)).ends
+    ends = await days.look_until_found(2)
     assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
     assert days.losses == []
 
@@ -136,7 +136,7 @@ async def test_a_shard_that_has_left_the_retention_unread_is_an_error(days: Days
     days.put(30)
     days.reshard(3)
     await days.clock.advance(30 * HOUR)
-    with pytest.raises(DataLossError, match=r"shardId-0.*not read to its end.*not listed"):
+    with pytest.raises(DataLossError, match=r"shardId-0.*not read to its end.*no longer listed"):
         await days.restart()
 
 
@@ -173,7 +173,7 @@ async def test_a_retention_that_is_shortened_under_a_query_that_is_behind_is_an_
         await days.clock.advance(24 * HOUR)
     days.put(30)
     keep_for(days, 24)
-    with pytest.raises(PositionTrimmedError, match=r"removed unread|not available"):
+    with pytest.raises(PositionTrimmedError, match=r"removed unread|no longer available"):
         await days.look_until_found(2)
 
 
@@ -201,7 +201,7 @@ async def test_where_that_is_tolerated_the_new_stream_is_read_from_its_first_rec
     await days.restart(fails_on_data_loss=False)
     create_again(days)
     days.put(30)
-    ends = (await days.look_until_found(2)).ends
+    ends = await days.look_until_found(2)
     assert {end.first.sequence_number for end in ends.values() if end.first} == days.firsts_left()
     (loss,) = days.losses
     assert "deleted and created again" in loss

@@ -17,7 +17,7 @@ from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.manual_clock import ManualClock
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.framework.disordered_plane import DisorderedPlane
@@ -89,7 +89,7 @@ class DisorderedQuery:
         return KinesisRangeFinder(parts, resume=self.offset.progress or None)
 
     async def start(self) -> None:
-        """Begin, or go on after a restart, with what the last offset says."""
+        """Begin, or continue after a restart, with what the last offset says."""
         self.finder = self._new_finder()
         await self._within_time(self.finder.prepare())
         if not self.offset.shards:
@@ -105,10 +105,10 @@ class DisorderedQuery:
         assert task.done(), "it does not end"
         return await task
 
-    async def micro_batch(self, find: Awaitable[FoundRanges]) -> FoundRanges:
+    async def micro_batch(self, find: Awaitable[Ends]) -> Ends:
         found = await self._within_time(find)
         known = Offset.of(self.finder.progress)
-        firsts = {key: one.first for key, one in found.ends.items()}
+        firsts = {key: one.first for key, one in found.items()}
         shards = {
             key: ShardOffset(progress=one.progress, first=firsts.get(key))
             for key, one in known.shards.items()
@@ -179,7 +179,7 @@ async def test_each_record_is_in_one_range_and_available_now_has_them_all(
     until = query.clock.now()
     there = {shard_id: list(one.numbers) for shard_id, one in query.plane.shards.items()}
     limit = query.random.choice([ReadLimit(), ReadLimit(records=20)])
-    found = FoundRanges()
+    found: Ends = {}
     while found or not query.finder.is_caught_up(until):
         assert (query.clock.now() - until).total_seconds() < 3600, "it does not end"
         query.plane.put(1)

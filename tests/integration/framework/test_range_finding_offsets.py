@@ -9,7 +9,7 @@ import pytest
 from kinesis_publishers import Properties
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit, finder
+from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit, finder
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
@@ -53,7 +53,7 @@ class Query(SimulatedWorld):
         """Have one micro-batch with all there is, as Trigger.Once does."""
         self._take(await self.within_time(self.finder.find_tip()))
 
-    async def read_some(self, limit: ReadLimit, *, until: datetime | None = None) -> FoundRanges:
+    async def read_some(self, limit: ReadLimit, *, until: datetime | None = None) -> Ends:
         """Have one micro-batch within a limit."""
         found = await self.within_time(self.finder.find(limit, until=until))
         self._take(found)
@@ -63,9 +63,9 @@ class Query(SimulatedWorld):
     def records_fetched(self) -> int:
         return sum(one.records for one in self.events if isinstance(one, RecordsFetched))
 
-    def _take(self, found: FoundRanges) -> None:
+    def _take(self, found: Ends) -> None:
         known = Offset.of(self.finder.progress)
-        firsts = {key: end.first for key, end in found.ends.items()}
+        firsts = {key: end.first for key, end in found.items()}
         shards = {
             key: ShardOffset(progress=one.progress, first=firsts.get(key))
             for key, one in known.shards.items()

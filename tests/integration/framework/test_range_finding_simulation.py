@@ -1,4 +1,4 @@
-"""Rounds of looking in simulated time: the ranges cover every record once, whatever happens."""
+"""Rounds of looking in simulated time: the ranges cover every record once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import Properties, ShardKey, ShardProgress
-from kinesis_publishers.readers.range_ends import FoundRanges, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from tests.examples import examples
 from tests.integration.framework.simulated_kinesis import SimulatedPlanes
@@ -94,14 +94,14 @@ class Looking(SimulatedWorld):
             assert count <= 4, f"{count} times {operation} for {shard_id} in one round"
 
     async def round(
-        self, find: Callable[[], Awaitable[FoundRanges]], *, limit: ReadLimit | None = None
+        self, find: Callable[[], Awaitable[Ends]], *, limit: ReadLimit | None = None
     ) -> int:
         """Look once, and read what was found; return how many records that are."""
         before = {key.shard_id: one for key, one in _by_key(self.finder.progress).items()}
         already_ended = set(self.ended)
         found = await self.within_time(find())
         records = 0
-        for key, end in found.ends.items():
+        for key, end in found.items():
             read = self._read(key, before.get(key.shard_id), end.progress)
             if end.first is not None and read:
                 assert read[0] == int(end.first.sequence_number)

@@ -1,4 +1,4 @@
-"""However ranges are cut and whoever reads them, the rows are the same; in simulated time."""
+"""Any cut into ranges and any reader give the same rows; in simulated time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batches(stored: StoredStream, cuts: dict[str, list[int]]) -> list[list[Shard
     cuts=st.lists(st.lists(st.integers(0, 120), max_size=4), min_size=2, max_size=2),
     event_bytes=st.sampled_from([100, 1000, 1024 * 1024]),
 )
-def test_however_ranges_are_cut_and_whoever_reads_them_the_rows_are_the_same(
+def test_any_cut_into_ranges_and_any_reader_give_the_same_rows(
     count: int, page: int, cuts: list[list[int]], event_bytes: int
 ):
     async def check() -> None:
@@ -48,14 +48,14 @@ def test_however_ranges_are_cut_and_whoever_reads_them_the_rows_are_the_same(
             await world.read(kept, cached, ranges)
         # However many ranges there are, a shard is located once.
         assert world.calls("GetShardIterator") == len(world.stored.rows())
-        anew, pushed, pushed_anew = CollectingSink(), CollectingSink(), CollectingSink()
+        fresh, pushed, pushed_fresh = CollectingSink(), CollectingSink(), CollectingSink()
         kept = world.reader(world.fan_out)
         for ranges in calls:
-            await world.read(world.reader(world.polling), anew, ranges)
+            await world.read(world.reader(world.polling), fresh, ranges)
             await world.read(kept, pushed, ranges)
-            await world.read(world.reader(world.fan_out), pushed_anew, ranges)
+            await world.read(world.reader(world.fan_out), pushed_fresh, ranges)
         expected = world.stored.rows()
-        assert cached.rows == anew.rows == pushed.rows == pushed_anew.rows == expected
+        assert cached.rows == fresh.rows == pushed.rows == pushed_fresh.rows == expected
         assert world.calls("SubscribeToShard") > 0
 
     asyncio.run(check())

@@ -71,7 +71,7 @@ def test_the_arns_of_all_streams_travel_with_the_properties(
         == local_kinesis.consumers("Payments")
         == {"app": "ACTIVE"}
     )
-    # Nothing is removed at its end, and whoever reads as the last one knows what to remove.
+    # Nothing is removed at its end, and the last reader knows what to remove.
     assert local_kinesis.calls("DeregisterStreamConsumer") == []
     assert created_arns(local_kinesis) == [arns[name] for name in _STREAMS]
 

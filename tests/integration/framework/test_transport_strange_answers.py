@@ -52,7 +52,7 @@ LISTED = {
     "SequenceNumberRange": {"StartingSequenceNumber": "1"},
 }
 TABLE = {"KeySchema": [{"AttributeName": "shard", "KeyType": "HASH"}], "TableStatus": "ACTIVE"}
-# Of every operation: what is JSON, whatever was asked for.
+# Of every operation: what is JSON for any request.
 FOREIGN: tuple[Any, ...] = (None, [], ["a"], "text", 5, True)
 
 

@@ -161,7 +161,7 @@ async def test_what_arrived_before_a_reset_is_delivered_before_the_error(
 
 
 @pytest.mark.parametrize("carrier", ["http", "https-1.1"], indirect=True)
-async def test_what_aiohttp_has_received_but_nobody_read_is_delivered_before_the_error(
+async def test_what_aiohttp_has_received_unread_is_delivered_before_the_error(
     service: ScriptedService, plane: AioDataPlane
 ) -> None:
     has_begun = asyncio.Event()
@@ -277,7 +277,7 @@ async def test_a_refusal_is_the_error_that_other_calls_have(
     assert len(service.exchanges) == 1
 
 
-async def test_nobody_there_is_a_failed_connection(carrier: str, ca_bundle: Path) -> None:
+async def test_no_listener_is_a_failed_connection(carrier: str, ca_bundle: Path) -> None:
     async with ScriptedService(hold_open, None).serve() as gone:
         port = gone.url.rsplit(":", 1)[1]
     scheme = "https" if CARRIERS[carrier][2] else "http"

@@ -76,7 +76,7 @@ async def read_all(
         (200, b"ok", ConnectionFailedError, True),
     ],
 )
-async def test_whatever_is_answered_is_an_error_of_ours(
+async def test_any_answer_is_an_error_of_this_package(
     authority: trustme.CA,
     ca_bundle: Path,
     carrier: str,

@@ -106,7 +106,7 @@ def test_a_client_that_is_not_installed_says_how_to_install_it(
 
 @pytest.mark.parametrize("version", [HttpVersion.AUTO, HttpVersion.HTTP_1_1])
 @HTTP_2_CLIENTS
-async def test_a_certificate_that_nobody_vouches_for_is_refused(
+async def test_a_certificate_without_an_authority_is_refused(
     authority: trustme.CA, tmp_path: Path, version: HttpVersion, client: Http2Client
 ) -> None:
     other = tmp_path / "other.pem"

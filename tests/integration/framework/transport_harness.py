@@ -270,7 +270,7 @@ class Http2Exchange(Exchange):
         await self._flush()
 
     async def send_raw(self, *frames: Frame) -> None:
-        """Send frames in one piece, whatever the state of the connection is."""
+        """Send frames in one piece, in any state of the connection."""
         self._writer.write(b"".join(one.serialize() for one in frames))
         await self._writer.drain()
 

@@ -69,7 +69,7 @@ def start_query(
 def _workers_end() -> Iterator[None]:
     """End what a Python worker of Spark keeps for its next task: the test's process is one."""
     yield
-    workers._READERS.close()
+    workers.READERS.close()
 
 
 @pytest.fixture(autouse=True)

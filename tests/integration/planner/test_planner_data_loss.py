@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 StartQuery = Callable[..., Query]
 
-_REMEDY = r"kinesis\.failondataloss = false; to begin anew, remove the checkpoint"
+_REMEDY = r"kinesis\.failondataloss = false; to begin again, remove the checkpoint"
 
 
 def notes(caplog: pytest.LogCaptureFixture) -> list[str]:

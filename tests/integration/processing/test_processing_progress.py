@@ -1,4 +1,4 @@
-"""Progress while a record is in hand, and of a loop that nobody closes: it is written as well."""
+"""Progress while a record is in hand, and of a loop that is never closed: it is written as well."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_an_index_outside_its_table_is_an_error_and_no_partial_result(record: by
 
 
 @given(st.binary(max_size=200))
-def test_whatever_a_message_is_nothing_but_the_documented_error_comes_of_it(message: bytes):
+def test_any_message_gives_no_other_than_the_documented_error(message: bytes):
     for data in (message, MAGIC + message, wrapped(message)):
         try:
             found = decode_aggregate(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -147,8 +148,10 @@ async def test_a_first_start_may_name_an_instant_beyond_the_retention():
 
 async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
     clock = ManualClock()
+    closed = socket.create_server(("127.0.0.1", 0))
     properties = {
         "aws.region": "eu-west-1",
+        "aws.endpoint": f"http://127.0.0.1:{closed.getsockname()[1]}",
         "kinesis.streams": "orders",
         # Without these, botocore looks for others on the network.
         "aws.credentials.provider": "BASIC",
@@ -158,7 +161,11 @@ async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
     async with KinesisDataFetcher.from_properties(
         properties, RecordingSink(), clock=clock
     ) as fetcher:
-        assert fetcher._services.clock.machine is clock
+        closed.close()
+        preparing = asyncio.create_task(fetcher.prepare())
+        # The delay after the refused connection.
+        await clock.wait_for_sleepers()
+        preparing.cancel()
 
 
 async def test_a_shard_that_ends_while_shards_are_listed_is_not_settled_by_that_listing():

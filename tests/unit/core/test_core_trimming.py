@@ -34,7 +34,7 @@ def two_publishers(*second: ScriptedRun, **settings: object) -> ShardReader:
     return ShardReader(factory=ScriptedPublisherFactory([TRIMMED], second), **settings)
 
 
-async def test_a_trimmed_shard_that_was_idle_goes_on_from_trim_horizon():
+async def test_a_trimmed_shard_that_was_idle_continues_from_trim_horizon():
     reader = two_publishers(run_of((5, 10)))
     progress = await reader.read(after(4, as_of=NOW - timedelta(hours=1)))
     assert reader.factory.positions == [after(4).position, TRIM_HORIZON]
@@ -43,7 +43,7 @@ async def test_a_trimmed_shard_that_was_idle_goes_on_from_trim_horizon():
     assert progress.is_ended
 
 
-async def test_going_on_from_trim_horizon_repeats_nothing():
+async def test_continuing_from_trim_horizon_repeats_nothing():
     reader = two_publishers(run_of((2, 8)), run_of((8, 10)))
     await reader.read(after(4, as_of=NOW - timedelta(hours=1)))
     assert reader.sink.records == RECORDS[5:]
@@ -51,13 +51,13 @@ async def test_going_on_from_trim_horizon_repeats_nothing():
 
 async def test_a_trimmed_position_of_unknown_age_is_loss():
     reader = two_publishers(run_of((5, 10)))
-    with pytest.raises(PositionTrimmedError, match="995, is not available any more") as caught:
+    with pytest.raises(PositionTrimmedError, match="995, is no longer available") as caught:
         await reader.read(after(4))
     assert str(caught.value.__cause__) == "orders: trimmed"
     assert "kinesis.failondataloss" in str(caught.value)
 
 
-async def test_tolerated_loss_goes_on_with_what_is_left():
+async def test_tolerated_loss_continues_with_what_is_left():
     reader = two_publishers(run_of((7, 10)), fails_on_data_loss=False)
     progress = await reader.read(after(4))
     assert reader.sink.records == RECORDS[7:]

@@ -209,5 +209,5 @@ async def test_a_search_for_ranges_goes_on_when_the_stream_was_not_found_once():
     finder = KinesisRangeFinder(world.parts())
     await finder.prepare()
     found = await finish(finder.find(ReadLimit()), world.clock)
-    (end,) = found.ends.values()
+    (end,) = found.values()
     assert end.progress.processed == SequenceNumber(records_of(0)[-1].sequence_number)

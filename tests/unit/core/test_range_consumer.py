@@ -144,14 +144,14 @@ async def test_the_rest_of_an_aggregate_that_is_gone_is_an_error():
 
 async def test_a_trimmed_position_is_an_error():
     trimmed = run_of(error=PositionTrimmedError("trimmed"))
-    with pytest.raises(PositionTrimmedError, match="AFTER_SEQUENCE_NUMBER 992, is not available"):
+    with pytest.raises(PositionTrimmedError, match="NUMBER 992, is no longer available"):
         await scripted(trimmed).read(range_of(1, 6))
 
 
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        (False, "reading goes on with record 995; all between AFTER_SEQUENCE_NUMBER 993"),
+        (False, "reading continues with record 995; all between AFTER_SEQUENCE_NUMBER 993"),
         (True, "record 993 is gone; the next one that the stream still holds is 995"),
     ],
 )
@@ -165,7 +165,7 @@ async def test_tolerated_loss_delivers_what_is_left_and_says_what_was_skipped(
     await world.read(range_of(2, 6, at=at))
     assert world.sink.records == RECORDS[4:7]
     trimmed, skipped = losses(world)
-    assert "is not available any more" in trimmed
+    assert "is no longer available" in trimmed
     assert expected in skipped
 
 

@@ -74,7 +74,7 @@ def search_in(shard: ShardBehaviour, clock: ManualClock) -> tuple[TipSearch, Fak
         interval_seconds=_CONFIG.interval_seconds,
         clock=clock,
     )
-    return TipSearch(pages, clock), plane
+    return TipSearch(pages.read, clock), plane
 
 
 def last_number(count: int) -> SequenceNumber:

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from kinesis_publishers import SequenceNumber, StartingPosition
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.range_ends.last_record import ShardPage, ShardPages, TipSearch
+from kinesis_publishers.readers.range_ends.last_record import ShardPage, TipSearch
 from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -29,7 +29,7 @@ def after_noon(seconds: float) -> datetime:
 
 
 @define
-class ShardInMemory(ShardPages):
+class ShardInMemory:
     """Records by the seconds after noon at which they arrived, in the order of the shard.
 
     Attributes:
@@ -87,7 +87,7 @@ class ShardInMemory(ShardPages):
         self, until: StartingPosition, since: StartingPosition | None = None
     ) -> SequenceNumber | None:
         """Search this shard."""
-        search = TipSearch(self, ManualClock(start=after_noon(100_000)))
+        search = TipSearch(self.read, ManualClock(start=after_noon(100_000)))
         return await search.last_record(
             sample_shard(), since=since or StartingPosition.trim_horizon(), until=until
         )

@@ -161,7 +161,7 @@ async def test_an_event_without_continuation_and_without_children_is_not_the_end
 
 
 async def test_an_empty_event_does_not_lead_back_to_what_was_processed_before():
-    """That may be trimmed: it is why reading began anew at TRIM_HORIZON."""
+    """That may be trimmed: it is why reading began again at TRIM_HORIZON."""
 
     async def long_ago(_batch: object) -> SequenceNumber:
         return SequenceNumber("12")

@@ -172,7 +172,7 @@ async def test_what_comes_after_an_event_without_records_is_polled_from_where_re
     class HasProcessedMore(RecordingConsumer):
         async def __call__(self, batch: RecordBatch) -> SequenceNumber:
             await super().__call__(batch)
-            # As after a loss, when reading begins anew at the oldest record.
+            # As after a loss, when reading begins again at the oldest record.
             return place(3)
 
     world = World(TroubledShard([], breaks_after=1))
@@ -210,7 +210,7 @@ def test_only_much_is_worth_a_subscription():
     assert not publishers.subscribes(4 * MIB - 1)
 
 
-def test_somebody_elses_publisher_reads_its_ranges_itself():
+def test_a_custom_publisher_reads_its_ranges_itself():
     plain = World(StoredShard()).publishers.plain
     assert not RangePublishers(plain=plain).subscribes(None)
 

@@ -151,11 +151,11 @@ async def test_a_permanent_error_ends_the_reading_at_once(reading, error: Except
 
 
 async def test_an_error_is_judged_by_its_whole_cause_chain(reading):
-    wrapped = RuntimeError("in a plane of somebody else's")
+    wrapped = RuntimeError("in a custom plane")
     wrapped.__cause__ = ConnectionFailedError("reset")
     fan_out, _ = await reading(*[wrapped] * 10)
     assert len(fan_out.plane.subscribe_calls) == 11
-    fatal = RuntimeError("in a plane of somebody else's")
+    fatal = RuntimeError("in a custom plane")
     fatal.__cause__ = DENIED
     with pytest.raises(AccessDeniedError):
         await reading(fatal)
@@ -255,7 +255,7 @@ class TestWhenSomethingIsNotFound:
         with pytest.raises(StreamNotFoundError, match="stream does not exist"):
             await read(NOT_FOUND, control_plane=FakeControlPlane())
 
-    async def test_a_consumer_that_nobody_registers_is_an_error(self):
+    async def test_a_consumer_that_is_not_registered_is_an_error(self):
         gone = ConsumerNotFoundError("the consumer is gone")
         with pytest.raises(ConsumerNotFoundError) as caught:
             await read(NOT_FOUND, registrar=KnownConsumer(renew_error=gone))
@@ -276,7 +276,7 @@ class TestWhenSomethingIsNotFound:
             await read(*[NOT_FOUND] * 10)
         assert caught.value.__cause__.request_id == "request-7"
 
-    async def test_a_question_that_nobody_answers_is_asked_again_by_a_later_run(self):
+    async def test_a_question_without_an_answer_is_asked_again_by_a_later_run(self):
         stream = FakeStream([sample_shard()])
         plane = FakeControlPlane(stream, errors=[InternalServiceError("busy")])
         _, consumer = await read(NOT_FOUND, NOT_FOUND, control_plane=plane)

@@ -1,4 +1,4 @@
-"""Backpressure: without room a subscription is closed, and goes on later."""
+"""Backpressure: without room a subscription is closed, and continues later."""
 
 from __future__ import annotations
 

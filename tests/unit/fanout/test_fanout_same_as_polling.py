@@ -119,7 +119,7 @@ async def test_a_consumer_that_is_stopped_ends_after_the_delivery_in_flight(
     assert not consumer.progress.is_ended
 
 
-async def test_an_error_of_the_application_reaches_whoever_runs_the_consumer(
+async def test_an_error_of_the_application_reaches_the_caller_of_the_consumer(
     make_factory: MakeFactory,
 ):
     clock, error = ManualClock(), ConnectionError("of the application")

@@ -42,7 +42,7 @@ async def test_an_expired_iterator_that_is_used_again_fails_the_test():
         await plane.get_records(SHARD, iterator, 10)
 
 
-async def test_an_iterator_that_nobody_handed_out_fails_the_test():
+async def test_an_iterator_that_was_not_handed_out_fails_the_test():
     with pytest.raises(AssertionError, match="never handed out"):
         await empty_shard(1).get_records(SHARD, "made up", 10)
 
@@ -91,7 +91,7 @@ async def test_a_publisher_that_delivers_something_else_fails_the_contract(
         await assert_shard_is_read(factory, RECORDS, clock=manual_clock)
 
 
-async def test_the_contract_holds_for_whatever_publisher_there_is(manual_clock: ManualClock):
+async def test_the_contract_holds_for_any_publisher(manual_clock: ManualClock):
     script = ScriptedRun(batches=[batch_of(RECORDS)], result=RunResult.COMPLETE)
     for factory in (
         ScriptedPublisherFactory([script]),

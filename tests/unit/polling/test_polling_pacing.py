@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.publishers.polling.publisher import (
+from kinesis_publishers.publishers.polling import (
     MAX_PAGE_BYTES,
     MIN_PAGE_BYTES,
     adapted_limit,

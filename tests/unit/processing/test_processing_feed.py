@@ -1,4 +1,4 @@
-"""The feed opens, reads and closes in one task, whatever becomes of it."""
+"""The feed opens, reads and closes in one task, however it ends."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
     assert reach_seconds(None) == 60.0
 
 
-def test_whoever_wants_everything_jumps_to_the_tip_however_far() -> None:
+def test_a_look_for_everything_jumps_to_the_tip_however_far() -> None:
     assert target(read_until(23 * 3600), sample=FAST, is_bounded=False) == pytest.approx(0.2)
 
 

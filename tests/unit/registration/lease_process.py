@@ -31,7 +31,7 @@ class User:
         self.random = random.Random(seed)
 
     async def join(self) -> ConsumerLease:
-        """Take a lease, and register the consumer unless somebody has."""
+        """Take a lease, and register the consumer unless another process has."""
         lease = await ConsumerLease.acquire(STREAM_ARN, CONSUMER_NAME, clock=self._clock)
         async with lease.registering():
             if lease.created_arn is None:

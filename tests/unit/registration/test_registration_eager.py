@@ -116,7 +116,7 @@ async def test_an_arn_that_travelled_is_used_without_a_call() -> None:
     assert server.calls() == []
 
 
-async def test_whoever_uses_an_arn_that_travelled_keeps_the_others_from_removing_it() -> None:
+async def test_a_user_of_an_arn_that_travelled_keeps_the_others_from_removing_it() -> None:
     first = Application.of(orders(), **EAGER)
     await first.finish(first.registrar.prepare([STREAM_ARN]))
     (arn,) = first.arns
@@ -157,7 +157,7 @@ class TestRenewing:
         await application.close()
         assert application.arns == []
 
-    async def test_one_that_somebody_else_has_registered_again_is_used(self, strategy) -> None:
+    async def test_one_that_another_process_has_registered_again_is_used(self, strategy) -> None:
         application = Application.of(billed(), strategy=strategy)
         arn = await application.arn()
         application.lose()

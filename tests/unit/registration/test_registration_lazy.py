@@ -78,7 +78,7 @@ async def test_the_polls_for_active_have_full_jitter() -> None:
     )
 
 
-async def test_a_consumer_that_somebody_else_is_registering_is_waited_for() -> None:
+async def test_a_consumer_that_another_process_is_registering_is_waited_for() -> None:
     application = Application.of(billed(consumer_creating_seconds=3))
     assert [await application.arn()] == application.arns
     assert set(application.calls) == {"describe"}
@@ -93,7 +93,7 @@ async def test_one_that_appears_during_the_delay_is_not_registered_again() -> No
     assert application.calls == ["describe", "describe"]
 
 
-async def test_resource_in_use_means_that_somebody_else_has_won() -> None:
+async def test_resource_in_use_means_that_another_process_has_won() -> None:
     application = Application.of(orders())
     exists = Fault("RegisterStreamConsumer", "error", code="ResourceInUseException")
     application.server.add_fault(exists)

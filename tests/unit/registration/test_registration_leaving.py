@@ -37,7 +37,7 @@ async def test_a_consumer_that_was_registered_is_removed_once() -> None:
     assert len(application.events) == 2
 
 
-async def test_a_consumer_of_somebody_else_is_left_alone() -> None:
+async def test_a_consumer_of_another_user_is_left_alone() -> None:
     application = Application.of(billed())
     arn = await application.arn()
     await application.close()

@@ -31,12 +31,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
-from kinesis_publishers.publishers.trimmed import (
-    CLOCK_SKEW_RETRY_SECONDS,
-    LagWatch,
-    may_be_ahead_of_service,
-    trimmed_error,
-)
+from kinesis_publishers.publishers.trimmed import LagWatch, delay_after_refusal
 from kinesis_publishers.retry import RetryBudget
 
 if TYPE_CHECKING:
@@ -79,10 +74,7 @@ class PollingRecordPublisher(RecordPublisher):
     run, before it asks for room: room that is held while waiting is missing to the other shards.
 
     Args:
-        shard: what to read.
         starting_position: where to begin; not LATEST.
-        config: limits, period and retry policies.
-        context: client, clock and event sink.
 
     Attributes:
         limit: the Limit of the next call, 1 to 10,000.
@@ -108,7 +100,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._not_before = -math.inf
         self._slept_seconds = self._call_seconds = 0.0
         self._last_size: tuple[int | None, int | None] = (None, None)
-        self._lag_watch = LagWatch()
+        self._lag_watch = LagWatch(shard)
         self._iterator_retries = self._retries(config.get_iterator_retry)
         self._records_retries = self._retries(config.get_records_retry)
         self._listing_retries = self._retries(config.get_records_retry)
@@ -134,7 +126,8 @@ class PollingRecordPublisher(RecordPublisher):
         page = await self._get_records(iterator)
         if page is None:
             return RunResult.INCOMPLETE
-        self._check_progress(page)
+        has_ended = page.next_shard_iterator is None
+        self._lag_watch.check(page, self._position, has_ended=has_ended)
         batch = RecordBatch.from_page(page, shard=self._shard, requested_at=requested_at)
         self._last_size = len(batch), batch.payload_bytes
         self._report(batch, loop_seconds)
@@ -144,9 +137,9 @@ class PollingRecordPublisher(RecordPublisher):
         if len(batch):
             self._position = continue_from(self._position, processed)
         self._iterator = page.next_shard_iterator
-        if self._iterator is not None or not await self._has_ended(page):
-            return RunResult.INCOMPLETE
-        return RunResult.COMPLETE
+        if has_ended and await self._has_ended(page):
+            return RunResult.COMPLETE
+        return RunResult.INCOMPLETE
 
     async def _keep_pace(self) -> None:
         """Wait for the next call's turn, and for what the last failure asks for."""
@@ -185,16 +178,9 @@ class PollingRecordPublisher(RecordPublisher):
         try:
             return await self._attempt(call, self._iterator_retries)
         except InvalidArgumentError as error:
-            if self._position.sequence_number is not None:
-                raise trimmed_error(
-                    self._shard,
-                    self._position,
-                    f"the service does not know the sequence number ({error})",
-                ) from error
-            if not may_be_ahead_of_service(self._position, self._context.clock.now()):
-                raise
-        self._back_off(CLOCK_SKEW_RETRY_SECONDS)
-        return None
+            now = self._context.clock.now()
+            self._back_off(delay_after_refusal(error, self._shard, self._position, now))
+            return None
 
     async def _get_records(self, iterator: str) -> RecordPage | None:
         self._last_call = self._context.clock.monotonic()
@@ -274,7 +260,7 @@ class PollingRecordPublisher(RecordPublisher):
     def _doubt_end(self, evidence: str) -> bool:
         error = MalformedResponseError(
             f"GetRecords of {self._shard} answered without a next shard iterator, but {evidence}. "
-            f"Reading goes on from {self._position}.",
+            f"Reading continues from {self._position}.",
             operation="GetRecords",
             code="EndNotConfirmed",
         )
@@ -283,14 +269,6 @@ class PollingRecordPublisher(RecordPublisher):
         self._doubted_at = self._position
         self._back_off(self._records_retries.delay_after(error, is_endless=True))
         return False
-
-    def _check_progress(self, page: RecordPage) -> None:
-        # Without a sequence number there is nothing that could have been trimmed.
-        if self._position.sequence_number is None:
-            return
-        self._lag_watch.observe(page, has_ended=page.next_shard_iterator is None)
-        if self._lag_watch.is_stuck:
-            raise trimmed_error(self._shard, self._position, self._lag_watch.describe())
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):

@@ -1,4 +1,4 @@
-"""Removes a stream consumer, and reads its ARN.
+"""Finds, lists and removes stream consumers, and reads their ARNs.
 
 ``arn:aws:kinesis:<region>:<account>:stream/<stream>/consumer/<name>:<created>``
 """
@@ -15,12 +15,15 @@ from kinesis_publishers.retry import call_with_retries
 if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlContext
     from kinesis_publishers.config import RegistrationConfig
+    from kinesis_publishers.model import StreamConsumer
 
 __all__ = [
     "consumer_name_in",
     "deregister_by_name_command",
     "deregister_command",
     "deregister_consumer",
+    "find_consumer",
+    "list_consumers",
     "stream_arn_of",
     "stream_name_in",
 ]
@@ -28,21 +31,41 @@ __all__ = [
 _LOGGER = logging.getLogger(__name__)
 
 
+async def find_consumer(
+    stream_arn: str, name: str, config: RegistrationConfig, context: ControlContext
+) -> StreamConsumer | None:
+    """Return the consumer of this name, ``None`` if there is none."""
+    try:
+        return await call_with_retries(
+            lambda: context.control_plane.describe_stream_consumer(stream_arn, name),
+            policy=config.describe_retry,
+            clock=context.clock,
+            events=context.events,
+        )
+    except ConsumerNotFoundError:
+        return None
+
+
+async def list_consumers(
+    stream_arn: str, config: RegistrationConfig, context: ControlContext
+) -> tuple[StreamConsumer, ...]:
+    """Return the consumers of a stream."""
+    return await call_with_retries(
+        lambda: context.control_plane.list_stream_consumers(stream_arn),
+        policy=config.list_retry,
+        clock=context.clock,
+        events=context.events,
+    )
+
+
 async def deregister_consumer(
     consumer_arn: str, config: RegistrationConfig, context: ControlContext
 ) -> bool:
-    """Remove exactly this consumer, and wait until it is DELETING or gone.
+    """Remove exactly this consumer, wait until it is DELETING or gone; say whether it is.
 
-    A failure is logged, with the command that removes the consumer, and not raised: it happens at
-    the end of something whose own outcome counts.
-
-    Args:
-        consumer_arn: what to remove; a later consumer of the same name is another one.
-        config: retries and timeout.
-        context: makes the calls, and is told when the consumer has been removed.
-
-    Returns:
-        Whether it is gone.
+    A later consumer of the same name is another one. A failure is logged, with the command that
+    removes the consumer, and not raised: it happens at the end of something whose own outcome
+    counts.
     """
     try:
         await call_with_retries(
@@ -75,16 +98,8 @@ async def _wait_until_gone(
     stream_arn, name = stream_arn_of(consumer_arn), consumer_name_in(consumer_arn)
     attempt = 0
     while True:
-        try:
-            consumer = await call_with_retries(
-                lambda: context.control_plane.describe_stream_consumer(stream_arn, name),
-                policy=config.describe_retry,
-                clock=context.clock,
-                events=context.events,
-            )
-        except ConsumerNotFoundError:
-            return
-        if consumer.arn != consumer_arn or consumer.status == "DELETING":
+        consumer = await find_consumer(stream_arn, name, config, context)
+        if consumer is None or consumer.arn != consumer_arn or consumer.status == "DELETING":
             return
         await context.clock.sleep(config.deregister_retry.delay_seconds(attempt))
         attempt += 1
