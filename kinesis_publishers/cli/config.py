@@ -40,21 +40,6 @@ __all__ = ["config"]
 
 
 @frozen(kw_only=True)
-class _OptionRow:
-    """What can be configured with one key; the fields of the JSON object."""
-
-    key: str
-    section: str
-    accepted: str
-    default: str | None
-    unit: str | None
-    doc: str
-    required: bool
-    secret: bool
-    implemented: bool
-
-
-@frozen(kw_only=True)
 class _ValueRow:
     """What one key is in a configuration; ``source`` is ``given`` or ``default``."""
 
@@ -114,11 +99,16 @@ def list_command(text: str, as_json: bool) -> None:
       kinesis-publishers config list
       kinesis-publishers config list initpos
     """
-    rows = _option_rows(text)
+    wanted = text.lower()
+    found = [
+        option
+        for option in all_declarations()
+        if wanted in option.full_key.lower() or wanted in option.doc.lower()
+    ]
     if as_json:
-        print_json_lines(map(asdict, rows))
-    elif rows:
-        print_rich(_option_table(rows))
+        print_json_lines(map(_option_fields, found))
+    elif found:
+        print_rich(_option_table(found))
     else:
         raise click.ClickException(f"No option has {text!r} in its key or its description.")
 
@@ -167,12 +157,12 @@ def _value_table(rows: Sequence[_ValueRow]) -> Table:
     return table
 
 
-def _option_table(rows: Sequence[_OptionRow]) -> Table:
+def _option_table(options: Sequence[Option[Any]]) -> Table:
     table = new_table("Key", "Accepted", "Default", "Meaning", overflow="fold")
-    for row in rows:
-        default = "required" if row.required else _with_unit(row.default, row.unit)
-        doc = row.doc if row.implemented else f"{row.doc} Not read."
-        table.add_row(Text(row.key), Text(row.accepted), Text(default), Text(doc))
+    for one in options:
+        default = "required" if one.required else _with_unit(value_text(one.default), one.unit)
+        doc = f"{one.doc} Not read." if one.unread else one.doc
+        table.add_row(Text(one.full_key), Text(accepted_text(one)), Text(default), Text(doc))
     return table
 
 
@@ -182,24 +172,18 @@ def _with_unit(value: str | None, unit: str | None) -> str:
     return f"{value} {unit}" if unit else value
 
 
-def _option_rows(text: str) -> list[_OptionRow]:
-    """Return the options whose key or description has ``text``, in any case."""
-    wanted = text.lower()
-    return [
-        _OptionRow(
-            key=option.full_key,
-            section=option.section,
-            accepted=accepted_text(option),
-            default=value_text(option.default),
-            unit=option.unit,
-            doc=option.doc,
-            required=option.required,
-            secret=option.secret,
-            implemented=not option.unread,
-        )
-        for option in all_declarations()
-        if wanted in option.full_key.lower() or wanted in option.doc.lower()
-    ]
+def _option_fields(option: Option[Any]) -> dict[str, object]:
+    return {
+        "key": option.full_key,
+        "section": option.section,
+        "accepted": accepted_text(option),
+        "default": value_text(option.default),
+        "unit": option.unit,
+        "doc": option.doc,
+        "required": option.required,
+        "secret": option.secret,
+        "implemented": not option.unread,
+    }
 
 
 def _value_rows(properties: Properties) -> list[_ValueRow]:

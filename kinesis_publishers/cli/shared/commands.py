@@ -109,12 +109,9 @@ def read_file(path: str | Path) -> bytes:
 
 # Generic since click 8.4 only.
 class Checked(click.ParamType):  # type: ignore[type-arg]
-    """What a function accepts.
+    """What ``check`` accepts: it returns the value of a text, or raises ``ValueError``.
 
-    Args:
-        name: what it is, for the help.
-        check: returns the value of a text, or raises ``ValueError`` or ``OverflowError``.
-        refusal: the message; ``{}`` in it is the text.
+    ``name`` is for the help, and ``refusal`` is the message, in which ``{}`` is the text.
     """
 
     def __init__(self, name: str, check: Callable[[str], object], refusal: str) -> None:

@@ -74,10 +74,9 @@ _BLOCK_BYTES: Final = 65_536
 
 
 class OutputPipe:
-    """Writes bytes, and waits in the event loop for a slow reader.
+    """Writes bytes to a file, a terminal or a pipe, and waits in the event loop for a slow reader.
 
-    Args:
-        stream: a file, a terminal or a pipe; anything that has no descriptor is written to as is.
+    What has no descriptor is written to as it is.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:

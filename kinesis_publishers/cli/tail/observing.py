@@ -93,17 +93,13 @@ def _poll_slowly(changes: _Changes) -> None:
 
 @define(kw_only=True)
 class _Changes:
-    """Collects changes of properties.
+    """Collects changes of properties, and the reasons, a sentence each."""
 
-    Attributes:
-        draft: the properties of the application and of the command line, not checked as a whole.
-        chosen: the full keys of the options that the command line names itself.
-        values: what takes precedence over ``draft``, by full key; ``None`` leaves an option out.
-        reasons: what is left out and why, a sentence each.
-    """
-
+    # Those of the application and of the command line, not checked as a whole.
     draft: Properties
+    # The full keys of the options that the command line names itself.
     chosen: AbstractSet[str]
+    # What takes precedence over the draft, by full key; None leaves an option out.
     values: dict[str, str | None] = Factory(dict)
     reasons: list[str] = Factory(list)
 

@@ -38,12 +38,7 @@ class RecordView(ABC):
 
 
 class RecordLines(RecordView):
-    """Writes a line per record.
-
-    Args:
-        output: where to.
-        render: returns the line of a record, with its line break.
-    """
+    """Writes a line per record, which ``render`` returns with its line break."""
 
     def __init__(self, output: OutputPipe, render: Callable[[Record], bytes]) -> None:
         self._output = output
