@@ -17,21 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalKinesis", "Limits", "Behaviour", "Fault", "ManualClock", "fakes"]
 
-_MODULES = {
-    "LocalKinesis": "local_kinesis",
-    "Limits": "local_kinesis",
-    "Behaviour": "local_kinesis",
-    "Fault": "local_kinesis",
-    "ManualClock": "manual_clock",
-}
-
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "fakes":
         return importlib.import_module(f"{__name__}.fakes")
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    module = "manual_clock" if name == "ManualClock" else "local_kinesis"
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -61,7 +61,7 @@ class CheckingConsumer(RecordingConsumer):
     ) -> None:
         super().__init__(process)
         self._shard = shard
-        self._clock = clock
+        self._sleeps = [] if clock is None else clock.sleeps
         self._is_busy = False
         self._sleeps_before = 0
         self._violation: AssertionError | None = None
@@ -76,7 +76,7 @@ class CheckingConsumer(RecordingConsumer):
             self.release_room()
             await let_others_run()
         self.has_room = True
-        self._sleeps_before = self._count_sleeps()
+        self._sleeps_before = len(self._sleeps)
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         with self._one_call("a delivery"):
@@ -87,8 +87,8 @@ class CheckingConsumer(RecordingConsumer):
 
     def release_room(self) -> None:
         """Take the room back, as a delivery or the end of a run does."""
-        if self.has_room and self._clock is not None:
-            self.slept_with_room += sum(self._clock.sleeps[self._sleeps_before :])
+        if self.has_room:
+            self.slept_with_room += sum(self._sleeps[self._sleeps_before :])
         self.has_room = False
 
     def check(self) -> None:
@@ -113,9 +113,6 @@ class CheckingConsumer(RecordingConsumer):
             raise
         finally:
             self._is_busy = False
-
-    def _count_sleeps(self) -> int:
-        return 0 if self._clock is None else len(self._clock.sleeps)
 
 
 async def run_to_end(publisher: RecordPublisher, consumer: CheckingConsumer) -> list[RunResult]:

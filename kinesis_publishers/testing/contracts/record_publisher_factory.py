@@ -29,7 +29,7 @@ from kinesis_publishers.testing.fakes.planes import (
     FakeDataPlane,
     publisher_context,
 )
-from kinesis_publishers.testing.fakes.reading import assert_shard_is_read
+from kinesis_publishers.testing.fakes.recording import assert_shard_is_read
 from kinesis_publishers.testing.fakes.samples import sample_records
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kinesis_publishers.testing.contracts.subjects import (
     require,
 )
 from kinesis_publishers.testing.fakes.planes import publisher_context
-from kinesis_publishers.testing.fakes.reading import finish
+from kinesis_publishers.testing.fakes.recording import finish
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from kinesis_publishers.config import Properties
 from kinesis_publishers.testing.fakes.planes import publisher_context
-from kinesis_publishers.testing.fakes.reading import finish
+from kinesis_publishers.testing.fakes.recording import finish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -233,11 +233,8 @@ async def assert_can_be_cancelled(
 ) -> None:
     """Cancel ``work`` once it ``is_reached``; check that it ends at once, and as cancelled.
 
-    Args:
-        work: what is cancelled.
-        is_reached: whether it has come to where it is cancelled.
-        what: where that is, in words.
-        clock: what ``work`` sleeps on, if a test can move it.
+    ``what`` says in words where it is cancelled; ``clock`` is what it sleeps on, if a test can move
+    that.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:

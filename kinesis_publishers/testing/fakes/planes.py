@@ -15,6 +15,7 @@ from kinesis_publishers.errors import StreamNotFoundError
 from kinesis_publishers.events import ignore_event
 from kinesis_publishers.model import StreamIdentity, StreamSummary
 from kinesis_publishers.testing.fakes.samples import STREAM_ARN
+from kinesis_publishers.testing.fakes.shards import raise_next
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -209,8 +210,6 @@ class FakeStream:
     Attributes:
         shards: what ListShards shows, in the order in which it shows it.
         arn: the stream; its name is the last part.
-        created_at: when it was created (aware).
-        retention_seconds: how long it keeps its records.
         status: ``ACTIVE``, ``CREATING``, ``DELETING`` or ``UPDATING``.
         closed_at: when shards were closed, by shard id: a listing since later leaves them out.
     """
@@ -260,13 +259,9 @@ class FakeStream:
 class FakeControlPlane(ControlPlane):
     """Describes streams as a test has written them down; it has no stream consumers.
 
-    Args:
-        streams: what exists; anything else is not found.
-        errors: what the first calls raise instead of answering; ``None`` lets one through.
-
     Attributes:
-        streams: what exists.
-        errors: what the next calls raise.
+        streams: what exists; anything else is not found.
+        errors: what the next calls raise instead of answering; ``None`` lets one through.
         calls: every call, in order.
     """
 
@@ -287,15 +282,14 @@ class FakeControlPlane(ControlPlane):
 
     async def describe_stream(self, stream: str) -> StreamSummary:
         self.calls.append(DescribeCall(stream=stream))
-        self._raise_next()
-        found = self._find(stream, "DescribeStreamSummary")
-        return found.summary
+        raise_next(self.errors)
+        return self._find(stream, "DescribeStreamSummary").summary
 
     async def list_shards(
         self, stream_arn: str, *, since: datetime | None = None
     ) -> tuple[Shard, ...]:
         self.calls.append(ListCall(stream_arn=stream_arn, since=since))
-        self._raise_next()
+        raise_next(self.errors)
         stream = self._find(stream_arn, "ListShards")
         return tuple(
             shard
@@ -314,11 +308,6 @@ class FakeControlPlane(ControlPlane):
 
     async def deregister_stream_consumer(self, consumer_arn: str) -> None:
         raise _no_script("deregister_stream_consumer")
-
-    def _raise_next(self) -> None:
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
 
     def _find(self, stream: str, operation: str) -> FakeStream:
         for one in self.streams:
@@ -347,11 +336,8 @@ def publisher_context(
 ) -> PublisherContext:
     """Return the context of a factory.
 
-    Args:
-        data_plane: without one, a call for any shard fails the test.
-        control_plane: without one, there are no streams.
-        clock: this machine's unless it is given.
-        events: dropped unless it is given.
+    Without a data plane, a call for any shard fails the test; without a control plane, there are no
+    streams; without a clock, time is real.
     """
     return PublisherContext(
         data_plane=data_plane or FakeDataPlane({}),

@@ -54,15 +54,7 @@ def sample_shard(
     is_closed: bool = False,
     stream_arn: str = STREAM_ARN,
 ) -> Shard:
-    """Return a shard of the stream ``orders``.
-
-    Args:
-        number: which one.
-        parent: the number of the shard that it continues.
-        adjacent_parent: the number of the second one, after a merge.
-        is_closed: whether it takes no more records.
-        stream_arn: another stream.
-    """
+    """Return a shard of the stream ``orders``; its parents are named by their numbers."""
     return Shard(
         stream_arn=stream_arn,
         shard_id=shard_name(number),
@@ -86,7 +78,7 @@ def sample_records(
         count: how many.
         first: the index of the first one: ``sample_records(2, first=3)`` continues
             ``sample_records(3)``.
-        shard: the shard that holds them.
+        shard: the shard that holds them; shard 0 unless given.
         size: the length of each payload, in bytes.
         arrival: when the record of index 0 arrived (aware).
     """

@@ -16,6 +16,7 @@ from kinesis_publishers.testing.fakes.shards import (
     StoredShard,
     ThrottledCalls,
     event_of,
+    raise_next,
 )
 
 if TYPE_CHECKING:
@@ -167,12 +168,10 @@ class _Scripted(_OnlyPushes):
         refusals: Sequence[Exception | None],
     ) -> None:
         self._left = deque(pushed)
-        self._refusals = deque(refusals)
+        self._refusals = list(refusals)
 
     async def accept(self, consumer_arn: str, position: StartingPosition) -> None:
-        refusal = self._refusals.popleft() if self._refusals else None
-        if refusal is not None:
-            raise refusal
+        raise_next(self._refusals)
 
     async def subscribe(self, position: StartingPosition) -> AsyncIterator[SubscriptionEvent]:
         while self._left and (item := self._left.popleft()) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections import deque
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -157,7 +156,7 @@ class FailingCalls(ShardBehaviour):
     Args:
         shard: what answers afterwards.
         on_locate: the errors of the first GetShardIterator calls; ``None`` lets one through.
-        on_read: the errors of the first GetRecords calls; ``None`` lets one through.
+        on_read: the same of GetRecords.
     """
 
     def __init__(
@@ -168,25 +167,20 @@ class FailingCalls(ShardBehaviour):
         on_read: tuple[Exception | None, ...] = (),
     ) -> None:
         self._shard = shard
-        self._on_locate = deque(on_locate)
-        self._on_read = deque(on_read)
+        self._on_locate = list(on_locate)
+        self._on_read = list(on_read)
 
     async def locate(self, position: StartingPosition) -> int:
-        _raise_next(self._on_locate)
+        raise_next(self._on_locate)
         return await self._shard.locate(position)
 
     async def read(self, index: int, limit: int) -> Answer:
-        _raise_next(self._on_read)
+        raise_next(self._on_read)
         return await self._shard.read(index, limit)
 
 
 class ThrottledCalls(FailingCalls):
-    """Refuses the first GetRecords calls because the read quota of the shard is used up.
-
-    Args:
-        shard: what answers afterwards.
-        times: how many calls are refused.
-    """
+    """Refuses the first GetRecords calls because the read quota of the shard is used up."""
 
     def __init__(self, shard: ShardBehaviour, *, times: int) -> None:
         refusal = ThroughputExceededError(
@@ -198,12 +192,7 @@ class ThrottledCalls(FailingCalls):
 
 
 class ExpiringIterators(ShardBehaviour):
-    """Lets an iterator expire, once, and fails the test if it is not replaced before the next call.
-
-    Args:
-        shard: what answers otherwise.
-        after: how many GetRecords are answered first.
-    """
+    """Lets an iterator expire, once, ``after`` so many answers; it must be replaced then."""
 
     def __init__(self, shard: ShardBehaviour, *, after: int) -> None:
         self._shard = shard
@@ -229,8 +218,9 @@ class ExpiringIterators(ShardBehaviour):
         return await self._shard.read(index, limit)
 
 
-def _raise_next(errors: deque[Exception | None]) -> None:
-    error = errors.popleft() if errors else None
+def raise_next(errors: list[Exception | None]) -> None:
+    """Take the next of ``errors``, and raise it unless it is ``None``."""
+    error = errors.pop(0) if errors else None
     if error is not None:
         raise error
 
@@ -244,12 +234,8 @@ def event_of(
 ) -> SubscriptionEvent:
     """Return ``records`` as one event.
 
-    Args:
-        records: what it holds.
-        continuation: its continuation sequence number, that of the last record unless it is given;
-            ``None`` as at the end of the shard.
-        child_shards: the shards that continue this one, once it has ended.
-        millis_behind_latest: the lag.
+    It continues after the last record unless ``continuation`` names another sequence number, or is
+    ``None``, as at the end of the shard.
     """
     if continuation == "":
         continuation = records[-1].sequence_number

@@ -61,16 +61,13 @@ class Wait:
 
 @define(eq=False)
 class EventFeed:
-    """Makes the events of one subscription, each when it is asked for and not before.
-
-    It neither waits nor sends, and it is called under the service's lock.
-    """
+    """Makes the events of one subscription, each when it is asked for and not before."""
 
     _state: ServiceState
     _subscription: Subscription
 
     def next_step(self) -> Event | Wait | None:
-        """Return what to do next; None once the subscription is over."""
+        """Return what to do next, under the service's lock; None once the subscription is over."""
         subscription = self._subscription
         self._end_if_due()
         if subscription.is_over:
@@ -90,6 +87,24 @@ class EventFeed:
         if subscription.shard.has_ended_at(number):
             return self._last_event(page)
         return self._sign_of_life()
+
+    async def pull(self, lock: RLock) -> Event | None:
+        """Wait for the next event; None when there are no more."""
+        subscription = self._subscription
+        # A shard that never runs dry must leave the loop to others between two events.
+        await asyncio.sleep(0)
+        while True:
+            with lock:
+                step = self.next_step()
+                if not isinstance(step, Wait):
+                    return step
+                # Armed under the lock: what is put from here on rings.
+                armed = subscription.wakeup.arm()
+                if step.is_for_records:
+                    subscription.shard.watchers.add(subscription.wakeup)
+            with suppress(TimeoutError):
+                async with self._state.clock.timeout(step.seconds):
+                    await armed
 
     def _end_if_due(self) -> None:
         state, subscription = self._state, self._subscription
@@ -203,14 +218,7 @@ def event_frame(
     millis_behind: int,
     child_shards: list[dict[str, object]] | None = None,
 ) -> bytes:
-    """Return a SubscribeToShardEvent.
-
-    Args:
-        fragments: the records, each as the JSON object that goes into the event.
-        continuation: the ContinuationSequenceNumber; None at the end of a shard.
-        millis_behind: MillisBehindLatest.
-        child_shards: ChildShards, at the end of a shard only.
-    """
+    """Return a SubscribeToShardEvent; ``fragments`` are its records as JSON objects."""
     number = b"null" if continuation is None else b'"%d"' % continuation
     children = b"" if child_shards is None else b'"ChildShards":%s,' % orjson.dumps(child_shards)
     head = b'{"ContinuationSequenceNumber":%s,"MillisBehindLatest":%d,%s"Records":[' % (
@@ -254,15 +262,14 @@ async def _body(
     state: ServiceState, subscription: Subscription, lock: RLock
 ) -> AsyncGenerator[bytes, None]:
     feed = EventFeed(state, subscription)
-    clock = state.clock
     try:
         yield b""
         yield INITIAL_RESPONSE
-        while (event := await _pull(feed, state, subscription, lock)) is not None:
+        while (event := await feed.pull(lock)) is not None:
             fault = event.fault
             for index, piece in enumerate(_pieces_of(event.frame, fault)):
                 if index and fault is not None:
-                    await clock.sleep(fault.delay_seconds)
+                    await state.clock.sleep(fault.delay_seconds)
                 yield piece
             if fault is not None and fault.kind == "reset_mid_event":
                 raise ConnectionBroken
@@ -287,23 +294,3 @@ def _pieces_of(frame: bytes, fault: Fault | None) -> list[bytes]:
     if fault.kind in ("reset_mid_event", "truncated_frame"):
         return [frame[: len(frame) // 2]]
     return [frame]
-
-
-async def _pull(
-    feed: EventFeed, state: ServiceState, subscription: Subscription, lock: RLock
-) -> Event | None:
-    """Wait for the next event; None when there are no more."""
-    # A shard that never runs dry must leave the loop to others between two events.
-    await asyncio.sleep(0)
-    while True:
-        with lock:
-            step = feed.next_step()
-            if not isinstance(step, Wait):
-                return step
-            # Armed under the lock: what is put from here on rings.
-            armed = subscription.wakeup.arm()
-            if step.is_for_records:
-                subscription.shard.watchers.add(subscription.wakeup)
-        with suppress(TimeoutError):
-            async with state.clock.timeout(step.seconds):
-                await armed

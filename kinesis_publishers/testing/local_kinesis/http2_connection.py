@@ -52,12 +52,7 @@ class _Call:
 
 
 class Http2Connection(asyncio.Protocol):
-    """Answers the calls of one client until it leaves.
-
-    Args:
-        dispatcher: answers each call.
-        max_streams: how many calls the client may have open at once; one more is refused.
-    """
+    """Answers the calls of one client, at most ``max_streams`` at once, until it leaves."""
 
     _sender: Http2Sender
     _transport: asyncio.Transport

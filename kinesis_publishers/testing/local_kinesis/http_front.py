@@ -8,38 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
-from typing import TYPE_CHECKING, Any
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
 from aiohttp import web
 
 from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken, StreamingAnswer
 from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
-from kinesis_publishers.testing.local_kinesis.tls import ALPN_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kinesis_publishers.testing.local_kinesis.answers import Answer
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-    from kinesis_publishers.testing.local_kinesis.tls import HttpVersion, TlsOptions
 
-__all__ = ["Http1Server", "HttpFront"]
+__all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
 
 _HTTP_2_BEGINNING = b"PRI "
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.
 _SETTLE_TURNS = 5
 # What a client does not read is kept at most so far; asyncio's own mark over TLS is 512 KiB.
 _WRITE_BUFFER_BYTES = 64 * 1024
+# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait.
+_SHUTDOWN_SECONDS = 0.05
 
 
 class HttpFront:
-    """Listens on one address until it is closed.
-
-    Args:
-        dispatcher: answers each request.
-        tls: makes it serve https; without it, http.
-        max_streams: how many calls an HTTP/2 connection may have open at once.
-    """
+    """Listens on one address until it is closed; with ``tls`` it serves https, and nothing else."""
 
     def __init__(
         self, dispatcher: Dispatcher, tls: TlsOptions | None = None, *, max_streams: int = 128
@@ -47,7 +47,8 @@ class HttpFront:
         self._dispatcher = dispatcher
         self._tls = tls
         self._max_streams = max_streams
-        self._http1 = Http1Server(dispatcher)
+        # The low-level server: no routes and no middleware between a socket and the service.
+        self._http1 = web.Server(self._handle)
         # A connection lives as long as its transport, or the last call that came over it.
         self._http2: WeakSet[Http2Connection] = WeakSet()
         self._listener: asyncio.Server | None = None
@@ -77,8 +78,21 @@ class HttpFront:
             transport.abort()
         for connection in list(self._http2):
             await connection.close()
-        await self._http1.close()
+        await self._close_http1()
         await _settle()
+
+    async def _close_http1(self) -> None:
+        connections = self._http1.connections
+        transports = [connection.transport for connection in connections]
+        for connection in connections:
+            if isinstance(connection, _Http1Connection):
+                connection.cancel_stream()
+        self._http1.pre_shutdown()
+        await self._http1.shutdown(_SHUTDOWN_SECONDS)
+        for transport in transports:
+            # A transport that was only closed waits for its client to read what is buffered.
+            if transport is not None:
+                transport.abort()
 
     @property
     def is_open(self) -> bool:
@@ -89,10 +103,26 @@ class HttpFront:
         if self._tls is not None and version not in self._tls.http_versions:
             return None
         if version == "1.1":
-            return self._http1.new_connection()
+            loop = asyncio.get_running_loop()
+            return _Http1Connection(self._http1, loop=loop, access_log=None)
         connection = Http2Connection(self._dispatcher, max_streams=self._max_streams)
         self._http2.add(connection)
         return connection
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
+        body = await request.content.read()
+        target, content_type = request.headers.get("X-Amz-Target", ""), request.content_type
+        answer = await self._dispatcher.answer(
+            request.method, request.path, target, body, content_type
+        )
+        if isinstance(answer, StreamingAnswer):
+            return await _stream(request, answer)
+        if answer.delivery == "reset":
+            return _reset(request)
+        if answer.delivery == "truncate":
+            return await _truncate(request, answer)
+        return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
 
 class _Negotiation(asyncio.Protocol):
@@ -112,7 +142,7 @@ class _Negotiation(asyncio.Protocol):
         if not self._front.is_open:
             transport.abort()
         elif agreed is not None:
-            self._hand_over("2" if agreed == ALPN_NAMES["2"] else "1.1")
+            self._hand_over("2" if agreed == _ALPN_NAMES["2"] else "1.1")
         else:
             self._front.undecided.add(transport)
 
@@ -143,52 +173,9 @@ async def _settle() -> None:
 
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)
-# Handlers that are still busy when the server stops hold a scripted delay: closing does not wait.
-_SHUTDOWN_SECONDS = 0.05
 
 
-class Http1Server:
-    """Makes the protocols of connections and closes what is left of them."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-        # The low-level server: no routes and no middleware between a socket and the service.
-        self._server = web.Server(self._handle)
-
-    def new_connection(self) -> asyncio.Protocol:
-        return _Connection(self._server, loop=asyncio.get_running_loop(), access_log=None)
-
-    async def close(self) -> None:
-        """Break the connections that are open, idle or not, and end the streams on them."""
-        connections = self._server.connections
-        transports = [connection.transport for connection in connections]
-        for connection in connections:
-            if isinstance(connection, _Connection):
-                connection.cancel_stream()
-        self._server.pre_shutdown()
-        await self._server.shutdown(_SHUTDOWN_SECONDS)
-        for transport in transports:
-            # A transport that was only closed waits for its client to read what is buffered.
-            if transport is not None:
-                transport.abort()
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        # Not request.read(): that refuses bodies above 1 MiB, PutRecords has up to 14.
-        body = await request.content.read()
-        target, content_type = request.headers.get("X-Amz-Target", ""), request.content_type
-        answer = await self._dispatcher.answer(
-            request.method, request.path, target, body, content_type
-        )
-        if isinstance(answer, StreamingAnswer):
-            return await _stream(request, answer)
-        if answer.delivery == "reset":
-            return _reset(request)
-        if answer.delivery == "truncate":
-            return await _truncate(request, answer)
-        return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
-
-
-class _Connection(web.RequestHandler):
+class _Http1Connection(web.RequestHandler):
     """Cancels the stream whose client has left: it may be waiting for an event that never comes.
 
     Not aiohttp's ``handler_cancellation``: a call that has arrived is carried out, whether its
@@ -212,7 +199,7 @@ class _Connection(web.RequestHandler):
 
 async def _stream(request: web.BaseRequest, answer: StreamingAnswer) -> web.StreamResponse:
     connection = request.protocol
-    assert isinstance(connection, _Connection)
+    assert isinstance(connection, _Http1Connection)
     connection.streaming = asyncio.current_task()
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     try:
@@ -248,3 +235,47 @@ async def _truncate(request: web.BaseRequest, answer: Answer) -> web.StreamRespo
     if request.transport is not None:
         request.transport.close()
     return response
+
+
+HttpVersion = Literal["2", "1.1"]
+_ALPN_NAMES: dict[HttpVersion, str] = {"1.1": "http/1.1", "2": "h2"}
+
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+class TlsOptions:
+    """What an https front offers: a certificate for one host, in memory, and protocols.
+
+    Args:
+        host: what clients connect to, in addition to the names of the loopback interface.
+        http_versions: the protocols, the best one first.
+    """
+
+    def __init__(self, host: str, http_versions: Sequence[HttpVersion]) -> None:
+        # It brings cryptography with it, which a server without TLS has no use for.
+        import trustme
+
+        self._authority = trustme.CA()
+        self.http_versions = http_versions
+        self._certificate = self._authority.issue_cert(*dict.fromkeys((*_LOCAL_NAMES, host)))
+
+    @contextmanager
+    def ca_bundle(self, path: str | None = None) -> Iterator[str]:
+        """Write what a client has to trust to ``path``, or for a while to a temporary file."""
+        pem = self._authority.cert_pem.bytes()
+        if path is not None:
+            Path(path).write_bytes(pem)
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="local-kinesis-") as directory:
+            temporary = Path(directory, "ca.pem")
+            temporary.write_bytes(pem)
+            yield str(temporary)
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return what a server needs; the protocols are offered by ALPN."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        configure: Any = self._certificate.configure_cert
+        configure(context)
+        context.set_alpn_protocols([_ALPN_NAMES[version] for version in self.http_versions])
+        return context

@@ -51,7 +51,8 @@ class _Plane:
     ) -> bytes | AsyncGenerator[bytes, None]:
         """Make a call; return the body of its answer."""
         answer = await self._service.handle(
-            operation, orjson.dumps(members, _plain, orjson.OPT_PASSTHROUGH_DATETIME)
+            operation,
+            orjson.dumps(members, datetime.timestamp, orjson.OPT_PASSTHROUGH_DATETIME),
         )
         if isinstance(answer, StreamingAnswer):
             return answer.body
@@ -139,7 +140,7 @@ class InProcessDataPlane(_Plane, DataPlane):
             )
         try:
             yield EventStreamSubscription(
-                _Pieces(body, str(shard)), where=str(shard), clock=self._service.clock
+                _Pieces(body, str(shard)), where=str(shard), clock=self._service.state.clock
             )
         finally:
             await body.aclose()
@@ -187,10 +188,3 @@ def _with_instants(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_with_instants(item) for item in value]
     return datetime.fromtimestamp(value, UTC) if name.endswith("Timestamp") else value
-
-
-def _plain(value: object) -> float:
-    """Return an instant as a call carries it."""
-    if not isinstance(value, datetime):
-        raise TypeError(f"{value!r} is not part of a call")
-    return value.timestamp()

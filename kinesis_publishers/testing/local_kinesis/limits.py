@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from typing import Literal
 
 from attrs import define, evolve, field, fields, frozen
@@ -186,13 +186,10 @@ class RateWindow:
 class Rates:
     """One window per key; a key names what is limited, e.g. ``("GetRecords", stream, shard)``."""
 
-    _windows: dict[tuple[str, ...], RateWindow] = field(factory=dict)
+    _windows: dict[tuple[str, ...], RateWindow] = field(factory=lambda: defaultdict(RateWindow))
 
     def window(self, *key: str) -> RateWindow:
-        found = self._windows.get(key)
-        if found is None:
-            found = self._windows[key] = RateWindow()
-        return found
+        return self._windows[key]
 
     def take_call(self, key: tuple[str, ...], per_second: int | None, now: float) -> bool:
         """Count one call; answer whether it is within ``per_second``. A refused call is free."""

@@ -91,14 +91,11 @@ class Request:
 
     def integer(self, name: str, minimum: int, maximum: int) -> int | None:
         value: int | None = self._member(name, int, "an integer")
-        if value is None:
-            return None
-        if value < minimum:
-            raise violation(
-                name, value, f"Member must have value greater than or equal to {minimum}"
-            )
-        if value > maximum:
-            raise violation(name, value, f"Member must have value less than or equal to {maximum}")
+        if value is not None and not minimum <= value <= maximum:
+            bound = f"greater than or equal to {minimum}"
+            if value > maximum:
+                bound = f"less than or equal to {maximum}"
+            raise violation(name, value, f"Member must have value {bound}")
         return value
 
     def required_integer(self, name: str, minimum: int, maximum: int) -> int:

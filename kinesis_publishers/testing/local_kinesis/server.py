@@ -5,28 +5,38 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
-from kinesis_publishers.testing.local_kinesis.tls import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
+    from kinesis_publishers.testing.local_kinesis.http_front import HttpVersion
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
     from kinesis_publishers.testing.local_kinesis.stream import Consumer
-    from kinesis_publishers.testing.local_kinesis.tls import HttpVersion
 
 __all__ = ["LocalKinesis", "run_server"]
 
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
 _CREDENTIAL = "local"
+
+
+class _Listening(TypedDict, total=False):
+    """How a server listens; :class:`LocalKinesis` says what each means."""
+
+    host: str
+    port: int
+    tls: bool
+    ca_file: str | None
+    http_versions: Sequence[HttpVersion]
+    max_streams: int
 
 
 class LocalKinesis:
@@ -65,7 +75,11 @@ class LocalKinesis:
         self._service = KinesisService(limits or Limits.aws(), self.clock, behaviour or Behaviour())
         self._host = host
         self._port = port
-        self._tls = TlsOptions(host, http_versions) if tls else None
+        self._tls: TlsOptions | None = None
+        if tls:
+            from kinesis_publishers.testing.local_kinesis.http_front import TlsOptions
+
+            self._tls = TlsOptions(host, http_versions)
         self._max_streams = max_streams
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
@@ -74,9 +88,15 @@ class LocalKinesis:
 
     @classmethod
     @contextmanager
-    def in_thread(cls, *arguments: Any, **options: Any) -> Iterator[Self]:
-        """Serve in a thread of its own while the context lasts; it takes what the class takes."""
-        server = cls(*arguments, **options)
+    def in_thread(
+        cls,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        behaviour: Behaviour | None = None,
+        **listening: Unpack[_Listening],
+    ) -> Iterator[Self]:
+        """Serve in a thread of its own while the context lasts."""
+        server = cls(limits, clock, behaviour, **listening)
         with _LoopThread() as thread:
             thread.run(server._open())
             server._thread = thread

@@ -51,11 +51,6 @@ class KinesisService:
         self.calls = CallLog()
         self.lock = RLock()
 
-    @property
-    def clock(self) -> Clock:
-        """The time that the service lives in."""
-        return self.state.clock
-
     async def handle(self, target: str, body: bytes) -> Answer | StreamingAnswer:
         """Answer one call; ``target`` is the X-Amz-Target header."""
         operation = target.removeprefix(_TARGET_PREFIX)
@@ -69,7 +64,7 @@ class KinesisService:
             faults = self.state.faults.take_before(scope)
         for fault in faults:
             if fault.delay_seconds > 0:
-                await self.clock.sleep(fault.delay_seconds)
+                await self.state.clock.sleep(fault.delay_seconds)
         with self.lock:
             answer = self._answer(operation, request, faults[-1] if faults else None)
             self.calls.add(scope, at_seconds, _code_of(answer))

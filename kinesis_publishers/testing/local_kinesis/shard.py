@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime
 from hashlib import md5
+from itertools import pairwise
 from typing import Any, Literal
 
 import orjson
@@ -24,7 +25,7 @@ __all__ = [
     "Shard",
     "StoredRecord",
     "Wakeup",
-    "even_starts",
+    "even_ranges",
     "hash_of_partition_key",
 ]
 
@@ -128,14 +129,7 @@ class Shard:
         return [_stored_record(orjson.loads(fragment)) for fragment in self._fragments]
 
     def append(self, data_base64: str, key_json: str, size_bytes: int, now_ms: int) -> int:
-        """Store a record and return its sequence number.
-
-        Args:
-            data_base64: the payload as it goes into the answer.
-            key_json: the partition key as a JSON string, with its quotes.
-            size_bytes: payload and key, decoded.
-            now_ms: the arrival time.
-        """
+        """Store a record, whose payload and key are as in an answer; return its number."""
         number = self.space.number(self._next_position, now_ms // 1000)
         self._next_position += 1
         self.last_number = number
@@ -264,7 +258,7 @@ def hash_of_partition_key(partition_key: str) -> int:
     return int.from_bytes(digest, "big")
 
 
-def even_starts(count: int) -> list[int]:
-    """Return where each of ``count`` equal ranges begins, as CreateStream lays them out."""
-    width = HASH_KEY_COUNT // count
-    return [width * number for number in range(count)]
+def even_ranges(count: int) -> list[tuple[int, int]]:
+    """Return the hash keys of ``count`` equal shards, as CreateStream lays them out."""
+    starts = [HASH_KEY_COUNT // count * number for number in range(count)]
+    return [(first, after - 1) for first, after in pairwise([*starts, HASH_KEY_COUNT])]

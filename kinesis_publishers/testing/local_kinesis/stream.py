@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from kinesis_publishers.testing.local_kinesis.answers import resource_not_found, throughput_exceeded
 from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds, SequenceSpace
-from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, Shard, even_starts
+from kinesis_publishers.testing.local_kinesis.shard import Shard, even_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,9 +129,8 @@ class Stream:
 
     def add_initial_shards(self, count: int, now_ms: int) -> None:
         second = self.creation_seconds.next(now_ms)
-        starts = even_starts(count)
-        for first, following in zip(starts, [*starts[1:], HASH_KEY_COUNT], strict=True):
-            self.add_shard(second, (first, following - 1), now_ms)
+        for hash_keys in even_ranges(count):
+            self.add_shard(second, hash_keys, now_ms)
         self.index_open_shards()
 
     def add_shard(

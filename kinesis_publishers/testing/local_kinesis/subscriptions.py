@@ -24,13 +24,10 @@ class Subscription:
 
     Attributes:
         position: what the next event begins with.
-        opened_at: the time of the call, monotonic.
-        fault: what goes wrong with its events.
         is_over: nothing more is sent, except ``error``.
-        error: the exception to send at the end, if it is to end with one.
+        error: the exception to send at the end.
         sent_bytes: the data and partition keys that were sent within the last second.
-        event_count: how many events were sent.
-        last_event_at: when the last one was sent; when the subscription was opened if none was.
+        last_event_at: when the last event was sent; when the subscription was opened if none was.
     """
 
     stream: Stream

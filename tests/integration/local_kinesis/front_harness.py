@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from kinesis_publishers.testing.local_kinesis.answers import Answer, StreamingAnswer
-from kinesis_publishers.testing.local_kinesis.http_front import HttpFront
-from kinesis_publishers.testing.local_kinesis.tls import TlsOptions
+from kinesis_publishers.testing.local_kinesis.http_front import HttpFront, TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

@@ -14,6 +14,9 @@ from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, ShardNotFoundError
 from kinesis_publishers.events import ignore_event
 from kinesis_publishers.testing.fakes import (
+    STREAM_ARN,
+    FakeControlPlane,
+    FakeStream,
     ScriptedPublisherFactory,
     ScriptedRun,
     batch_of,
@@ -38,7 +41,9 @@ def range_world(listed: Shard | None = None) -> RangeWorld:
     """Return a world whose shard holds the aggregates, and is listed as ``listed``."""
     runs = [ScriptedRun(batches=[batch_of(AGGREGATES)])]
     world = RangeWorld(factory=ScriptedPublisherFactory(runs))
-    world.reader = evolve(world.reader, listed_shards=(listed or sample_shard(),))
+    world.reader = evolve(
+        world.reader, control_plane=FakeControlPlane(FakeStream([listed or sample_shard()]))
+    )
     return world
 
 
@@ -46,7 +51,7 @@ async def test_a_range_is_deaggregated_like_a_shard():
     world = range_world()
     await world.read(range_of(0, 1))
     assert world.sink.records == INSIDE[4:8]
-    assert world.reader.listings == [sample_shard().stream_arn]
+    assert [one.stream_arn for one in world.reader.control_plane.list_calls] == [STREAM_ARN]
 
 
 async def test_the_shards_are_listed_once_for_ranges_that_meet_aggregates_at_the_same_time():
@@ -81,7 +86,7 @@ async def test_the_shards_of_a_stream_that_was_created_again_are_listed_again():
 async def test_the_shards_are_not_listed_for_a_range_without_aggregates():
     world = RangeWorld(factory=ScriptedPublisherFactory([run_of((1, 3))]))
     await world.read(range_of(0, 2))
-    assert world.reader.listings == []
+    assert world.reader.control_plane.list_calls == []
 
 
 async def test_a_range_leaves_out_what_the_shard_leaves_out():

@@ -118,7 +118,7 @@ async def test_records_that_were_removed_while_the_application_was_busy_are_loss
 async def test_the_service_is_not_asked_for_the_retention_while_reading_keeps_up():
     reader = reader_of(*(run_of((at, at + 1)) for at in range(10)))
     await reader.read()
-    assert reader.retention_questions == []
+    assert reader.control_plane.describe_calls == []
 
 
 async def test_a_record_that_reading_should_begin_at_and_that_is_gone_is_loss():

@@ -192,7 +192,7 @@ async def test_a_tolerated_mismatch_is_reported_once_when_the_shard_ends_with_it
 async def test_the_retention_is_not_requested():
     world = scripted(run_of((2, 10), lag=5))
     await world.read(range_of(1, 6))
-    assert world.reader.retention_questions == []
+    assert world.reader.control_plane.describe_calls == []
 
 
 async def test_a_publisher_that_stops_unasked_is_an_error():

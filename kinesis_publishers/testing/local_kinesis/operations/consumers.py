@@ -166,22 +166,21 @@ def subscribe_to_shard(state: ServiceState, request: Request) -> Members:
     stream, consumer = _find_consumer(state, arn)
     state.find_readable(stream.name)
     shard = stream.shard(shard_id, state.now_ms())
-    _check_consumer(state, consumer)
+    status = consumer.status(state.now_ms())
+    if status != "ACTIVE":
+        raise resource_in_use(f"Consumer {arn} is not ACTIVE, instead in state {status}.")
     _take_call(state, consumer, shard)
     position = position_in(state, stream, shard, starting_position, SUBSCRIPTION_MEMBERS)
     if request.flag("DryRun"):
         raise ApiError("DryRunOperationException", "The request would have succeeded.")
     fault = state.faults.take_inside(Scope("SubscribeToShard", stream.name, shard_id))
     subscription = Subscription(stream, shard, consumer, position, state.monotonic(), fault)
+    taken_over = resource_in_use(
+        f"Another subscription of consumer {arn} to shard {shard_id} has taken over."
+    )
     is_silent = state.behaviour.takeover == "close"
-    state.subscriptions.open(subscription, None if is_silent else _taken_over(consumer, shard))
+    state.subscriptions.open(subscription, None if is_silent else taken_over)
     return subscription
-
-
-def _check_consumer(state: ServiceState, consumer: Consumer) -> None:
-    status = consumer.status(state.now_ms())
-    if status != "ACTIVE":
-        raise resource_in_use(f"Consumer {consumer.arn} is not ACTIVE, instead in state {status}.")
 
 
 def _take_call(state: ServiceState, consumer: Consumer, shard: Shard) -> None:
@@ -199,12 +198,6 @@ def _take_call(state: ServiceState, consumer: Consumer, shard: Shard) -> None:
         raise limit_exceeded(
             f"Rate exceeded for consumer {consumer.arn} and shard {shard.shard_id}."
         )
-
-
-def _taken_over(consumer: Consumer, shard: Shard) -> ApiError:
-    return resource_in_use(
-        f"Another subscription of consumer {consumer.arn} to shard {shard.shard_id} has taken over."
-    )
 
 
 OPERATIONS: dict[str, Operation] = {

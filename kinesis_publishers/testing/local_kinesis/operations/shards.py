@@ -10,7 +10,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request
-from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, even_starts
+from kinesis_publishers.testing.local_kinesis.shard import even_ranges
 from kinesis_publishers.testing.local_kinesis.stream import shard_shape
 
 if TYPE_CHECKING:
@@ -119,14 +119,14 @@ def scale_shards(stream: Stream, count: int, now_ms: int) -> None:
     Every new boundary is split in, then what lies between two new boundaries is merged: a count
     that is no multiple leaves closed, empty shards in the lineage, as AWS does.
     """
-    starts = even_starts(count)
-    for start in starts:
-        shard = stream.route(start)
-        if shard.first_hash_key != start:
-            split_shard(stream, shard, start, now_ms)
-    for first, following in zip(starts, [*starts[1:], HASH_KEY_COUNT], strict=True):
+    ranges = even_ranges(count)
+    for first, _ in ranges:
+        shard = stream.route(first)
+        if shard.first_hash_key != first:
+            split_shard(stream, shard, first, now_ms)
+    for first, last in ranges:
         merged = stream.route(first)
-        while merged.last_hash_key + 1 < following:
+        while merged.last_hash_key < last:
             adjacent = stream.route(merged.last_hash_key + 1)
             merged = merge_shards(stream, merged, adjacent, now_ms)
 
@@ -242,20 +242,15 @@ def _filtered(stream: Stream, shard_filter: Request | None, now_ms: int) -> list
         return [shard for shard in shards if shard.is_open]
     if kind == "FROM_TRIM_HORIZON":
         return shards
-    instant_ms = _instant_of(shard_filter, now_ms)
+    instant_ms = shard_filter.required_instant_ms("Timestamp")
+    if instant_ms > now_ms:
+        raise invalid_argument("The Timestamp of the ShardFilter cannot be in the future.")
     ending_later = [
         shard for shard in shards if shard.closed_ms is None or shard.closed_ms >= instant_ms
     ]
     if kind == "FROM_TIMESTAMP":
         return ending_later
     return [shard for shard in ending_later if shard.opened_ms <= instant_ms]
-
-
-def _instant_of(shard_filter: Request, now_ms: int) -> float:
-    instant_ms = shard_filter.required_instant_ms("Timestamp")
-    if instant_ms > now_ms:
-        raise invalid_argument("The Timestamp of the ShardFilter cannot be in the future.")
-    return instant_ms
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pybase64
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
@@ -15,7 +15,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
-from kinesis_publishers.testing.local_kinesis.requests import parse_decimal
+from kinesis_publishers.testing.local_kinesis.requests import parse_decimal, violation
 from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, hash_of_partition_key
 
 if TYPE_CHECKING:
@@ -75,11 +75,8 @@ class _Writer:
     _state: ServiceState
     _stream: Stream
     _operation: str
-    _now_ms: int = field(init=False)
     _errors: dict[str, ApiError | None] = field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        self._now_ms = self._state.now_ms()
+    _now_ms: int = Factory(lambda self: self._state.now_ms(), takes_self=True)
 
     def store(self, entry: _Entry) -> tuple[Shard, int]:
         shard = self._stream.route(entry.hash_key)
@@ -153,10 +150,8 @@ def _entry_of(item: object, record_limit: int | None) -> _Entry:
             "constraint: Member must not be null"
         )
     if not 1 <= len(key) <= _LONGEST_KEY:
-        raise validation(
-            f"1 validation error detected: Value '{key}' at 'partitionKey' failed to satisfy "
-            f"constraint: Member must have length between 1 and {_LONGEST_KEY}"
-        )
+        constraint = f"Member must have length between 1 and {_LONGEST_KEY}"
+        raise violation("PartitionKey", key, constraint)
     size_bytes = _decoded_length(data) + len(key.encode())
     if record_limit is not None and size_bytes > record_limit:
         raise validation(
