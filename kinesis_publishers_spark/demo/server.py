@@ -41,7 +41,7 @@ def serve_stream(stream: str, shards: int) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def handled_signals(*numbers: int, handler: Any = None) -> Iterator[None]:
-    """Restore the handlers of signals when the context ends; within it ``handler`` has its turn."""
+    """Restore the handlers of signals when the context ends; ``handler`` replaces them in it."""
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         if handler is not None:
