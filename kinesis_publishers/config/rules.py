@@ -215,9 +215,12 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
     if lookup.is_refused(store):
         return
     chosen = lookup.get(store)
-    owners = {"sqlite": SqliteCheckpointConfig, "dynamodb": DynamoDbCheckpointConfig}
-    for owner, section in owners.items():
-        for key in lookup.given_keys(section.options()) if chosen != owner else ():
+    owners = {
+        "sqlite": SqliteCheckpointConfig.options(),
+        "dynamodb": DynamoDbCheckpointConfig.options(),
+    }
+    for owner, options in owners.items():
+        for key in lookup.given_keys(options) if chosen != owner else ():
             yield InvalidOptionError(
                 f"{key} is for the store {owner}, and {lookup.written_key(store)} "
                 f"is {chosen}: remove one of them, or set the store to {owner}"
