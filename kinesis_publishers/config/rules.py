@@ -56,12 +56,7 @@ _CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<n
 
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
-    """Return every violation.
-
-    Args:
-        lookup: the configuration.
-        complete: whether required options must be there.
-    """
+    """Return every violation; required options must be there if it is ``complete``."""
     try:
         streams = selected_streams(lookup)
         stream_problems = [*_regions_of_streams(lookup, streams)]
@@ -85,8 +80,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
 def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
     for option in ALL_OPTIONS:
         if option.required and not lookup.is_given(option):
-            expected = option.parser.accepts
-            yield MissingOptionError(f"{option.full_key} is required: set it to {expected}")
+            yield option.missing()
 
 
 def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
@@ -249,12 +243,7 @@ def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:
 
 @frozen(kw_only=True)
 class IneffectiveKey:
-    """A key that is valid and has no effect.
-
-    Attributes:
-        key: as the user wrote it.
-        reason: why it has none.
-    """
+    """A key, as the user wrote it, that is valid and has no effect, and the reason."""
 
     key: str
     reason: str

@@ -129,7 +129,6 @@ class InitialPositionConfig(Section, section="Source"):
         parser=Text(
             accepts="a date as stream.initpos.timestamp.format describes, or epoch seconds"
         ),
-        default=None,
         doc="The instant of AT_TIMESTAMP: a date in the format below, epoch seconds, or ISO-8601.",
     )
     timestamp_format: ClassVar[Option[str]] = Option(
@@ -175,7 +174,6 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",
         parser=Text(accepts="a date as stream.endpos.timestamp.format describes, or epoch seconds"),
-        default=None,
         doc="The instant of AT_TIMESTAMP, itself not included: a date in the format below, epoch "
         "seconds, or ISO-8601.",
     )
