@@ -44,13 +44,7 @@ _NAME: Final = Checked(
     type=click.Choice(["aws", "off"]),
     help="Refuse what AWS refuses (calls, bytes and sizes per shard), or nothing.",
 )
-@click.option(
-    "--stream",
-    default="demo",
-    show_default=True,
-    type=_NAME,
-    help="A stream to create.",
-)
+@click.option("--stream", default="demo", show_default=True, type=_NAME, help="A stream to create.")
 @click.option(
     "--shards",
     default=4,

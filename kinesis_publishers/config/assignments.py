@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Factory, define, field, frozen
 
-from kinesis_publishers.config.catalogue import (
-    CUSTOM,
-    CUSTOM_PREFIX,
-    find_option,
-    nearest_key,
-)
+from kinesis_publishers.config.catalogue import CUSTOM, CUSTOM_PREFIX, find_option, nearest_key
 from kinesis_publishers.config.option import Entry, Namespace
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig

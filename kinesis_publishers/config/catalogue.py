@@ -25,10 +25,7 @@ from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.config.sections.positions import (
-    EndingPositionConfig,
-    InitialPositionConfig,
-)
+from kinesis_publishers.config.sections.positions import EndingPositionConfig, InitialPositionConfig
 from kinesis_publishers.config.sections.reading import (
     DiscoveryConfig,
     FanOutConfig,

@@ -41,8 +41,7 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
     """Return the class that ``name`` means: ``module:Class``, else an entry point of ``group``.
 
     Raises:
-        PluginLoadError: there is no such entry point, several packages announce different classes
-            by this name, or as for :func:`load_class`.
+        PluginLoadError: no package, or more than one, announces it; or as for :func:`load_class`.
     """
     if ":" in name:
         return load_class(name, base)

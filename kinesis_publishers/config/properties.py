@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers.config.assignments import (
-    Assignments,
-    assign_custom,
-    assign_properties,
-)
+from kinesis_publishers.config.assignments import Assignments, assign_custom, assign_properties
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.rules import find_problems

@@ -47,7 +47,7 @@ from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOp
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kinesis_publishers.config.option import Lookup, Option, OptionFamily, Section
+    from kinesis_publishers.config.option import Lookup, Option, OptionFamily
     from kinesis_publishers.config.sections.source import StreamSelector
 
 __all__ = ["IneffectiveKey", "find_problems", "ineffective_keys"]
@@ -112,10 +112,8 @@ def _positions_of_several_streams(
 ) -> Iterator[ConfigError]:
     if len(streams) < 2:
         return
-    for option, verb in (
-        (InitialPositionConfig.shards, "begin"),
-        (EndingPositionConfig.shards, "end"),
-    ):
+    for section, verb in ((InitialPositionConfig, "begin"), (EndingPositionConfig, "end")):
+        option = section.shards
         if lookup.get(option):
             yield InvalidOptionError(
                 f"{lookup.written_key(option)} has positions by shard id, which is not unique in "
@@ -217,12 +215,12 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
     if lookup.is_refused(store):
         return
     chosen = lookup.get(store)
-    owners: tuple[tuple[str, type[Section]], ...] = (
-        ("sqlite", SqliteCheckpointConfig),
-        ("dynamodb", DynamoDbCheckpointConfig),
-    )
-    for owner, section in owners:
-        for key in lookup.given_keys(section.options()) if chosen != owner else ():
+    owners = {
+        "sqlite": SqliteCheckpointConfig.options(),
+        "dynamodb": DynamoDbCheckpointConfig.options(),
+    }
+    for owner, options in owners.items():
+        for key in lookup.given_keys(options) if chosen != owner else ():
             yield InvalidOptionError(
                 f"{key} is for the store {owner}, and {lookup.written_key(store)} "
                 f"is {chosen}: remove one of them, or set the store to {owner}"

@@ -40,10 +40,7 @@ __all__ = ["tail"]
 )
 @click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
 @click.option(
-    "--since",
-    type=DURATION,
-    metavar="DURATION",
-    help="Begin so long ago, as 90s, 10m or 2h.",
+    "--since", type=DURATION, metavar="DURATION", help="Begin so long ago, as 90s, 10m or 2h."
 )
 @click.option("--until-tip", is_flag=True, help="End when everything that was there is read.")
 @click.option(

@@ -249,9 +249,7 @@ class AwsConfig(Section, section="AWS"):
         "that contradicts an ARN is an error, except with an aws.endpoint.",
     )
     endpoint_url: Option[str | None] = Option(
-        key="aws.endpoint",
-        parser=URL,
-        doc="The URL of a Kinesis endpoint other than AWS's own.",
+        key="aws.endpoint", parser=URL, doc="The URL of a Kinesis endpoint other than AWS's own."
     )
     ca_bundle: Option[str | None] = Option(
         key="aws.cabundle",

@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import (
-    URL,
-    Duration,
-    Flag,
-    PluginName,
-    Text,
-    WholeNumber,
-)
+from kinesis_publishers.config.parsers import URL, Duration, Flag, PluginName, Text, WholeNumber
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 

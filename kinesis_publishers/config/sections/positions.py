@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Scalar, Text
 from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPattern, parse_timestamp
-from kinesis_publishers.errors import (
-    ConfigError,
-    InvalidOptionError,
-    MissingOptionError,
-)
+from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

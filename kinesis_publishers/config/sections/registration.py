@@ -22,12 +22,7 @@ from kinesis_publishers.errors import MissingOptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "DeregistrationPolicy",
-    "RegistrationConfig",
-    "RegistrationStrategy",
-    "consumer_arn",
-]
+__all__ = ["DeregistrationPolicy", "RegistrationConfig", "RegistrationStrategy", "consumer_arn"]
 
 
 class RegistrationStrategy(Enum):

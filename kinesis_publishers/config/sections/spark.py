@@ -40,9 +40,7 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         doc="The largest number of records in a micro-batch.",
     )
     max_bytes_per_trigger: Option[int | None] = Option(
-        key="spark.maxbytespertrigger",
-        parser=Size(),
-        doc="The largest size of a micro-batch.",
+        key="spark.maxbytespertrigger", parser=Size(), doc="The largest size of a micro-batch."
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",
