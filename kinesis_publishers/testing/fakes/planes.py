@@ -223,12 +223,10 @@ class FakeStream:
 
     @property
     def name(self) -> str:
-        """The stream's name."""
         return self.arn.rpartition("/")[2]
 
     @property
     def identity(self) -> StreamIdentity:
-        """Which stream this is."""
         return StreamIdentity(name=self.name, arn=self.arn, created_at=self.created_at)
 
     @property
@@ -239,7 +237,6 @@ class FakeStream:
         )
 
     def add(self, *shards: Shard) -> None:
-        """Let ListShards show ``shards`` as well."""
         self.shards.extend(shards)
 
     def close(self, shard_id: str, *, at: datetime | None = None) -> None:

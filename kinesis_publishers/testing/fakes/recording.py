@@ -312,7 +312,9 @@ async def assert_shard_is_read(
     ends durable; the pool is empty again. The same call serves every kind of publisher, whose
     context uses ``clock``. What took part is returned for further checks.
     """
-    reader = ShardReader(factory=factory, clock=clock)
+    shard = shard or sample_shard()
+    stream = FakeStream([shard], arn=shard.stream_arn)
+    reader = ShardReader(factory=factory, clock=clock, control_plane=FakeControlPlane(stream))
     begin = ShardProgress(position=start or StartingPosition.trim_horizon())
     progress = await reader.read(begin, shard=shard)
     assert list(map(_identity, reader.sink.records)) == list(map(_identity, expected))
@@ -322,9 +324,8 @@ async def assert_shard_is_read(
         assert delivered is not None
         assert delivery.progress.processed == delivered.whole
     if expected:
-        last = progress.processed
-        assert last is not None
-        assert last.sequence_number == expected[-1].sequence_number
+        assert progress.processed is not None
+        assert progress.processed.sequence_number == expected[-1].sequence_number
     assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0), "the pool is not empty"
     return reader
 

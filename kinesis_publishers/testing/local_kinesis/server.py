@@ -104,14 +104,14 @@ class LocalKinesis:
                 yield server
             finally:
                 server._thread = None
-                thread.run(server._close())
+                thread.run(server._resources.aclose())
 
     async def __aenter__(self) -> Self:
         await self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._close()
+        await self._resources.aclose()
 
     @property
     def endpoint_url(self) -> str:
@@ -326,9 +326,6 @@ class LocalKinesis:
             self._port = await front.open(self._host, self._port)
             opened.push_async_callback(front.close)
             self._resources = opened.pop_all()
-
-    async def _close(self) -> None:
-        await self._resources.aclose()
 
 
 class _LoopThread:
