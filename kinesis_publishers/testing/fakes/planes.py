@@ -128,17 +128,14 @@ class FakeDataPlane(DataPlane):
 
     @property
     def iterator_calls(self) -> list[IteratorCall]:
-        """Every GetShardIterator, in order."""
         return [call for call in self.calls if isinstance(call, IteratorCall)]
 
     @property
     def records_calls(self) -> list[RecordsCall]:
-        """Every GetRecords, in order."""
         return [call for call in self.calls if isinstance(call, RecordsCall)]
 
     @property
     def subscribe_calls(self) -> list[SubscribeCall]:
-        """Every SubscribeToShard, in order."""
         return [call for call in self.calls if isinstance(call, SubscribeCall)]
 
     def behaviour_of(self, shard_id: str) -> ShardBehaviour:
@@ -269,12 +266,10 @@ class FakeControlPlane(ControlPlane):
 
     @property
     def describe_calls(self) -> list[DescribeCall]:
-        """Every DescribeStreamSummary, in order."""
         return [call for call in self.calls if isinstance(call, DescribeCall)]
 
     @property
     def list_calls(self) -> list[ListCall]:
-        """Every ListShards, in order."""
         return [call for call in self.calls if isinstance(call, ListCall)]
 
     async def describe_stream(self, stream: str) -> StreamSummary:

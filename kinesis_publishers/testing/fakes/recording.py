@@ -72,7 +72,6 @@ class RecordingConsumer(RecordBatchConsumer):
 
     @property
     def records(self) -> list[Record]:
-        """Every record, in the order of delivery."""
         return [record for batch in self.batches for record in batch]
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
@@ -105,7 +104,6 @@ class RecordingSink(DeliverySink):
 
     @property
     def records(self) -> list[Record]:
-        """Every record, in the order of delivery."""
         return [record for delivery in self.deliveries for record in delivery.batch]
 
     def records_of(self, shard_id: str) -> list[Record]:

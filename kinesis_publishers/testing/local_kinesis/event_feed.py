@@ -126,7 +126,7 @@ class EventFeed:
     def _due_fault(self) -> Fault | None:
         """Return the fault that hits the next event."""
         fault = self._subscription.fault
-        if fault is None or fault.events_before != self._subscription.event_count:
+        if fault is None or (fault.after_events or 0) != self._subscription.event_count:
             return None
         return fault
 

@@ -140,11 +140,6 @@ class Fault:
             or (self.kind in _RECORD_KINDS and self.operation == "SubscribeToShard")
         )
 
-    @property
-    def events_before(self) -> int:
-        """How many events a subscription delivers before the fault hits it."""
-        return self.after_events or 0
-
     def matches(self, scope: Scope) -> bool:
         return (
             self.operation in ("*", scope.operation)
