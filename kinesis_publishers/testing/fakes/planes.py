@@ -87,11 +87,7 @@ class IteratorCall:
 
 @frozen(kw_only=True)
 class RecordsCall:
-    """A GetRecords that was made, answered or not.
-
-    Attributes:
-        index: the record at which the iterator stood.
-    """
+    """A GetRecords that was made, answered or not; ``index`` is where its iterator stood."""
 
     shard_id: str
     shard_iterator: str

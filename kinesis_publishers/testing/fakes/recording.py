@@ -137,14 +137,11 @@ class ScriptedRun:
 
 
 class ScriptedPublisher(RecordPublisher):
-    """Does one :class:`ScriptedRun` after the other; after the last one the shard has ended.
-
-    Attributes:
-        processed: what the consumer answered to each batch.
-    """
+    """Does one :class:`ScriptedRun` after the other; after the last one the shard has ended."""
 
     def __init__(self, runs: Sequence[ScriptedRun]) -> None:
         self._runs = deque(runs)
+        #: What the consumer answered to each batch.
         self.processed: list[SequenceNumber | None] = []
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
@@ -160,15 +157,10 @@ class ScriptedPublisher(RecordPublisher):
 
 
 class ScriptedPublisherFactory(RecordPublisherFactory):
-    """Makes one scripted publisher for each time that it is asked.
-
-    Args:
-        scripts: the runs of the first publisher, of the second one, and so on.
+    """Makes a scripted publisher each time; ``scripts`` are the runs of the first one, and so on.
 
     Attributes:
         positions: where each publisher was told to begin.
-        publishers: the publishers that were made.
-        is_closed: whether :meth:`close` was called.
     """
 
     def __init__(self, *scripts: Sequence[ScriptedRun]) -> None:

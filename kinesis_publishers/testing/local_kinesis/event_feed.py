@@ -48,12 +48,7 @@ class Event:
 
 @frozen
 class Wait:
-    """Nothing to send yet.
-
-    Attributes:
-        seconds: when to ask again at the latest.
-        is_for_records: a new record is a reason to ask again before.
-    """
+    """Nothing to send for ``seconds``; with ``is_for_records``, a new record ends the wait."""
 
     seconds: float
     is_for_records: bool = False

@@ -204,8 +204,7 @@ class LocalKinesis:
     def put_many(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
         """Store (partition key, data) pairs, without limits, faults or HTTP.
 
-        Returns:
-            The shard id and the sequence number of each record, in the order given.
+        The shard id and the sequence number of each record are returned, in the order given.
         """
         with self._service.lock:
             return self._service.state.write(stream, records)
