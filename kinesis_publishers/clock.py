@@ -73,11 +73,7 @@ class SystemClock(Clock):
 
 
 class ServiceClock(Clock):
-    """This machine's clock, corrected where the service's answers contradict it.
-
-    Args:
-        machine: the clock to correct.
-    """
+    """This machine's clock, corrected where the service's answers contradict it."""
 
     def __init__(self, machine: Clock) -> None:
         self.machine = machine
@@ -111,11 +107,9 @@ class ServiceClock(Clock):
         return self.machine.timeout(seconds)
 
     def observe(self, date: str | None, *, sent_at: datetime) -> None:
-        """Learn from an answer that has just come; a header without a valid date is ignored.
+        """Learn from the ``Date`` header of an answer that has just come; ignore an invalid one.
 
-        Args:
-            date: its ``Date`` header.
-            sent_at: when the request was sent, by this machine's clock.
+        This machine's clock says ``sent_at`` of the request.
         """
         try:
             told = parsedate_to_datetime(date or "").replace(tzinfo=UTC)

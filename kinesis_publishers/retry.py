@@ -125,7 +125,6 @@ class RetryBudget:
         """Return the delay, in seconds, before the failed call is made again.
 
         Args:
-            error: what it failed with.
             is_endless: whether to repeat the call as often as it takes, without using up retries (a
                 throttle is a request to slow down, not a failure); the delays grow nevertheless.
 

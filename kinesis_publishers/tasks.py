@@ -19,11 +19,7 @@ __all__ = ["TaskScope", "cancelled_from_outside_only", "wait_for_event"]
 def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Iterator[None]:
     """Turn a CancelledError into an error unless the current task was asked to stop meanwhile.
 
-    It comes from a part that was cancelled by itself, and would look like an orderly end.
-
-    Args:
-        error_type: the error to raise instead.
-        what: the part that ended in the CancelledError, in words.
+    It comes from ``what``, a part that was cancelled by itself, and would look like an orderly end.
     """
     requests = _cancel_requests()
     try:

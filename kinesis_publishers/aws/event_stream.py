@@ -59,10 +59,8 @@ class EventStreamDecoder:
     """Takes bytes in pieces of any size and gives back frames.
 
     Every method that looks at a frame raises ``MalformedResponseError`` when it is damaged, as
-    often as it is asked: there is no way to find the next frame behind a damaged one.
-
-    Args:
-        source: what sends the bytes, for the messages of errors.
+    often as it is asked: there is no way to find the next frame behind a damaged one. Messages of
+    errors name the ``source`` of the bytes.
     """
 
     def __init__(self, source: str) -> None:

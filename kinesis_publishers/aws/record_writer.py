@@ -122,9 +122,6 @@ class RecordPutter:
         policy: how often a call that writes nothing is repeated.
         on_written: takes each record as soon as it is written.
         advice: what to do when the retries are used up, a sentence.
-
-    Attributes:
-        written: how many records were written.
     """
 
     def __init__(

@@ -66,7 +66,6 @@ class Checkpointer:
         """Return ``inner`` with each delivery recorded as soon as it has been taken.
 
         Args:
-            inner: what deliveries are handed to.
             records_deliveries: ``False`` if the caller calls :meth:`record` itself; only the age
                 of what is recorded is kept up then.
         """

@@ -100,17 +100,19 @@ class ShardLoop(RecordBatchConsumer):
 
     async def _run_once(self, publisher: RecordPublisher) -> RunResult | None:
         """Run ``publisher`` once; return its result, ``None`` if it was interrupted."""
-        result = None
-        what = f"{self.shard}: run() of {type(publisher).__name__}"
+        result = failure = None
         # It has no deadline until it is interrupted.
         self._run = timeout = asyncio.timeout(None)
         try:
             async with timeout:
-                with cancelled_from_outside_only(PublisherCancelledError, what):
-                    result = await publisher.run(self)
-                _check_result(result, publisher, self.shard, is_stopping=self._is_done)
-        except TimeoutError:
-            if not timeout.expired():
+                try:
+                    result = await self._checked_run(publisher)
+                except TimeoutError as error:
+                    failure = error
+                    raise
+        except TimeoutError as error:
+            # The publisher's own, even of its cleanup, is a failure; the other one interrupted it.
+            if error is failure:
                 raise
         except BaseExceptionGroup as group:
             self._raise_delivery_error(group)
@@ -120,6 +122,13 @@ class ShardLoop(RecordBatchConsumer):
             # A run may end without the delivery that it asked for room for, as after a throttle.
             self._room.release()
         return None if timeout.expired() else result
+
+    async def _checked_run(self, publisher: RecordPublisher) -> RunResult:
+        what = f"{self.shard}: run() of {type(publisher).__name__}"
+        with cancelled_from_outside_only(PublisherCancelledError, what):
+            result = await publisher.run(self)
+        _check_result(result, publisher, self.shard, is_stopping=self._is_done)
+        return result
 
     def _raise_delivery_error(self, group: BaseExceptionGroup[BaseException]) -> None:
         """Raise the failure of a delivery that a publisher's own TaskGroup has wrapped."""

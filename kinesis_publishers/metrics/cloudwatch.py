@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from enum import Enum
 from itertools import islice
 from threading import Event as Flag
@@ -197,13 +196,17 @@ class CloudWatchMetrics(EventReporter):
         *,
         clock: Clock | None = None,
     ) -> None:
-        self._settings = settings
         self._clock = clock or SystemClock()
         self._statistics = IntervalStatistics(KCL_METRICS, is_per_shard=settings.is_per_shard)
         self._upload = CloudWatchUpload(create_client, settings.namespace)
         # One thread: the last metrics follow those being sent.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")
-        self._repeating = AsyncExitStack()
+        self._sending = repeated(
+            self.flush,
+            interval_seconds=settings.interval_seconds,
+            clock=self._clock,
+            name="send metrics to CloudWatch",
+        )
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
@@ -226,19 +229,12 @@ class CloudWatchMetrics(EventReporter):
         self._statistics.add(event)
 
     async def __aenter__(self) -> Self:
-        await self._repeating.enter_async_context(
-            repeated(
-                self.flush,
-                interval_seconds=self._settings.interval_seconds,
-                clock=self._clock,
-                name="send metrics to CloudWatch",
-            )
-        )
+        await self._sending.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            await self._repeating.aclose()
+            await self._sending.__aexit__(None, None, None)
             async with self._clock.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self.flush()
         except TimeoutError:

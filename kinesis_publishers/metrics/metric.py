@@ -48,9 +48,7 @@ class Metric:
 
     Attributes:
         name: what it is called, without a prefix.
-        kind: counter, gauge or histogram.
         unit: its unit, in the exporter's notation (UCUM for OpenTelemetry).
-        description: what it says, in one line.
         sources: for each type of event what it measures.
         attributes: fields of the events that keep values apart, in addition to stream and shard.
         is_per_shard: whether values are kept apart by shard where that is wanted.

@@ -132,14 +132,12 @@ class _Instruments:
     Counters and gauges are asked for their values at each export: to record each value in
     the SDK takes some twenty times as long as to add it up here. They cannot be unregistered: were
     each reporter to make its own, those of closed fetchers would be asked forever.
-
-    Attributes:
-        boards: the gauges' values, of each reporter that is still in use.
     """
 
     _by_meter: ClassVar[WeakKeyDictionary[Meter, _Instruments]] = WeakKeyDictionary()
 
     def __init__(self, meter: Meter) -> None:
+        # The gauges' values, of each reporter that is still in use.
         self.boards: WeakSet[_LastValues] = WeakSet()
         self._lock = Lock()
         # Kept for as long as the meter: a counter that starts at zero would look like a restart.

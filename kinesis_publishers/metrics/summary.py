@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
 from attrs import define, frozen
@@ -91,7 +90,9 @@ class SummaryLog(EventReporter):
         # Since when shards wait for room, for the part that is in no line yet.
         self._waits: dict[ShardKey, float] = {}
         self._began_at = clock.monotonic()
-        self._repeating = AsyncExitStack()
+        self._writing = repeated(
+            self._write, interval_seconds=interval_seconds, clock=clock, name="write a summary"
+        )
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
@@ -104,10 +105,9 @@ class SummaryLog(EventReporter):
         if shard.stream_name not in self._streams:
             self._streams[shard.stream_name] = _Interval()
         self._streams[shard.stream_name].add(event)
-        self._note_waiting(shard, event)
-        self._note_answer(shard, event)
+        self._note(shard, event)
 
-    def _note_waiting(self, shard: ShardKey, event: Event) -> None:
+    def _note(self, shard: ShardKey, event: Event) -> None:
         now = self._clock.monotonic()
         match event:
             case BackpressureBegan():
@@ -115,10 +115,6 @@ class SummaryLog(EventReporter):
             case BackpressureEnded():
                 began_at = self._waits.pop(shard, now - event.seconds)
                 self._streams[shard.stream_name].waited_seconds += now - began_at
-
-    def _note_answer(self, shard: ShardKey, event: Event) -> None:
-        now = self._clock.monotonic()
-        match event:
             case ShardStarted():
                 self._answers[shard] = _Answer(lag=None, at=now)
             case RecordsFetched() | EventReceived():
@@ -131,18 +127,11 @@ class SummaryLog(EventReporter):
 
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()
-        await self._repeating.enter_async_context(
-            repeated(
-                self._write,
-                interval_seconds=self._interval_seconds,
-                clock=self._clock,
-                name="write a summary",
-            )
-        )
+        await self._writing.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._repeating.aclose()
+        await self._writing.__aexit__(None, None, None)
         await self._write()
 
     async def _write(self) -> None:

@@ -58,7 +58,7 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def _register(properties: Properties, config: RegistrationConfig) -> dict[str, str]:
     """Return the ARN of the consumer on each stream, by the stream's name."""
-    name = config.required_name
+    name = config.required_name()
     async with open_control(properties) as control:
         streams = {one.name: one.arn for one in await control.streams()}
         registrar = create_registrar(config, control)

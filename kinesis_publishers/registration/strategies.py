@@ -167,7 +167,7 @@ class _ConsumerOfStream:
     async def _search(self, *, is_competing: bool) -> str:
         lease = await self._join()
         registration = ConsumerRegistration(
-            self.stream_arn, self._config.required_name, self._config, self._context, lease
+            self.stream_arn, self._config.required_name(), self._config, self._context, lease
         )
         try:
             self.arn = await registration.find_active(is_competing=is_competing)
@@ -180,7 +180,7 @@ class _ConsumerOfStream:
         if self._lease is None:
             self._lease = await ConsumerLease.acquire(
                 self.stream_arn,
-                self._config.required_name,
+                self._config.required_name(),
                 clock=self._context.clock,
                 endpoint_url=self._config.endpoint_url,
             )

@@ -108,7 +108,6 @@ class Endpoint:
     """The endpoint of the subscriptions.
 
     Attributes:
-        url: its URL.
         ca_bundle: the configured file of CA certificates, None for botocore's own.
         proxy_url: the proxy, with its user and password; None for none.
     """

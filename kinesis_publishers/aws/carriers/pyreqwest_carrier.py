@@ -12,7 +12,7 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
@@ -51,21 +51,17 @@ _SETTLE_SECONDS = 0.2
 _PAUSE_SECONDS = 0.01
 
 
-class _Abandonable(Protocol):
-    async def abandon(self) -> None: ...
-
-
 class _ExitGuard:
     """What to abandon before the interpreter ends, and the calls in flight."""
 
     def __init__(self) -> None:
-        self._open: dict[_Abandonable, asyncio.AbstractEventLoop] = {}
+        self._open: dict[_Exchange, asyncio.AbstractEventLoop] = {}
         self._calls: dict[object, asyncio.AbstractEventLoop] = {}
         self._is_exiting = False
         self._is_registered = False
         self._has_warned = False
 
-    def add(self, resource: _Abandonable) -> None:
+    def add(self, resource: _Exchange) -> None:
         """Abandon ``resource`` at exit, unless it is discarded before.
 
         Raises:
@@ -80,7 +76,7 @@ class _ExitGuard:
             _LOGGER.warning(_DAEMON_WARNING)
         self._open[resource] = asyncio.get_running_loop()
 
-    def discard(self, resource: _Abandonable) -> None:
+    def discard(self, resource: _Exchange) -> None:
         """Forget ``resource``: it is closed."""
         self._open.pop(resource, None)
 
@@ -129,7 +125,7 @@ class _ExitGuard:
         return not sys._current_frames().keys() <= known
 
 
-async def _abandon(resources: Iterable[_Abandonable]) -> None:
+async def _abandon(resources: Iterable[_Exchange]) -> None:
     async with asyncio.timeout(_ABANDON_SECONDS):
         await asyncio.gather(*(one.abandon() for one in resources), return_exceptions=True)
 
@@ -234,7 +230,11 @@ class _Exchange:
             return
         try:
             with _EXIT_GUARD.call():
-                await _close(client, request if self._is_answered else None)
+                try:
+                    if request is not None and self._is_answered:
+                        await request.__aexit__(None, None, None)
+                finally:
+                    await client.close()
         finally:
             _EXIT_GUARD.discard(self)
 
@@ -242,14 +242,6 @@ class _Exchange:
         # Closing the request waits for a read that is under way, in a loop that may never run.
         if self._client is not None:
             await self._client.close()
-
-
-async def _close(client: Client, request: StreamRequest | None) -> None:
-    try:
-        if request is not None:
-            await request.__aexit__(None, None, None)
-    finally:
-        await client.close()
 
 
 class _PyreqwestResponse(SubscriptionResponse):

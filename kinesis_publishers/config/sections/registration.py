@@ -146,9 +146,8 @@ class RegistrationConfig(Section, section="Registration"):
         outlasts_outages=False,
     )
 
-    @property
     def required_name(self) -> str:
-        """The name of the stream consumer.
+        """Return the name of the stream consumer.
 
         Raises:
             MissingOptionError: it is not given, which is found out earlier for EFO alone.

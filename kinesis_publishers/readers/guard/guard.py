@@ -83,7 +83,7 @@ class ConsumerGuard:
         ):
             return None
         # Checked here: the guard process would say it in a traceback.
-        _ = config.required_name
+        config.required_name()
         return cls(properties)
 
     def hold(self, stream_arns: Iterable[str]) -> None:

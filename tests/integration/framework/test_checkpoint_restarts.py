@@ -101,7 +101,7 @@ async def read(properties: dict[str, str], expected: int) -> Reading:
     [({}, {}), ({}, _FAN_OUT), (_FAN_OUT, {})],
     ids=["polling", "polling to fan-out", "fan-out to polling"],
 )
-async def test_a_restart_repeats_and_loses_nothing_whichever_publisher_reads(
+async def test_a_restart_repeats_and_loses_nothing_with_any_publisher(
     local_kinesis: LocalKinesis, tmp_path: Path, first: dict[str, str], second: dict[str, str]
 ) -> None:
     local_kinesis.create_stream("orders", 3)

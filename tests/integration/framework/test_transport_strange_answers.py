@@ -57,7 +57,7 @@ FOREIGN: tuple[Any, ...] = (None, [], ["a"], "text", 5, True)
 
 
 @define
-class Somebody:
+class ForeignService:
     """Answers every call with the same body.
 
     Attributes:
@@ -79,7 +79,7 @@ class Somebody:
 class Clients:
     """Everything that calls AWS to read."""
 
-    service: Somebody
+    service: ForeignService
     control: Boto3ControlPlane
     data: AioDataPlane
     store: DynamoDbCheckpointStore
@@ -95,7 +95,7 @@ class Clients:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def clients() -> AsyncIterator[Clients]:
-    service, app = Somebody(), web.Application()
+    service, app = ForeignService(), web.Application()
     app.router.add_post("/", service.answer)
     async with TestServer(app) as server:
         url = str(server.make_url(""))

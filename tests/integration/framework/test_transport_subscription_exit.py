@@ -1,4 +1,4 @@
-"""A process that used pyreqwest ends as it should, whatever is open."""
+"""A process that used pyreqwest ends as it should, no matter what is open."""
 
 from __future__ import annotations
 

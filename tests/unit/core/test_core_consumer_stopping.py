@@ -136,6 +136,19 @@ async def test_a_failure_of_a_publisher_that_was_stopped_comes_through():
         await ShardReader(factory=RunningPublisher(run)).consumer().run()
 
 
+@pytest.mark.parametrize("kind", [LookupError, TimeoutError])
+async def test_a_failure_in_the_cleanup_of_a_publisher_that_was_stopped_comes_through(kind):
+    async def run(consumer):
+        consumer.stop()
+        try:
+            await consumer.wait_for_space(1, 1)
+        finally:
+            raise kind("the connection")
+
+    with pytest.raises(kind, match="the connection"):
+        await ShardReader(factory=RunningPublisher(run)).consumer().run()
+
+
 async def test_room_that_a_run_asked_for_and_did_not_use_is_given_back():
     held = []
 
