@@ -211,7 +211,8 @@ def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
 _EQUAL = ("EqualTo", "EqualNullSafe")
 _SINCE = ("GreaterThan", "GreaterThanOrEqual", *_EQUAL)
 _UNTIL = ("LessThan", "LessThanOrEqual", *_EQUAL)
-_SHARD, _STREAM = "shardid", "streamname"
+# The columns of names, and what limits them.
+_NAMES = {"shardid": "shard_ids", "streamname": "stream_names"}
 _ARRIVAL = "approximatearrivaltimestamp"
 
 
@@ -235,8 +236,8 @@ class PushedFilters:
 
 def _with_filter(pushed: PushedFilters, one: Filter) -> PushedFilters:
     column = _column(one)
-    if column in (_SHARD, _STREAM):
-        return _with_names(pushed, one, is_shard=column == _SHARD)
+    if column in _NAMES:
+        return _with_names(pushed, one, _NAMES[column])
     if column == _ARRIVAL:
         pushed = evolve(pushed, narrowing=_with_arrival(pushed.narrowing, one))
     # A minute more is read than the arrival times ask for, and records are not in order of arrival:
@@ -249,10 +250,9 @@ def _column(one: Filter) -> str | None:
     return path[0].lower() if len(path) == 1 else None
 
 
-def _with_names(pushed: PushedFilters, one: Filter, *, is_shard: bool) -> PushedFilters:
+def _with_names(pushed: PushedFilters, one: Filter, field_name: str) -> PushedFilters:
     kind, value = type(one).__name__, getattr(one, "value", None)
-    known = pushed.narrowing
-    if kind == "IsNotNull":  # it never is
+    if kind == "IsNotNull":  # both columns always have a value
         return pushed
     if kind == "In" and isinstance(value, tuple):
         wanted = frozenset(value)
@@ -260,15 +260,9 @@ def _with_names(pushed: PushedFilters, one: Filter, *, is_shard: bool) -> Pushed
         wanted = frozenset((value,))
     else:
         return evolve(pushed, rest=(*pushed.rest, one))
-    if is_shard:
-        narrowing = evolve(known, shard_ids=_both(known.shard_ids, wanted))
-    else:
-        narrowing = evolve(known, stream_names=_both(known.stream_names, wanted))
-    return evolve(pushed, narrowing=narrowing)
-
-
-def _both(known: frozenset[str] | None, wanted: frozenset[str]) -> frozenset[str]:
-    return wanted if known is None else known & wanted
+    known: frozenset[str] | None = getattr(pushed.narrowing, field_name)
+    change: dict[str, Any] = {field_name: wanted if known is None else known & wanted}
+    return evolve(pushed, narrowing=evolve(pushed.narrowing, **change))
 
 
 def _with_arrival(narrowing: Narrowing, one: Filter) -> Narrowing:

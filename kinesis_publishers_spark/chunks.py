@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.readers import ReadLimit, is_refresh_due
@@ -91,7 +92,7 @@ def take(waiting: Sequence[Chunk], limit: BatchLimit) -> tuple[list[Chunk], list
 
     The limits are exact to the record. An aggregate counts as the records inside and is never
     split. A first record that alone exceeds the limits is taken: otherwise it would block the shard
-    for ever. A shard waits until the records of its ancestors are in earlier micro-batches, because
+    forever. A shard waits until the records of its ancestors are in earlier micro-batches, because
     the tasks of one micro-batch run at the same time.
     """
     taken: list[Chunk] = []
@@ -215,7 +216,7 @@ def needs_refresh(start: Offset, known: Offset, now: datetime) -> bool:
     return False
 
 
-def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]]:
+def pack(chunks: Iterable[Chunk], parallelism: int) -> list[Sequence[pa.RecordBatch]]:
     """Spread rows evenly over partitions: one per core, unless they become too small or too large.
 
     The rows of a shard stay in their order and together in one partition, because the tasks of a
@@ -231,57 +232,45 @@ def pack(chunks: Iterable[Chunk], parallelism: int) -> list[list[pa.RecordBatch]
         rows = _Rows.of(batches)
         parts = [rows] if rows.size <= _MAX_PARTITION_BYTES else _cut(batches)
         (shared if len(parts) == 1 else own).extend(parts)
-    return [_merged(rows) for rows in own + _balance(shared, parallelism)]
+    sizes = [rows.size for rows in shared]
+    groups = balanced(shared, sizes, parallelism, capacity=_MAX_PARTITION_BYTES)
+    return [_merged(rows) for rows in [*own, *map(_Rows.joined, groups)]]
 
 
-@define
+@frozen
 class _Rows:
     """Rows that go into one partition, with their size, which is expensive to compute."""
 
-    batches: list[pa.RecordBatch] = field(factory=list)
-    size: int = 0
+    batches: Sequence[pa.RecordBatch]
+    size: int
 
     @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch]) -> _Rows:
-        rows = cls()
-        for batch in batches:
-            rows.add([batch], batch.nbytes)
-        return rows
+    def of(cls, batches: Sequence[pa.RecordBatch]) -> _Rows:
+        return cls(batches, sum(batch.nbytes for batch in batches))
 
-    def add(self, batches: Iterable[pa.RecordBatch], size: int) -> None:
-        self.batches += batches
-        self.size += size
+    @classmethod
+    def joined(cls, parts: Sequence[_Rows]) -> _Rows:
+        return cls(
+            [batch for one in parts for batch in one.batches], sum(one.size for one in parts)
+        )
 
 
 def _cut(batches: Iterable[pa.RecordBatch]) -> list[_Rows]:
     """Cut the rows of a shard into parts that a partition can carry."""
-    parts = [_Rows()]
+    parts: list[list[pa.RecordBatch]] = []
+    filled = 0
     for batch in batches:
         for piece in _pieces(batch):
             size = piece.nbytes
-            if parts[-1].size + size > _MAX_PARTITION_BYTES and parts[-1].batches:
-                parts.append(_Rows())
-            parts[-1].add([piece], size)
-    return parts
+            if not parts or filled + size > _MAX_PARTITION_BYTES:
+                parts.append([])
+                filled = 0
+            parts[-1].append(piece)
+            filled += size
+    return [_Rows.of(part) for part in parts]
 
 
-def _balance(groups: list[_Rows], parallelism: int) -> list[_Rows]:
-    """Combine whole groups into partitions of about equal size, the largest first."""
-    total = sum(group.size for group in groups)
-    wanted = min(parallelism, -(-total // _MIN_PARTITION_BYTES), len(groups))
-    count = max(wanted, -(-total // _MAX_PARTITION_BYTES))
-    partitions = [_Rows() for _ in range(count)]
-    # The sort is stable, so that the same rows give the same partitions.
-    for group in sorted(groups, key=lambda group: -group.size):
-        target = min(partitions, key=lambda rows: rows.size)
-        if target.size and target.size + group.size > _MAX_PARTITION_BYTES:
-            target = _Rows()
-            partitions.append(target)
-        target.add(group.batches, group.size)
-    return [rows for rows in partitions if rows.batches]
-
-
-def _merged(rows: _Rows) -> list[pa.RecordBatch]:
+def _merged(rows: _Rows) -> Sequence[pa.RecordBatch]:
     """Return the rows in fewer batches if these are small: each costs time in three processes."""
     if rows.size >= _MIN_BATCH_BYTES * len(rows.batches):
         return rows.batches
@@ -312,36 +301,42 @@ def _payload_bytes(rows: pa.RecordBatch) -> int:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    limits = [limit for limit in (one, other) if limit is not None]
-    return min(limits) if limits else None
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 _T = TypeVar("_T")
 
-# Below this, an additional Python task costs more than it gains.
-_MIN_TASK_BYTES = 2 * 1024 * 1024
-
 
 def balanced(
-    items: Sequence[_T], sizes: Sequence[int] | None, parallelism: int
+    items: Sequence[_T],
+    sizes: Sequence[int] | None,
+    parallelism: int,
+    *,
+    capacity: int = sys.maxsize,
 ) -> list[tuple[_T, ...]]:
-    """Spread items over at most ``parallelism`` groups of about equal size, the largest first.
+    """Spread items over groups of about equal size, the largest first; the same groups each time.
 
     Args:
         items: each stays whole, in one group, in the order given.
         sizes: the expected bytes of each; ``None`` if they are not known.
-        parallelism: the maximum number of groups.
+        parallelism: the maximum number of groups, except where these would exceed ``capacity``.
+        capacity: the most bytes of a group, except of a single item.
     """
     if not items:
         return []
     weights = [1] * len(items) if sizes is None else [max(1, size) for size in sizes]
     count = min(parallelism, len(items))
     if sizes is not None:
-        count = min(count, max(1, -(-sum(weights) // _MIN_TASK_BYTES)))
+        count = min(count, -(-sum(weights) // _MIN_PARTITION_BYTES))
+    count = max(count, -(-sum(weights) // capacity))
     groups: list[list[int]] = [[] for _ in range(count)]
     filled = [0] * count
     for index in sorted(range(len(items)), key=lambda index: (-weights[index], index)):
         target = filled.index(min(filled))
+        if filled[target] and filled[target] + weights[index] > capacity:
+            target = len(groups)
+            groups.append([])
+            filled.append(0)
         groups[target].append(index)
         filled[target] += weights[index]
     return [tuple(items[index] for index in sorted(group)) for group in groups if group]

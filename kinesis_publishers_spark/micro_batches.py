@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
 from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
-from kinesis_publishers.errors import CheckpointError, ConfigError
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import ConsumerGuard, ServiceClock
-from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.offsets import Offset
 
 if TYPE_CHECKING:
@@ -24,20 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
     from kinesis_publishers import Clock, Properties
-
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError:  # Spark before 4.2 has neither admission control nor AvailableNow for Python
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for what this version of Spark does not have."""
-
+    from kinesis_publishers_spark.chunks import BatchLimit
 
 __all__ = [
     "Lag",
@@ -46,16 +32,7 @@ __all__ = [
     "Query",
     "Session",
     "SessionFactory",
-    "SupportsTriggerAvailableNow",
-    "batch_limit",
-    "configured_limit",
-    "default_read_limit",
 ]
-
-# Not ReadAllAvailable when nothing is configured: Spark asks for that under Trigger.Once, for any
-# default, and it is the only sign that distinguishes Once from the other triggers. This is the
-# largest long of the JVM.
-_UNLIMITED_ROWS: Final = 2**63 - 1
 
 
 @frozen(kw_only=True, eq=False)
@@ -81,7 +58,7 @@ class Lag:
     """How far the source is behind.
 
     Attributes:
-        millis_behind_latest: per shard (``stream/shard``), ``None`` until an answer says.
+        millis_behind_latest: per shard (``stream/shard``), ``None`` until an answer contains it.
         buffered_records: fetched and not yet in a micro-batch.
         buffered_bytes: the same, in payload bytes.
     """
@@ -89,6 +66,13 @@ class Lag:
     millis_behind_latest: Mapping[str, int | None]
     buffered_records: int = 0
     buffered_bytes: int = 0
+
+    @property
+    def max_millis_behind(self) -> int | None:
+        """The lag of the shard that is furthest behind, ``None`` until one is known."""
+        return max(
+            (ms for ms in self.millis_behind_latest.values() if ms is not None), default=None
+        )
 
 
 @frozen(kw_only=True, eq=False)
@@ -114,7 +98,19 @@ class Session(ABC):
     """An uninterrupted series of micro-batches, each of which begins where the previous one ends.
 
     Constructing one has no side effects: what runs is started by the first call that plans.
+
+    Args:
+        query: what the sessions of the query share.
+        resume: how far the streams have been read; empty for a new query.
+        catch_up_to: read each shard only until everything that arrived before this instant (by this
+            machine's clock) has been read (Trigger.AvailableNow).
     """
+
+    def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
+        self._query = query
+        self._clock = query.clock
+        self._resume = resume.progress
+        self._catch_up_to = catch_up_to
 
     @property
     @abstractmethod
@@ -143,8 +139,7 @@ class Session(ABC):
         """Stop reading, and leave the stream consumers to the guard process."""
 
 
-#: Makes a session that begins at an offset; with an instant (by this machine's clock), one that
-#: ends each shard with what arrived before it (Trigger.AvailableNow).
+#: Makes a session of a planner, from the arguments of :class:`Session`.
 SessionFactory: TypeAlias = "Callable[[Planner, Query, Offset, datetime | None], Session]"
 
 
@@ -241,7 +236,7 @@ class MicroBatches:
         if self._has_planned_blindly:
             self._use(None)
         else:
-            self._use(_Choice(Planner.RANGES, reads_everything=limit == BatchLimit()))
+            self._use(_Choice(Planner.RANGES, reads_everything=limit.is_unlimited))
             self._has_planned_blindly = True
         if self._position is None:
             self._position, self._is_assumed = self.initial_offset(), True
@@ -342,45 +337,3 @@ def _check_streams(properties: Properties, offset: Offset) -> None:
             f"that are configured ({', '.join(sorted(configured))}): use a checkpoint location "
             "of its own for each set of streams."
         )
-
-
-def configured_limit(config: SparkConfig) -> BatchLimit:
-    """Return what the options allow."""
-    return BatchLimit(
-        records=config.max_records_per_trigger, payload_bytes=config.max_bytes_per_trigger
-    )
-
-
-def default_read_limit(config: SparkConfig) -> ReadLimit:
-    """Return the configured limit for Spark, which can carry only one; never ReadAllAvailable."""
-    if config.max_records_per_trigger is None and config.max_bytes_per_trigger is not None:
-        return ReadMaxBytes(config.max_bytes_per_trigger)
-    return ReadMaxRows(config.max_records_per_trigger or _UNLIMITED_ROWS)
-
-
-def batch_limit(config: SparkConfig, asked: ReadLimit | None) -> BatchLimit | None:
-    """Return the most that a micro-batch may have; ``None`` for all records that exist.
-
-    Args:
-        config: its limits apply in addition to ``asked``, except under Trigger.Once.
-        asked: what Spark passes, ``None`` before 4.2.
-
-    Raises:
-        ConfigError: Spark asks for a limit of a kind that has no meaning here.
-    """
-    configured = configured_limit(config)
-    if asked is None:
-        return configured
-    if isinstance(asked, ReadAllAvailable):
-        return None
-    if isinstance(asked, ReadMaxRows):
-        if asked.max_rows == _UNLIMITED_ROWS:
-            return configured
-        return configured.tightened(BatchLimit(records=asked.max_rows))
-    if isinstance(asked, ReadMaxBytes):
-        return configured.tightened(BatchLimit(payload_bytes=asked.max_bytes))
-    raise ConfigError(
-        f"Spark asks for a micro-batch with the limit {asked!r}, but this source knows only "
-        "ReadAllAvailable, ReadMaxRows and ReadMaxBytes: limit it by maxRecordsPerTrigger or "
-        "maxBytesPerTrigger."
-    )

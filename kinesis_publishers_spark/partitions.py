@@ -133,7 +133,7 @@ class TaskReader:
 
     @classmethod
     def of(cls, properties: Properties) -> TaskReader:
-        """Split the secrets of ``properties``, once for all: a pad must not serve twice."""
+        """Split the secrets of ``properties``, once per query: a pad must not serve twice."""
         plain = pickle.dumps(properties.part(secret=True))
         pad = secrets.token_bytes(len(plain))
         return cls(pad, _xor(plain, pad))

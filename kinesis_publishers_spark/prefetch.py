@@ -44,30 +44,21 @@ _MOST_ROWS_IN_LOOP = 10_000
 _GATHER_SECONDS = 1.0
 
 
-class PrefetchSession(DeliverySink, Session):
+class PrefetchSession(Session, DeliverySink):
     """Runs a :class:`~kinesis_publishers.KinesisDataFetcher` in a thread and buffers its records.
 
     Everything but the constructor, :meth:`close` and the calls that wait for an answer runs on the
     session's event loop, so that nothing needs a lock. Buffered records hold their share of the
     pending pool: fetching pauses when Spark does not keep up. The executors read a replayed
     micro-batch by range.
-
-    Args:
-        query: what the sessions of the query share.
-        resume: how far the streams have been read; empty for a new query.
-        catch_up_to: read each shard only until everything that arrived before this instant (by this
-            machine's clock) has been read (Trigger.AvailableNow).
     """
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
-        self._query = query
-        self._clock = query.clock
-        self._resume = resume
-        self._catch_up_to = catch_up_to
+        super().__init__(query, resume, catch_up_to)
         self._has_metadata = SparkConfig.from_properties(query.properties).include_metadata
         pending = PendingConfig.from_properties(query.properties)
-        # All that the pool holds: it gets its room back when the micro-batch is planned, and so it
-        # fills up again while Spark works on that.
+        # The whole pool: it is free again when the micro-batch is planned, and fills up while Spark
+        # works on that.
         self._most = BatchLimit(records=pending.max_records, payload_bytes=pending.max_bytes)
         # AvailableNow hands out a micro-batch of this size at once. It is less than the pool holds:
         # a page for which there is no room leaves the pool short of its limit.
@@ -92,7 +83,7 @@ class PrefetchSession(DeliverySink, Session):
             async with KinesisDataFetcher.from_properties(
                 self._query.properties,
                 self,
-                resume=self._resume.progress,
+                resume=self._resume,
                 clock=self._clock,
                 guard=self._query.guard,
             ) as fetcher:
@@ -176,14 +167,10 @@ class PrefetchSession(DeliverySink, Session):
             end=end,
             records=sum(map(len, chunks)),
             payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
-            partitions=partial(self._partitions, chunks),
+            partitions=partial(
+                _partitions, chunks, self._query.parallelism, include_metadata=self._has_metadata
+            ),
         )
-
-    def _partitions(self, chunks: list[Chunk]) -> list[PrefetchedPartition]:
-        return [
-            PrefetchedPartition.of(rows, include_metadata=self._has_metadata)
-            for rows in pack(chunks, self._query.parallelism)
-        ]
 
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
@@ -274,3 +261,14 @@ class PrefetchSession(DeliverySink, Session):
         # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
         if self._loop is not None:
             self._loop.close()
+
+
+# Not a method: a micro-batch that is not committed may outlive its session, and what that has read
+# since is fetched again.
+def _partitions(
+    chunks: list[Chunk], parallelism: int, *, include_metadata: bool
+) -> list[PrefetchedPartition]:
+    return [
+        PrefetchedPartition.of(rows, include_metadata=include_metadata)
+        for rows in pack(chunks, parallelism)
+    ]

@@ -29,25 +29,15 @@ __all__ = ["RangeSession", "executor_properties"]
 
 # How long AvailableNow waits between two looks that found nothing.
 _PAUSE_SECONDS = 0.1
-# How late a micro-batch without records may be that says that a shard has ended.
+# How long the end of a shard may wait for its micro-batch, which has no records.
 _SETTLED_SECONDS = 1.0
 
 
 class RangeSession(Session):
-    """Plans by looking at a few records of each shard, in a thread of its own.
-
-    Args:
-        query: what the sessions of the query share.
-        resume: how far the streams have been read; empty for a new query.
-        catch_up_to: find what arrived before this instant (by this machine's clock), and end there
-            (Trigger.AvailableNow).
-    """
+    """Plans by looking at a few records of each shard, in a thread of its own."""
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
-        self._query = query
-        self._clock = query.clock
-        self._resume = resume
-        self._catch_up_to = catch_up_to
+        super().__init__(query, resume, catch_up_to)
         # The start for which there was nothing to write, and how long not to look again: Spark
         # asks a hundred times a second, and comparing many shards takes its time.
         self._settled_at: Offset | None = None
@@ -63,7 +53,7 @@ class RangeSession(Session):
     @asynccontextmanager
     async def _prepared_finder(self) -> AsyncIterator[KinesisRangeFinder]:
         async with KinesisRangeFinder.from_properties(
-            self._query.properties, resume=self._resume.progress, clock=self._clock
+            self._query.properties, resume=self._resume, clock=self._clock
         ) as finder:
             await finder.prepare()
             yield finder
@@ -92,12 +82,10 @@ class RangeSession(Session):
         while until is not None and not found and not finder.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
             found = await finder.find(limit, until=until)
-        if until is None and not found and self._is_settled(start):
+        is_settled = start is self._settled_at and self._clock.monotonic() < self._settled_until
+        if until is None and not found and is_settled:
             return None
         return self._batch(finder, start, found)
-
-    def _is_settled(self, start: Offset) -> bool:
-        return start is self._settled_at and self._clock.monotonic() < self._settled_until
 
     def _batch(self, finder: KinesisRangeFinder, start: Offset, found: Ends) -> MicroBatch | None:
         known = Offset.of(finder.progress)

@@ -27,26 +27,25 @@ SPARK_SCHEMA = (
     "data binary, streamName string, shardId string, sequenceNumber string, partitionKey string, "
     "approximateArrivalTimestamp timestamp"
 )
+# Nothing here may depend on when or how a record was read: a replay gives the same rows.
 _SPARK_METADATA = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
 
+_ARROW_TYPES = {
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def _in_arrow(columns: str) -> pa.Schema:
+    pairs = (column.split() for column in columns.split(", "))
+    return pa.schema([pa.field(name, _ARROW_TYPES[kind]) for name, kind in pairs])
+
+
 # Spark compares the schema of the yielded batches literally with its own.
-ARROW_SCHEMA = pa.schema(
-    [
-        pa.field("data", pa.binary()),
-        pa.field("streamName", pa.string()),
-        pa.field("shardId", pa.string()),
-        pa.field("sequenceNumber", pa.string()),
-        pa.field("partitionKey", pa.string()),
-        pa.field("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
-    ]
-)
-# Nothing here may depend on when or how a record was read: a replay gives the same rows.
-_ARROW_METADATA = (
-    pa.field("subSequenceNumber", pa.int64()),
-    pa.field("explicitHashKey", pa.string()),
-    pa.field("encryptionType", pa.string()),
-)
-_ARROW_SCHEMA_WITH_METADATA = pa.schema([*ARROW_SCHEMA, *_ARROW_METADATA])
+ARROW_SCHEMA = _in_arrow(SPARK_SCHEMA)
+_ARROW_SCHEMA_WITH_METADATA = _in_arrow(f"{SPARK_SCHEMA}, {_SPARK_METADATA}")
 
 
 def spark_schema(*, include_metadata: bool) -> str:

@@ -13,14 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_publishers.config import Planner, StreamsConfig
-from kinesis_publishers.errors import InvalidOptionError
-from kinesis_publishers_spark.micro_batches import (
-    MicroBatches,
-    SupportsTriggerAvailableNow,
-    batch_limit,
-    configured_limit,
-    default_read_limit,
-)
+from kinesis_publishers.errors import ConfigError, InvalidOptionError
+from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.partitions import TaskReader
 
@@ -29,11 +24,24 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pyarrow as pa
-    from pyspark.sql.streaming.datasource import ReadLimit
 
     from kinesis_publishers import Properties
     from kinesis_publishers.config import SparkConfig
-    from kinesis_publishers_spark.micro_batches import Lag, Query, Session, SessionFactory
+    from kinesis_publishers_spark.micro_batches import Query, Session, SessionFactory
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark before 4.2 has neither admission control nor AvailableNow for Python
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for what this version of Spark does not have."""
+
 
 __all__ = ["LEVEL_VARIABLE", "KinesisStreamReader", "make_session"]
 
@@ -51,6 +59,11 @@ _REPORT_SECONDS = 1.0
 _SWITCH_SECONDS = 0.0005
 # Start and end of a micro-batch, and the end of the next.
 _OFFSETS_KEPT = 3
+
+# Not ReadAllAvailable when nothing is configured: Spark asks for that under Trigger.Once, for any
+# default, and it is the only sign that distinguishes Once from the other triggers. This is the
+# largest long of the JVM.
+_UNLIMITED_ROWS: Final = 2**63 - 1
 
 
 def make_session(
@@ -89,7 +102,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks: TaskReader | None = None,
     ) -> None:
         self._properties = properties
-        self._config = config
+        self._limit = BatchLimit(
+            records=config.max_records_per_trigger, payload_bytes=config.max_bytes_per_trigger
+        )
         self._make_session = make_session
         self._tasks = tasks or TaskReader.of(properties)
         self._micro_batches: MicroBatches | None = None
@@ -120,15 +135,16 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next micro-batch."""
         asked_at = time.monotonic()
         if start is None:
-            begin, end = self._batches.next_latest_offset(configured_limit(self._config))
+            begin, end = self._batches.next_latest_offset(self._limit)
         else:
             begin = self._parse(start)
-            end = self._batches.latest_offset(begin, batch_limit(self._config, limit))
+            end = self._batches.latest_offset(begin, _batch_limit(self._limit, limit))
         if end == begin:
             # The very text that Spark gave: it compares offsets as text.
             return self._text_of(begin) if start is None else start
         self._report = None
-        _log_plan(begin, end, self._batches, seconds=time.monotonic() - asked_at)
+        if _LOGGER.isEnabledFor(logging.INFO):
+            self._log_plan(begin, end, seconds=time.monotonic() - asked_at)
         return self._text_of(end)
 
     def _parse(self, text: OffsetJson) -> Offset:
@@ -151,7 +167,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the configured limit; Spark can express only one, both apply."""
-        return default_read_limit(self._config)
+        limit = self._limit
+        if limit.records is None and limit.payload_bytes is not None:
+            return ReadMaxBytes(limit.payload_bytes)
+        return ReadMaxRows(limit.records or _UNLIMITED_ROWS)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the lag, which Spark shows in the query's progress as ``latestOffset``.
@@ -172,7 +191,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {
             "streams": self._stream_names,
             "planner": self._batches.planner,
-            "maxMillisBehindLatest": _max_millis_behind(lag) or 0,
+            "maxMillisBehindLatest": lag.max_millis_behind or 0,
             "shards": len(lag.millis_behind_latest),
             "millisBehindLatest": dict(furthest),
             "bufferedRecords": lag.buffered_records,
@@ -201,12 +220,35 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
         offset = self._parse(end)
         self._batches.commit(offset)
-        _log_commit(offset, planner=self._batches.planner)
+        self._log("committed", offset)
 
     def stop(self) -> None:
         """Stop reading. Spark calls it after an error; it kills the process of a stopped query."""
         if self._micro_batches is not None:
             self._micro_batches.close()
+
+    def _log_plan(self, start: Offset, end: Offset, *, seconds: float) -> None:
+        planned, lag = self._batches.planned, self._batches.lag()
+        self._log(
+            "planned",
+            end,
+            shards=len(end.ranges_since(start)),
+            records=None if planned is None else planned.records,
+            payload_bytes=None if planned is None else planned.payload_bytes,
+            max_millis_behind_latest=None if lag is None else lag.max_millis_behind,
+            buffered_records=None if lag is None else lag.buffered_records,
+            plan_seconds=round(seconds, 3),
+        )
+
+    def _log(self, event: str, end: Offset, **more: float | None) -> None:
+        """Log what happened to the micro-batch that ends at ``end``, at level INFO."""
+        streams = ",".join(sorted(identity.name for identity in end.streams.values()))
+        fields = {"streams": streams, "planner": self._batches.planner, **more}
+        text = " ".join(
+            f"{name}={'unknown' if value is None else value}" for name, value in fields.items()
+        )
+        extra = {f"kinesis_{name}": value for name, value in {"event": event, **fields}.items()}
+        _LOGGER.info("micro-batch %s %s", event, text, extra=extra)
 
 
 def _write_logs(environ: Mapping[str, str]) -> None:
@@ -236,41 +278,28 @@ def _write_logs(environ: Mapping[str, str]) -> None:
             logger.addHandler(handler)
 
 
-def _log_plan(start: Offset, end: Offset, batches: MicroBatches, *, seconds: float) -> None:
-    """Log the size of the micro-batch between two offsets, at level INFO."""
-    if _LOGGER.isEnabledFor(logging.INFO):
-        planned, lag = batches.planned, batches.lag()
-        _log(
-            "planned",
-            streams=_stream_names(end),
-            planner=batches.planner,
-            shards=len(end.ranges_since(start)),
-            records=None if planned is None else planned.records,
-            payload_bytes=None if planned is None else planned.payload_bytes,
-            max_millis_behind_latest=None if lag is None else _max_millis_behind(lag),
-            buffered_records=None if lag is None else lag.buffered_records,
-            plan_seconds=round(seconds, 3),
-        )
+def _batch_limit(configured: BatchLimit, asked: ReadLimit | None) -> BatchLimit | None:
+    """Return the most that a micro-batch may have; ``None`` for all records that exist.
 
+    Args:
+        configured: applies in addition to ``asked``, except under Trigger.Once.
+        asked: what Spark passes, ``None`` before 4.2.
 
-def _log_commit(end: Offset, *, planner: str) -> None:
-    """Log that Spark is done with the micro-batch that ends at ``end``, at level INFO."""
-    if _LOGGER.isEnabledFor(logging.INFO):
-        _log("committed", streams=_stream_names(end), planner=planner)
-
-
-def _max_millis_behind(lag: Lag) -> int | None:
-    """Return the lag of the shard that is furthest behind, ``None`` until one is known."""
-    return max((ms for ms in lag.millis_behind_latest.values() if ms is not None), default=None)
-
-
-def _stream_names(offset: Offset) -> str:
-    return ",".join(sorted(identity.name for identity in offset.streams.values()))
-
-
-def _log(event: str, **fields: str | float | None) -> None:
-    text = " ".join(
-        f"{name}={'unknown' if value is None else value}" for name, value in fields.items()
+    Raises:
+        ConfigError: Spark asks for a limit of a kind that has no meaning here.
+    """
+    if asked is None:
+        return configured
+    if isinstance(asked, ReadAllAvailable):
+        return None
+    if isinstance(asked, ReadMaxRows):
+        if asked.max_rows == _UNLIMITED_ROWS:
+            return configured
+        return configured.tightened(BatchLimit(records=asked.max_rows))
+    if isinstance(asked, ReadMaxBytes):
+        return configured.tightened(BatchLimit(payload_bytes=asked.max_bytes))
+    raise ConfigError(
+        f"Spark asks for a micro-batch with the limit {asked!r}, but this source knows only "
+        "ReadAllAvailable, ReadMaxRows and ReadMaxBytes: limit it by maxRecordsPerTrigger or "
+        "maxBytesPerTrigger."
     )
-    extra = {f"kinesis_{name}": value for name, value in {"event": event, **fields}.items()}
-    _LOGGER.info("micro-batch %s %s", event, text, extra=extra)

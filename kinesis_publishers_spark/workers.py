@@ -242,9 +242,9 @@ class DeliveryQueue(DeliverySink):
             self._changed.notify()
 
     def take(self) -> list[Delivery]:
-        """Wait until there is something; return what makes a batch of it, nothing at the end.
+        """Wait for deliveries; return those of the next batch, none at the end.
 
-        Small deliveries are taken together, but none is waited for in order to fill a batch.
+        Small deliveries are taken together, without waiting for others to fill the batch.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._deliveries or self._is_over)

@@ -219,7 +219,7 @@ class SqliteCheckpointStore(VersionedStore):
         return await self._call(self._load)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await self._call(lambda: self._transact(changes))
+        return await self._call(lambda: self._transact(changes)) if changes else []
 
     async def _call(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` in the thread, with retries while another process holds the lock."""

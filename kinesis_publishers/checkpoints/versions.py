@@ -152,13 +152,13 @@ class VersionedStore(CheckpointStore):
     async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
         changes = [(one, write.checkpoint) for one, write in zip(attempts, writes, strict=True)]
-        refusals = await self._apply(changes) if changes else []
+        refusals = await self._apply(changes)
         raise_refused(refusals, application=self._context.application, where=self)
         return self._book.confirm(attempts)
 
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
         attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
-        refusals = await self._apply([(one, None) for one in attempts]) if attempts else []
+        refusals = await self._apply([(one, None) for one in attempts])
         # What has been removed already need not be removed.
         refusals = [one for one in refusals if one.stored is not None]
         raise_refused(refusals, application=self._context.application, where=self)

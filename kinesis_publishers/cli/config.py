@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import asdict, frozen
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from kinesis_publishers.assembly import (
@@ -17,8 +14,8 @@ from kinesis_publishers.assembly import (
     event_reporter_classes,
     publisher_factory_class,
 )
-from kinesis_publishers.cli.shared.commands import CleanGroup
-from kinesis_publishers.cli.shared.console import print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.commands import CleanGroup, read_file
+from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.config import (
     CheckpointConfig,
     FanOutConfig,
@@ -34,6 +31,8 @@ from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.table import Table
+
     from kinesis_publishers.config.parsers import Scalar
     from kinesis_publishers.config.rules import IneffectiveKey
 
@@ -41,7 +40,19 @@ __all__ = ["config"]
 
 
 @frozen(kw_only=True)
+class _ValueRow:
+    """What one key is in a configuration; ``source`` is ``given`` or ``default``."""
+
+    key: str
+    value: str | None
+    unit: str | None
+    source: str
+
+
+@frozen(kw_only=True)
 class _Findings:
+    """What a check finds; the fields of the JSON object."""
+
     errors: tuple[str, ...] = ()
     warnings: tuple[IneffectiveKey, ...] = ()
     values: tuple[_ValueRow, ...] = ()
@@ -67,9 +78,10 @@ def check(file: str, partial: bool, as_json: bool) -> None:
       kinesis-publishers config check my.properties
       kinesis-publishers config check - --json < my.properties
     """
-    findings = _check(_content(file), name=file, partial=partial)
+    content = sys.stdin.buffer.read() if file == "-" else read_file(file)
+    findings = _check(content, name=file, partial=partial)
     if as_json:
-        print_json_lines([_as_json(findings)])
+        print_json_lines([{"is_valid": not findings.errors, **asdict(findings)}])
     else:
         _print(findings)
     if findings.errors:
@@ -87,22 +99,18 @@ def list_command(text: str, as_json: bool) -> None:
       kinesis-publishers config list
       kinesis-publishers config list initpos
     """
-    rows = _option_rows(text)
+    wanted = text.lower()
+    found = [
+        option
+        for option in all_declarations()
+        if wanted in option.full_key.lower() or wanted in option.doc.lower()
+    ]
     if as_json:
-        print_json_lines(map(asdict, rows))
-    elif rows:
-        print_rich(_option_table(rows))
+        print_json_lines(map(_option_fields, found))
+    elif found:
+        print_rich(_option_table(found))
     else:
         raise click.ClickException(f"No option has {text!r} in its key or its description.")
-
-
-def _content(file: str) -> bytes:
-    if file == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from error
 
 
 def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
@@ -113,9 +121,9 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
     errors = []
     # What is loaded is checked here as well: it would fail where reading begins.
     for load in (
-        _load_publisher,
+        publisher_factory_class,
         FanOutConfig.from_properties,
-        _load_store,
+        lambda given: checkpoint_store_class(CheckpointConfig.from_properties(given).store),
         SqliteCheckpointConfig.from_properties,
         event_reporter_classes,
     ):
@@ -130,23 +138,6 @@ def _check(content: bytes, *, name: str, partial: bool) -> _Findings:
     )
 
 
-def _load_publisher(properties: Properties) -> object:
-    return publisher_factory_class(properties)
-
-
-def _load_store(properties: Properties) -> object:
-    return checkpoint_store_class(CheckpointConfig.from_properties(properties).store)
-
-
-def _as_json(findings: _Findings) -> dict[str, object]:
-    return {
-        "is_valid": not findings.errors,
-        "errors": findings.errors,
-        "warnings": [asdict(one) for one in findings.warnings],
-        "values": [asdict(one) for one in findings.values],
-    }
-
-
 def _print(findings: _Findings) -> None:
     if findings.values:
         print_rich(_value_table(findings.values))
@@ -159,23 +150,19 @@ def _print(findings: _Findings) -> None:
 
 
 def _value_table(rows: Sequence[_ValueRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("Key", "Value", "Source"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("Key", "Value", "Source", overflow="fold")
     for row in sorted(rows, key=lambda row: row.source, reverse=True):
         style = "bold" if row.source == "given" else ""
         table.add_row(row.key, Text(_with_unit(row.value, row.unit)), row.source, style=style)
     return table
 
 
-def _option_table(rows: Sequence[_OptionRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("Key", "Accepted", "Default", "Meaning"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        default = "required" if row.required else _with_unit(row.default, row.unit)
-        doc = row.doc if row.implemented else f"{row.doc} Not read."
-        table.add_row(Text(row.key), Text(row.accepted), Text(default), Text(doc))
+def _option_table(options: Sequence[Option[Any]]) -> Table:
+    table = new_table("Key", "Accepted", "Default", "Meaning", overflow="fold")
+    for one in options:
+        default = "required" if one.required else _with_unit(value_text(one.default), one.unit)
+        doc = f"{one.doc} Not read." if one.unread else one.doc
+        table.add_row(Text(one.full_key), Text(accepted_text(one)), Text(default), Text(doc))
     return table
 
 
@@ -185,46 +172,18 @@ def _with_unit(value: str | None, unit: str | None) -> str:
     return f"{value} {unit}" if unit else value
 
 
-@frozen(kw_only=True)
-class _OptionRow:
-    """What can be configured with one key; the fields of the JSON object."""
-
-    key: str
-    section: str
-    accepted: str
-    default: str | None
-    unit: str | None
-    doc: str
-    required: bool
-    secret: bool
-    implemented: bool
-
-
-@frozen(kw_only=True)
-class _ValueRow:
-    """What one key is in a configuration.
-
-    Attributes:
-        key: as it is documented.
-        value: as text, masked if it is secret; ``None`` for nothing.
-        unit: of the value.
-        source: ``given`` or ``default``.
-    """
-
-    key: str
-    value: str | None
-    unit: str | None
-    source: str
-
-
-def _option_rows(text: str = "") -> list[_OptionRow]:
-    """Return the options whose key or description has ``text``, in any case."""
-    wanted = text.lower()
-    return [
-        _option_row(option)
-        for option in all_declarations()
-        if wanted in option.full_key.lower() or wanted in option.doc.lower()
-    ]
+def _option_fields(option: Option[Any]) -> dict[str, object]:
+    return {
+        "key": option.full_key,
+        "section": option.section,
+        "accepted": accepted_text(option),
+        "default": value_text(option.default),
+        "unit": option.unit,
+        "doc": option.doc,
+        "required": option.required,
+        "secret": option.secret,
+        "implemented": not option.unread,
+    }
 
 
 def _value_rows(properties: Properties) -> list[_ValueRow]:
@@ -236,20 +195,6 @@ def _value_rows(properties: Properties) -> list[_ValueRow]:
         _value_row(properties, option, given.get(option.full_key))
         for option in (*ALL_OPTIONS, *members)
     ]
-
-
-def _option_row(option: Option[Any]) -> _OptionRow:
-    return _OptionRow(
-        key=option.full_key,
-        section=option.section,
-        accepted=accepted_text(option),
-        default=value_text(option.default),
-        unit=option.unit,
-        doc=option.doc,
-        required=option.required,
-        secret=option.secret,
-        implemented=not option.unread,
-    )
 
 
 def _value_row(properties: Properties, option: Option[Any], written: Scalar | None) -> _ValueRow:

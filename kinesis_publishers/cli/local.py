@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from attrs import define, field
 
-from kinesis_publishers.cli.shared.commands import CleanCommand
+from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
 from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 __all__ = ["local"]
+
+_NAME: Final = Checked(
+    "text",
+    lambda text: StreamSelector.parse(text).name,
+    "{} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'.",
+)
 
 
 @click.command(cls=CleanCommand)
@@ -38,13 +44,7 @@ __all__ = ["local"]
     type=click.Choice(["aws", "off"]),
     help="Refuse what AWS refuses (calls, bytes and sizes per shard), or nothing.",
 )
-@click.option(
-    "--stream",
-    default="demo",
-    show_default=True,
-    callback=lambda _context, _option, name: _checked_name(name),
-    help="A stream to create.",
-)
+@click.option("--stream", default="demo", show_default=True, type=_NAME, help="A stream to create.")
 @click.option(
     "--shards",
     default=4,
@@ -121,15 +121,6 @@ def _ended_by_sigterm_too() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _checked_name(name: str) -> str:
-    try:
-        return StreamSelector.parse(name).name
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{name!r} is not the name of a stream: 1 to 128 letters, digits, '_', '.' or '-'."
-        ) from error
 
 
 @define

@@ -8,40 +8,23 @@ from typing import Final, NoReturn
 
 import click
 
-from kinesis_publishers.cli.shared.logs import set_up_logging
+from kinesis_publishers.cli.shared.console import set_up_logging
 
 __all__ = ["COMMANDS_GROUP", "LazyGroup", "main", "run"]
 
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 """The entry-point group in which a package announces click commands."""
 
-# The module of each command, below this package, and what the list of commands says of it: a
-# command is loaded when it is used.
+# What the list of commands says of each, which is loaded only when it is used.
 _OWN: Final = {
-    "config": (
-        "config",
-        "Show what can be configured, and check configurations; neither calls AWS.",
-    ),
-    "consumers": (
-        "consumers.commands",
-        "Manage the stream consumers of enhanced fan-out by hand.",
-    ),
-    "local": (
-        "local",
-        "Serve a local Kinesis with one stream, in memory, until Ctrl-C.",
-    ),
-    "put": (
-        "put",
-        "Write records to a stream: each DATA, else each line of a file or of standard input.",
-    ),
+    "config": "Show what can be configured, and check configurations; neither calls AWS.",
+    "consumers": "Manage the stream consumers of enhanced fan-out by hand.",
+    "local": "Serve a local Kinesis with one stream, in memory, until Ctrl-C.",
+    "put": "Write records to a stream: each DATA, else each line of a file or of standard input.",
     "shards": (
-        "shards",
-        "Show the shards of streams: which are open, their share of the hash keys, their parents.",
+        "Show the shards of streams: which are open, their share of the hash keys, their parents."
     ),
-    "tail": (
-        "tail.command",
-        "Read streams and show what arrives, until Ctrl-C.",
-    ),
+    "tail": "Read streams and show what arrives, until Ctrl-C.",
 }
 
 
@@ -56,12 +39,12 @@ class LazyGroup(click.Group):
         return sorted({*_OWN, *_announced()})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without loading any of ours."""
+        """Write the list of commands without loading our own."""
         names = self.list_commands(ctx)
         limit = formatter.width - 6 - max(map(len, names))
         rows = []
         for name in names:
-            _, text = _OWN.get(name, ("", ""))
+            text = _OWN.get(name)
             command = click.Command(name, help=text) if text else self.get_command(ctx, name)
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit)))
@@ -71,7 +54,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one that cannot be loaded says why as soon as it is run."""
         if cmd_name in _OWN:
-            module = import_module(f"kinesis_publishers.cli.{_OWN[cmd_name][0]}")
+            module = import_module(f"kinesis_publishers.cli.{cmd_name}")
             own: click.Command = getattr(module, cmd_name)
             return own
         point = _announced().get(cmd_name)

@@ -21,9 +21,8 @@ from kinesis_publishers.cli.shared.console import (
     print_json_lines,
     say,
 )
+from kinesis_publishers.cli.shared.event_loop import read_blocks, run_until_signal
 from kinesis_publishers.cli.shared.formats import printable
-from kinesis_publishers.cli.shared.interruptions import run_until_signal
-from kinesis_publishers.cli.shared.streams import read_blocks
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
@@ -43,40 +42,30 @@ _ADVICE: Final = "Raise --retries if the service is expected to recover."
 
 @define
 class LineSplitter:
-    """Splits bytes into records as they come: what stands between two line feeds.
-
-    Args:
-        is_whole: everything is one record, line feeds included.
-    """
+    """Splits bytes into records as they come: all of a whole, else what two line feeds enclose."""
 
     _is_whole: bool = field(default=False, kw_only=True)
-    _rest: list[bytes] = field(factory=list, init=False)
-    _rest_bytes: int = field(default=0, init=False)
+    _rest: bytearray = field(factory=bytearray, init=False)
 
     @property
     def is_too_long(self) -> bool:
         """Whether what has no end yet is more than a stream takes."""
-        return self._rest_bytes > MAX_RECORD_BYTES
+        return len(self._rest) > MAX_RECORD_BYTES
 
     def split(self, block: bytes) -> list[bytes]:
         """Return the records that end in ``block``."""
         *complete, rest = [block] if self._is_whole else block.split(b"\n")
         if complete:
-            complete[0] = b"".join((*self._rest, complete[0]))
-            self._clear()
-        self._rest.append(rest)
-        self._rest_bytes += len(rest)
+            complete[0] = bytes(self._rest) + complete[0]
+            self._rest.clear()
+        self._rest += rest
         return complete
 
     def end(self) -> list[bytes]:
         """Return the last record: all of a whole, or a line that no line feed has ended."""
-        rest = b"".join(self._rest)
-        self._clear()
-        return [rest] if rest or self._is_whole else []
-
-    def _clear(self) -> None:
+        rest = bytes(self._rest)
         self._rest.clear()
-        self._rest_bytes = 0
+        return [rest] if rest or self._is_whole else []
 
 
 def _check_partition_key(text: str) -> str:
@@ -95,12 +84,8 @@ def _check_hash_key(text: str) -> str:
 class _Input:
     """Where records come from, and what they have in common.
 
-    Attributes:
-        texts: the records themselves; without any, ``file`` is read.
-        file: a file, ``-`` for standard input.
-        is_whole: whether all of the file is one record.
-        partition_key: the key of all records; ``None`` gives each its own.
-        explicit_hash_key: the hash key of all records.
+    Without ``texts``, the records themselves, ``file`` is read (``-`` for standard input); without
+    a ``partition_key`` each record has its own.
     """
 
     texts: tuple[str, ...]
@@ -156,13 +141,15 @@ class _Input:
 @click.option(
     "-k",
     "--partition-key",
-    type=Checked("key", _check_partition_key, "1 to 256 characters"),
+    type=Checked("key", _check_partition_key, "got {}, expected 1 to 256 characters."),
     metavar="KEY",
     help="The partition key of all records; each has a random one unless it is given.",
 )
 @click.option(
     "--explicit-hash-key",
-    type=Checked("number", _check_hash_key, "a decimal number from 0 to 2^128 - 1"),
+    type=Checked(
+        "number", _check_hash_key, "got {}, expected a decimal number from 0 to 2^128 - 1."
+    ),
     metavar="NUMBER",
     help="Chooses the shard in place of the partition key: 0 to 2^128 - 1.",
 )
@@ -215,8 +202,8 @@ def put(
     )
     if as_json:
         output_bytes()  # Fails before anything is written if there is no output.
-    report = _print_nothing if quiet else _print_json if as_json else _print_line
-    on_written = _until_output_fails(report)
+    report = _print_json if as_json else _print_line
+    on_written = _until_output_fails((lambda *_: None) if quiet else report)
     run_until_signal(lambda: _put(records, properties, stream, retries, on_written))
 
 
@@ -238,8 +225,8 @@ async def _put(
 def _until_output_fails(report: OnWritten) -> OnWritten:
     """Return ``report`` such that it does nothing once the output takes nothing more.
 
-    The records are what counts: they are written all the same. A reader that
-    closes the output means to; any other failure is reported once.
+    The records are what counts: they are still written. A reader that closes the output means to;
+    any other failure is reported once.
     """
     is_open = True
 
@@ -256,15 +243,11 @@ def _until_output_fails(report: OnWritten) -> OnWritten:
                 return
             with suppress(OSError):  # Messages may go to the same disk.
                 say(
-                    f"The output cannot be written: {error.strerror or error}. Records are written "
-                    f"all the same; those from number {number:,} on are not listed."
+                    f"The output cannot be written: {error.strerror or error}. Records are still "
+                    f"written; those from number {number:,} on are not listed."
                 )
 
     return guarded
-
-
-def _print_nothing(_number: int, _entry: UserRecord, _result: PutResult) -> None:
-    pass
 
 
 def _print_line(_number: int, entry: UserRecord, result: PutResult) -> None:

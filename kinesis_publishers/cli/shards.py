@@ -13,8 +13,8 @@ from kinesis_publishers.assembly import open_control
 from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import print_json_lines, print_tree
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import format_share, hash_key_share
-from kinesis_publishers.cli.shared.interruptions import run_until_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,25 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Factory, define, field, frozen
 
-from kinesis_publishers.config.catalogue import (
-    CUSTOM,
-    CUSTOM_PREFIX,
-    find_option,
-    nearest_key,
-)
-from kinesis_publishers.config.option import Namespace
+from kinesis_publishers.config.catalogue import CUSTOM, CUSTOM_PREFIX, find_option, nearest_key
+from kinesis_publishers.config.option import Entry, Namespace
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig
 from kinesis_publishers.errors import (
     ConfigError,
     InvalidOptionError,
-    MissingOptionError,
     PluginLoadError,
     UnknownOptionError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kinesis_publishers.config.option import Lookup, Option
     from kinesis_publishers.config.parsers import Scalar
@@ -49,17 +43,21 @@ _DEEPEST_PROVIDER: Final = 4
 
 @frozen(kw_only=True)
 class Assignment:
-    """One value for one option.
-
-    Attributes:
-        option: what the value is for.
-        written_key: the key as the user wrote it.
-        value: the value as the user wrote it.
-    """
+    """One value for one option, with key and value as the user wrote them."""
 
     option: Option[Any]
     written_key: str
     value: Scalar = field(repr=False)  # it may be a secret
+
+    def entry(self) -> Entry:
+        """Return the parsed value; raises ``InvalidOptionError``."""
+        return Entry(
+            value=self.option.parse(self.value, written_key=self.written_key),
+            raw=self.value,
+            written_key=self.written_key,
+            full_key=self.option.full_key,
+            secret=self.option.secret,
+        )
 
 
 @define
@@ -76,7 +74,7 @@ class Assignments:
     def override(self, values: Mapping[str, Scalar | None]) -> None:
         """Let ``values`` take precedence over what has been found; ``None`` takes it away."""
         given = {key: value for key, value in values.items() if value is not None}
-        more = assign_properties(given)
+        more = assign_properties(given.items())
         taken = {one.option.key for one in more.found}
         taken |= {
             option.key for key in values.keys() - given.keys() if (option := find_option(key))
@@ -98,10 +96,10 @@ class Assignments:
         self.problems.append(UnknownOptionError(f"{key}: unknown option; {hint}"))
 
 
-def assign_properties(values: Mapping[Any, Scalar]) -> Assignments:
-    """Resolve the keys of a properties dict."""
+def assign_properties(pairs: Iterable[tuple[Any, Scalar]]) -> Assignments:
+    """Resolve the keys of properties; a key may have several values."""
     assignments = Assignments()
-    for key, value in values.items():
+    for key, value in pairs:
         option = find_option(key) if isinstance(key, str) else None
         if option is not None:
             assignments.add(option, key, value)
@@ -115,10 +113,7 @@ def assign_custom(
 ) -> Assignments:
     """Resolve the custom keys that were written, by the declarations of the class that reads them.
 
-    Args:
-        written: the key as it was written and the value, by the key without its namespace.
-        options: all that are known.
-        lookup: the configuration.
+    ``written`` has the key as it was written and the value, by the key without its namespace.
 
     Raises:
         PluginLoadError: a declaration is not one of a custom key.
@@ -135,11 +130,7 @@ def assign_custom(
     found = {assignment.option.key for assignment in assignments.found}
     for option in options:
         if option.required and option.key not in found:
-            assignments.problems.append(
-                MissingOptionError(
-                    f"{option.full_key} is required: set it to {option.parser.accepts}"
-                )
-            )
+            assignments.problems.append(option.missing())
     return assignments
 
 

@@ -25,10 +25,7 @@ from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.metrics import MetricsConfig
-from kinesis_publishers.config.sections.positions import (
-    EndingPositionConfig,
-    InitialPositionConfig,
-)
+from kinesis_publishers.config.sections.positions import EndingPositionConfig, InitialPositionConfig
 from kinesis_publishers.config.sections.reading import (
     DiscoveryConfig,
     FanOutConfig,
@@ -91,7 +88,6 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
     member=Option(
         key=f"{CUSTOM_PREFIX}<key>",
         parser=_AsWritten(),
-        default=None,
         namespace=Namespace.OURS,
         section="Custom classes",
         doc="An option of a record publisher of your own, which declares and checks it.",
@@ -148,22 +144,14 @@ def find_bare_option(key: str) -> Option[Any] | None:
 
 def find_option(key: str) -> Option[Any] | None:
     """Return the option for ``key`` as it stands in a properties dict, with its prefix."""
-    lowered = key.lower()
-    for prefix in _PREFIXES:
-        if lowered.startswith(prefix):
-            option = find_bare_option(key[len(prefix) :])
-            return option if option and prefix in option.namespace.value else None
-    option = find_bare_option(key)
-    return option if option and option.namespace is Namespace.AWS else None
+    bare = _without_prefix(key)
+    option = find_bare_option(bare)
+    prefix = key[: len(key) - len(bare)].lower()
+    return option if option and prefix in option.namespace.value else None
 
 
 def nearest_key(key: str, *, more: tuple[str, ...] = ()) -> str | None:
-    """Return the known key that is most like ``key``, None if nothing is.
-
-    Args:
-        key: the unknown key.
-        more: keys that are accepted in addition to those of the declarations.
-    """
+    """Return the known key, or that of ``more``, that is most like ``key``; None if nothing is."""
     bare = find_bare_option(_without_prefix(key))
     if bare is not None:
         return bare.full_key
@@ -196,20 +184,17 @@ def _without_prefix(key: str) -> str:
     return key
 
 
-def _is_custom(key: str) -> bool:
-    return _without_prefix(key).lower().startswith(CUSTOM_PREFIX)
-
-
 def _known_keys(key: str) -> dict[str, str]:
     """Return what ``key`` is compared with, in lower case, and the key that is then suggested."""
     is_flink = key.lower().startswith("flink.")
+    is_custom = _without_prefix(key).lower().startswith(CUSTOM_PREFIX)
     candidates: dict[str, str] = {}
     for option in all_declarations():
         shared = option.namespace is Namespace.SHARED
         suggested = f"flink.{option.key}" if is_flink and shared else option.full_key
         # The name of a stream in the key must not make another option look nearer.
         before, bracket, _ = suggested.partition("<")
-        if bracket and option.key.startswith(CUSTOM_PREFIX) and not _is_custom(key):
+        if bracket and option.key.startswith(CUSTOM_PREFIX) and not is_custom:
             # With any name at all it would be the nearest one of every key.
             continue
         name = key.split(".", before.count("."))[-1] if bracket else ""

@@ -21,10 +21,10 @@ from typing import (
     overload,
 )
 
-from attrs import Factory, evolve, field, fields, frozen
+from attrs import Factory, evolve, field, fields_dict, frozen
 
 from kinesis_publishers.config.parsers import Choice, Parser, Scalar
-from kinesis_publishers.errors import InvalidOptionError
+from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
 __all__ = [
     "MASK",
@@ -67,10 +67,7 @@ def show_value(value: object, *, secret: bool) -> str:
 
 
 class Declared(Generic[V]):
-    """What a field of a :class:`Section` is declared with.
-
-    ``SomeConfig.field`` is the declaration and ``config.field`` is a value of type ``V``.
-    """
+    """Declares a field of a :class:`Section`, whose values are of type ``V``."""
 
     if TYPE_CHECKING:
         # At run time the class has the declaration, and each instance has its value.
@@ -106,8 +103,8 @@ class Option(Declared[T]):
     Attributes:
         key: the key after its prefix (``aws.`` keys have none), as it is documented.
         parser: turns what the user wrote into the value; also says what is accepted, and the unit.
-        default: the value where the user wrote nothing.
         doc: what the option does, as one line of the reference.
+        default: the value where the user wrote nothing; None fits an ``Option[X | None]`` only.
         section: the part of the reference in which it stands, unless that of its class.
         namespace: the prefixes under which it is accepted, unless those of its class.
         secret: whether its value is masked wherever it might be shown.
@@ -120,8 +117,8 @@ class Option(Declared[T]):
 
     key: str
     parser: Parser[T]
-    default: T
     doc: str
+    default: T = None  # type: ignore[assignment]
     section: str = ""
     namespace: Namespace = field(default=Factory(_default_namespace, takes_self=True))
     secret: bool = False
@@ -162,6 +159,10 @@ class Option(Declared[T]):
         namespace = section.namespace if is_shared else self.namespace
         return evolve(self, section=self.section or section.title, namespace=namespace)
 
+    def missing(self) -> MissingOptionError:
+        """Return the error for a configuration that does not have this option."""
+        return MissingOptionError(f"{self.full_key} is required: set it to {self.parser.accepts}")
+
     def parse(self, value: Scalar, *, written_key: str | None = None) -> T:
         """Return ``value`` parsed.
 
@@ -183,10 +184,7 @@ class Option(Declared[T]):
 class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
     """Keys that differ in one part, as ``stream.efo.consumerarn.<stream>``.
 
-    Attributes:
-        member: the option of one member; its key contains ``placeholder`` once.
-        placeholder: the part that varies, as it is documented.
-        name_pattern: a regex of what the part may be.
+    The key of ``member`` contains ``placeholder`` once, for what matches ``name_pattern``.
     """
 
     member: Option[T]
@@ -219,11 +217,7 @@ class OptionFamily(Declared[Mapping[str, T]], Generic[T]):
 
 @frozen
 class Derived(Declared[V]):
-    """A field without a key of its own: its value is made of other options.
-
-    Attributes:
-        make: makes the value.
-    """
+    """A field without a key of its own: ``make`` makes its value of other options."""
 
     make: Callable[[Lookup], V]
 
@@ -275,10 +269,8 @@ class Lookup:
         return option.full_key if entry is None else entry.written_key
 
     def given_keys(self, options: Iterable[Option[Any]]) -> tuple[str, ...]:
-        """Return the keys, as the user wrote them, of those ``options`` that are given.
-
-        Each once: one that another connector has may stand for two of these.
-        """
+        """Return the keys, as the user wrote them, of those ``options`` that are given."""
+        # Each once: the key of another connector may stand for two of these.
         keys = (self.written_key(option) for option in options if self.is_given(option))
         return tuple(dict.fromkeys(keys))
 
@@ -288,10 +280,7 @@ class Lookup:
         return {name: self._entries[key].value for key, name in names if name is not None}
 
     def to_dict(self) -> dict[str, Scalar]:
-        """Return the documented keys and the values as they were written, secrets included.
-
-        ``Properties.parse`` makes an equal object of it.
-        """
+        """Return what ``Properties.parse`` makes an equal object of, secrets included."""
         return {entry.full_key: entry.raw for entry in self._entries.values()}
 
 
@@ -302,9 +291,8 @@ _NOTHING_GIVEN: Final = Lookup()
 class Section:
     """Base of the typed configs, which are frozen attrs classes.
 
-    A field is an :class:`Option`, an :class:`OptionFamily`, a :class:`RetryOptions
-    <kinesis_publishers.config.retries.RetryOptions>` or something :class:`Derived` from others; a
-    ``ClassVar`` is an option without a field. What the constructor is not given has its default.
+    A field is :class:`Declared` by what stands for it; a ``ClassVar`` is an option without a field.
+    What the constructor is not given has its default.
     """
 
     title: ClassVar[str]
@@ -332,15 +320,9 @@ class Section:
     @classmethod
     def from_properties(cls, properties: Lookup) -> Self:
         """Read the options of this section."""
-        return cls(**cls._read(properties))
-
-    @classmethod
-    def _read(cls, properties: Lookup) -> dict[str, Any]:
-        return {
-            one.name: cls.declarations[one.name].read(properties)
-            for one in fields(cls)  # type: ignore[arg-type]
-            if one.name in cls.declarations
-        }
+        names = fields_dict(cls)  # type: ignore[arg-type]
+        declared = {name: one for name, one in cls.declarations.items() if name in names}
+        return cls(**{name: one.read(properties) for name, one in declared.items()})
 
 
 def _field_of(declared: Declared[Any]) -> Any:

@@ -108,16 +108,20 @@ def parse_quantity(
 class _Number:
     """A number within bounds."""
 
+    noun: ClassVar[str] = "a number"
     units: ClassVar[Mapping[str, float]] = MappingProxyType({})
     minimum: float | None = 0
     maximum: float | None = None
     below: float | None = None
     unit: str | None = None
 
-    def _describe(self, number: str) -> str:
+    @property
+    def accepts(self) -> str:
+        """What is accepted: the noun, in which ``{}`` is the unit, and the bounds."""
         words = {" of at least": self.minimum, " of at most": self.maximum, " below": self.below}
         given = {word: bound for word, bound in words.items() if bound is not None}
-        return number + " and".join(f"{word} {bound:.15g}" for word, bound in given.items())
+        bounds = " and".join(f"{word} {bound:.15g}" for word, bound in given.items())
+        return f"{self.noun.format(self.unit)}{bounds}"
 
     def _read(self, value: Scalar) -> float:
         if isinstance(value, bool):
@@ -142,9 +146,7 @@ class _Number:
 class WholeNumber(_Number):
     """A count."""
 
-    @property
-    def accepts(self) -> str:
-        return self._describe("a whole number")
+    noun = "a whole number"
 
     def __call__(self, value: Scalar) -> int:
         if isinstance(value, str):
@@ -160,10 +162,6 @@ class WholeNumber(_Number):
 class DecimalNumber(_Number):
     """A factor."""
 
-    @property
-    def accepts(self) -> str:
-        return self._describe("a number")
-
     def __call__(self, value: Scalar) -> float:
         return self._check(float(self._read(value)))
 
@@ -172,6 +170,7 @@ class DecimalNumber(_Number):
 class Duration(_Number):
     """A duration in ``unit`` (``ms`` or ``s``), also with a unit of its own; ``off`` is -1."""
 
+    noun = "a duration in {}"
     units = DURATION_UNITS
     unit: str = "ms"
     can_be_off: bool = False
@@ -180,8 +179,7 @@ class Duration(_Number):
     def accepts(self) -> str:
         example = "500ms" if self.unit == "ms" else "30s"
         off = "; -1 switches it off" if self.can_be_off else ""
-        bounded = self._describe(f"a duration in {self.unit}")
-        return f"{bounded}, or with a unit such as {example} or 5m{off}"
+        return f"{super().accepts}, or with a unit such as {example} or 5m{off}"
 
     def __call__(self, value: Scalar) -> float:
         number = float(self._read(value))
@@ -192,14 +190,14 @@ class Duration(_Number):
 class Size(_Number):
     """A number of bytes."""
 
+    noun = "a whole number of bytes"
     units = SIZE_UNITS
     minimum: float | None = 1
     unit: str = "bytes"
 
     @property
     def accepts(self) -> str:
-        bounded = self._describe("a whole number of bytes")
-        return f"{bounded}, or with a unit such as 64MiB or 10MB"
+        return f"{super().accepts}, or with a unit such as 64MiB or 10MB"
 
     def __call__(self, value: Scalar) -> int:
         number = self._read(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import re
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,7 +14,7 @@ from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
 
 __all__ = [
@@ -24,11 +25,9 @@ __all__ = [
     "load_plugin",
 ]
 
+# The entry-point groups in which packages announce record publisher factories and stores.
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
-"""The entry-point group in which a package announces record publisher factories."""
-
 CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
-"""The entry-point group in which a package announces stores of checkpoints."""
 
 _BUILT_IN: Final = {
     RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,
@@ -42,8 +41,7 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
     """Return the class that ``name`` means: ``module:Class``, else an entry point of ``group``.
 
     Raises:
-        PluginLoadError: there is no such entry point, several packages announce different classes
-            by this name, or as for :func:`load_class`.
+        PluginLoadError: no package, or more than one, announces it; or as for :func:`load_class`.
     """
     if ":" in name:
         return load_class(name, base)
@@ -66,12 +64,7 @@ def load_plugin(name: str, base: type[_T], *, group: str = RECORD_PUBLISHERS_GRO
 def load_class(reference: str, base: type[_T], *, shown: str = "") -> type[_T]:
     """Return the class at ``module:Class``, a concrete subclass of ``base`` that can be used as it.
 
-    With ``base=object`` any class will do.
-
-    Args:
-        reference: ``module:Class``.
-        base: what it must be.
-        shown: what it is called in messages, unless as it is written.
+    With ``base=object`` any class will do; ``shown`` is what messages call it.
 
     Raises:
         PluginLoadError: the module or the attribute is missing, importing fails, or it is not such
@@ -124,9 +117,7 @@ def _describe_rivals(name: str, points: list[EntryPoint], group: str) -> str:
 
 
 def _describe_missing_name(name: str, installed: set[str], group: str) -> str:
-    candidates = {one.upper(): one for one in installed.union(_BUILT_IN.get(group, ()))}
-    near = difflib.get_close_matches(name.upper(), candidates, n=1)
-    hint = f"; did you mean {candidates[near[0]]}?" if near else ""
+    hint = _hint(name, installed.union(_BUILT_IN.get(group, ())))
     listed = ", ".join(sorted(installed)) or "none"
     return f"{name!r} is no entry point of the group {group!r} (installed: {listed}){hint}"
 
@@ -143,11 +134,15 @@ def _describe_import_failure(reference: str, module_name: str, error: BaseExcept
 
 
 def _describe_missing_attribute(reference: str, owner: object, attribute: str) -> str:
-    names = [name for name in dir(owner) if not name.startswith("_")]
-    near = difflib.get_close_matches(attribute, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = _hint(attribute, [name for name in dir(owner) if not name.startswith("_")])
     where = getattr(owner, "__name__", type(owner).__name__)
     return f"{reference}: {where} has no {attribute!r}{hint}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    candidates = {one.upper(): one for one in known}
+    near = difflib.get_close_matches(name.upper(), candidates, n=1)
+    return f"; did you mean {candidates[near[0]]}?" if near else ""
 
 
 # How a class is made is its own affair.
@@ -156,12 +151,7 @@ _CALLED_WITH = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 def check_fit(found: type, base: type, *, reference: str) -> None:
-    """Check that what calls ``base`` can call ``found``.
-
-    Args:
-        found: a custom class.
-        base: the interface.
-        reference: what ``found`` is called in messages.
+    """Check that what calls ``base`` can call ``found``, which messages call ``reference``.
 
     Raises:
         PluginLoadError: names every method that is missing or does not fit.
@@ -190,13 +180,10 @@ def _methods(base: type) -> list[str]:
     return [
         name
         for name, member in inspect.getmembers_static(base)
-        if isinstance(member, FunctionType | classmethod) and _is_called_by_others(name)
+        if isinstance(member, FunctionType | classmethod) and name not in _ITS_OWN
+        # Special, or not private.
+        if re.fullmatch(r"__\w+__|(?!_)\w+", name)
     ]
-
-
-def _is_called_by_others(name: str) -> bool:
-    is_special = name.startswith("__") and name.endswith("__") and name not in _ITS_OWN
-    return is_special or not name.startswith("_")
 
 
 def _problems_of_method(found: type, base: type, name: str) -> Iterator[str]:

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
 
-from kinesis_publishers.config.assignments import (
-    Assignment,
-    Assignments,
-    assign_custom,
-    assign_properties,
-)
+from kinesis_publishers.config.assignments import Assignments, assign_custom, assign_properties
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.rules import find_problems
@@ -50,16 +45,11 @@ class Properties(Lookup):
         Raises:
             ConfigErrors: lists every unknown key, bad value, missing option and contradiction.
         """
-        return cls._build(assign_properties(values), complete=complete)
+        return cls._build(assign_properties(values.items()), complete=complete)
 
     @classmethod
     def from_file(cls, path: str | Path, *, complete: bool = True) -> Properties:
-        """Read a Java ``.properties`` file; see :meth:`parse`.
-
-        Raises:
-            ConfigErrors: as of :meth:`from_text`.
-            OSError: the file cannot be read.
-        """
+        """Read a Java ``.properties`` file; see :meth:`parse`. It may raise ``OSError``, too."""
         return cls.from_text(Path(path).read_bytes(), name=str(path), complete=complete)
 
     @classmethod
@@ -76,10 +66,10 @@ class Properties(Lookup):
 
         Args:
             content: the text, or its bytes in Latin-1, as the format has it.
-            name: where it comes from, for messages.
-            complete: as of :meth:`parse`.
-            checked: False leaves out what options ask of each other: for a caller that looks at
-                the values in order to change some of them, and parses the text once more.
+            name: the source of the text, for messages.
+            complete: False accepts properties without the required options.
+            checked: False leaves out what options ask of each other, for a caller that changes
+                values and parses the text once more.
             overrides: properties that take precedence over those of the text, however a key is
                 written; ``None`` leaves the one of the text out.
 
@@ -91,13 +81,8 @@ class Properties(Lookup):
         try:
             pairs = javaproperties.loads(content, object_pairs_hook=list)
         except javaproperties.InvalidUEscapeError as error:
-            problem = InvalidOptionError(f"{name}: {error}")
-            raise ConfigErrors([problem]) from None
-        assignments = Assignments()
-        for key, value in pairs:
-            one = assign_properties({key: value})
-            assignments.found += one.found
-            assignments.problems += one.problems
+            raise ConfigErrors([InvalidOptionError(f"{name}: {error}")]) from None
+        assignments = assign_properties(pairs)
         assignments.override(overrides or {})
         return cls._build(assignments, complete=complete, checked=checked)
 
@@ -136,10 +121,7 @@ class Properties(Lookup):
         """Return the same properties with the keys ``kinesis.custom.*`` read as ``options``.
 
         For a publisher of your own: until they are read, such keys have no type, and are masked.
-
-        Args:
-            options: every custom key that there is; each begins with ``custom.`` and has the
-                namespace ``OURS``.
+        Every option begins with ``custom.`` and has the namespace ``OURS``.
 
         Raises:
             ConfigErrors: lists every unknown key, bad value and missing option.
@@ -195,25 +177,14 @@ def _read(
     problems = list(assignments.problems)
     for assignment in assignments.found:
         try:
-            _add_entry(entries, assignment)
+            entry = assignment.entry()
+            earlier = entries.setdefault(assignment.option.key, entry)
+            if earlier != entry:
+                raise InvalidOptionError(
+                    f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} "
+                    f"({entry.shown}) mean the same option and differ: keep one"
+                )
         except ConfigError as error:
             refused.add(assignment.option.key)
             problems.append(error)
     return entries, frozenset(refused), problems
-
-
-def _add_entry(entries: dict[str, Entry], assignment: Assignment) -> None:
-    option = assignment.option
-    entry = Entry(
-        value=option.parse(assignment.value, written_key=assignment.written_key),
-        raw=assignment.value,
-        written_key=assignment.written_key,
-        full_key=option.full_key,
-        secret=option.secret,
-    )
-    earlier = entries.setdefault(option.key, entry)
-    if earlier != entry:
-        raise InvalidOptionError(
-            f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} ({entry.shown}) mean "
-            "the same option and differ: keep one"
-        )

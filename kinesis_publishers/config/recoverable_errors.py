@@ -24,7 +24,6 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
             accepts="the dotted name of an exception class, or an AWS error code",
             pattern=r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*",
         ),
-        default=None,
         guarded=r"^(?!kinesis_publishers\.errors\.\w+$).*\.",
         section="Retries",
         doc="An error after which reading a shard is repeated without a limit, in addition to the "
@@ -37,12 +36,7 @@ RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
 
 @frozen(kw_only=True)
 class RecoverableErrors:
-    """Errors after which a call is repeated without a limit.
-
-    Attributes:
-        codes: AWS error codes, as ``ThrottlingException``.
-        types: exception classes; their subclasses count as well.
-    """
+    """Errors after which a call is repeated without a limit: AWS's codes, and exceptions."""
 
     codes: frozenset[str] = frozenset()
     types: tuple[type[Exception], ...] = ()
@@ -54,15 +48,11 @@ class RecoverableErrors:
         Raises:
             InvalidOptionError: a dotted name cannot be imported, or is not an exception.
         """
-        codes: set[str] = set()
-        types: list[type[Exception]] = []
-        for name in filter(None, names):
-            found = _load(name) if "." in name else _builtin(name)
-            if found is None:
-                codes.add(name)
-            else:
-                types.append(found)
-        return cls(codes=frozenset(codes), types=tuple(types))
+        found = {name: _load(name) if "." in name else _builtin(name) for name in names if name}
+        return cls(
+            codes=frozenset(name for name, exception in found.items() if exception is None),
+            types=tuple(filter(None, found.values())),
+        )
 
     def contain(self, error: BaseException) -> bool:
         """Say whether ``error`` or anything that led to it is one of these."""
@@ -74,11 +64,7 @@ class RecoverableErrors:
 
 
 def recoverable_errors(lookup: Lookup) -> RecoverableErrors:
-    """Return the errors that a configuration names.
-
-    Raises:
-        InvalidOptionError: as of :meth:`RecoverableErrors.parse`.
-    """
+    """Return the errors that a configuration names, as :meth:`RecoverableErrors.parse` does."""
     return RecoverableErrors.parse(lookup.members(RECOVERABLE_ERRORS).values())
 
 
@@ -109,5 +95,4 @@ def _load(name: str) -> type[Exception]:
 
 def _builtin(name: str) -> type[Exception] | None:
     found = getattr(builtins, name, None)
-    is_exception = isinstance(found, type) and issubclass(found, Exception)
-    return found if is_exception else None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None

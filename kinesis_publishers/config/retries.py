@@ -45,16 +45,10 @@ class RetryOptions(Declared["RetryPolicy"]):
         namespace: Namespace = Namespace.SHARED,
         outlasts_outages: bool = True,
     ) -> None:
-        """Declare the options.
+        """Declare the options of ``operation``, whose keys begin with ``prefix``.
 
-        Args:
-            prefix: the key before ``.maxretries``.
-            operation: the API operation, for the reference.
-            retries: the default number of retries.
-            base: the default bound of the first delay, in ms.
-            longest: the default bound of every delay, in ms.
-            namespace: the prefixes under which the options are accepted.
-            outlasts_outages: whether :data:`OUTAGE` applies.
+        ``base`` and ``longest`` are the default bounds of the first delay and of all, in ms;
+        ``outlasts_outages`` says whether :data:`OUTAGE` applies.
         """
 
         def option(name: str, parser: Any, default: Any, doc: str) -> Option[Any]:

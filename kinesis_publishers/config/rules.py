@@ -47,7 +47,7 @@ from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOp
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kinesis_publishers.config.option import Lookup, Option, OptionFamily, Section
+    from kinesis_publishers.config.option import Lookup, Option, OptionFamily
     from kinesis_publishers.config.sections.source import StreamSelector
 
 __all__ = ["IneffectiveKey", "find_problems", "ineffective_keys"]
@@ -56,12 +56,7 @@ _CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<n
 
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
-    """Return every violation.
-
-    Args:
-        lookup: the configuration.
-        complete: whether required options must be there.
-    """
+    """Return every violation; required options must be there if it is ``complete``."""
     try:
         streams = selected_streams(lookup)
         stream_problems = [*_regions_of_streams(lookup, streams)]
@@ -85,8 +80,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
 def _missing_options(lookup: Lookup) -> Iterator[ConfigError]:
     for option in ALL_OPTIONS:
         if option.required and not lookup.is_given(option):
-            expected = option.parser.accepts
-            yield MissingOptionError(f"{option.full_key} is required: set it to {expected}")
+            yield option.missing()
 
 
 def _regions_of_streams(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
@@ -118,10 +112,8 @@ def _positions_of_several_streams(
 ) -> Iterator[ConfigError]:
     if len(streams) < 2:
         return
-    for option, verb in (
-        (InitialPositionConfig.shards, "begin"),
-        (EndingPositionConfig.shards, "end"),
-    ):
+    for section, verb in ((InitialPositionConfig, "begin"), (EndingPositionConfig, "end")):
+        option = section.shards
         if lookup.get(option):
             yield InvalidOptionError(
                 f"{lookup.written_key(option)} has positions by shard id, which is not unique in "
@@ -223,12 +215,12 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
     if lookup.is_refused(store):
         return
     chosen = lookup.get(store)
-    owners: tuple[tuple[str, type[Section]], ...] = (
-        ("sqlite", SqliteCheckpointConfig),
-        ("dynamodb", DynamoDbCheckpointConfig),
-    )
-    for owner, section in owners:
-        for key in lookup.given_keys(section.options()) if chosen != owner else ():
+    owners = {
+        "sqlite": SqliteCheckpointConfig.options(),
+        "dynamodb": DynamoDbCheckpointConfig.options(),
+    }
+    for owner, options in owners.items():
+        for key in lookup.given_keys(options) if chosen != owner else ():
             yield InvalidOptionError(
                 f"{key} is for the store {owner}, and {lookup.written_key(store)} "
                 f"is {chosen}: remove one of them, or set the store to {owner}"
@@ -249,12 +241,7 @@ def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:
 
 @frozen(kw_only=True)
 class IneffectiveKey:
-    """A key that is valid and has no effect.
-
-    Attributes:
-        key: as the user wrote it.
-        reason: why it has none.
-    """
+    """A key, as the user wrote it, that is valid and has no effect, and the reason."""
 
     key: str
     reason: str

@@ -15,11 +15,7 @@ import orjson
 
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
-from kinesis_publishers.config.sections.aws import (
-    AwsConfig,
-    CredentialsConfig,
-    CredentialsProvider,
-)
+from kinesis_publishers.config.sections.aws import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,

@@ -183,13 +183,11 @@ def _year(digits: str) -> int:
 
 
 def _month(fields: dict[str, str | None]) -> int:
-    name = fields.get("Mon")
-    if not name:
-        return int(fields.get("M") or 1)
-    for number, month in enumerate(_MONTHS, start=1):
-        if name.lower() in {month, month[:3]}:
-            return number
-    raise ValueError("not the name of a month")
+    name = (fields.get("Mon") or "").lower()
+    numbers = [number for number, month in enumerate(_MONTHS, 1) if name in {month, month[:3]}]
+    if name and not numbers:
+        raise ValueError("not the name of a month")
+    return numbers[0] if name else int(fields.get("M") or 1)
 
 
 def _hour(fields: dict[str, str | None]) -> int:

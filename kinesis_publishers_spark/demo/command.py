@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ["demo"]
 
@@ -54,7 +53,7 @@ def _run(flights: int | None, shards: int) -> int:
     from rich.console import Console
 
     from kinesis_publishers import SystemClock
-    from kinesis_publishers_spark.demo.job import DemoSettings, run_demo
+    from kinesis_publishers_spark.demo.job import run_demo
     from kinesis_publishers_spark.demo.report import Report
     from kinesis_publishers_spark.demo.session import find_java_problem, isolate_environment
 
@@ -65,7 +64,7 @@ def _run(flights: int | None, shards: int) -> int:
     report = Report(Console(), SystemClock())
     try:
         with _ended_in_order():
-            is_exact = run_demo(DemoSettings(shards=shards, flights=flights), report, SystemClock())
+            is_exact = run_demo(report, SystemClock(), shards=shards, limit=flights)
     except KeyboardInterrupt:
         report.say("Interrupted: everything has been stopped and removed.")
         return _INTERRUPTED
@@ -84,24 +83,15 @@ def _expected_failures() -> tuple[type[Exception], ...]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from kinesis_publishers_spark.demo.flights import FlightsMissingError
-    from kinesis_publishers_spark.demo.job import QueryFailedError
-    from kinesis_publishers_spark.demo.server import ServerFailedError
+    from kinesis_publishers_spark.demo import DemoError
 
-    return (
-        PySparkException,
-        QueryFailedError,
-        ServerFailedError,
-        FlightsMissingError,
-        ClientError,
-        BotoCoreError,
-        Py4JError,
-    )
+    return (PySparkException, DemoError, ClientError, BotoCoreError, Py4JError)
 
 
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
+def _ended_in_order() -> AbstractContextManager[None]:
     """Let a request to terminate, or a closed terminal, clean up as Ctrl-C does."""
+    from kinesis_publishers_spark.demo.server import handled_signals
+
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is under nohup
         numbers.append(signal.SIGHUP)
@@ -109,9 +99,4 @@ def _ended_in_order() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled_signals(*numbers, handler=interrupt)

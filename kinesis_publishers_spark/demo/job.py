@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from kinesis_publishers_spark.demo import DemoError
 from kinesis_publishers_spark.demo.flights import (
     compare_delays,
     compare_records,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.demo.loader import Loader
     from kinesis_publishers_spark.demo.report import Report
 
-__all__ = ["DemoSettings", "QueryFailedError", "run_demo"]
+__all__ = ["run_demo"]
 
 _STREAM: Final = "flights"
 _POLL_SECONDS: Final = 0.5
@@ -53,41 +54,28 @@ _STALL_SECONDS: Final = 30.0
 _PREFIX: Final = "kinesis-publishers-demo-"
 
 
-class QueryFailedError(Exception):
-    """The query failed, or ended before it was stopped."""
-
-
-@frozen(kw_only=True)
-class DemoSettings:
-    """What the user can choose.
-
-    Attributes:
-        shards: how many shards the stream has.
-        flights: how many flights to put; ``None`` for all.
-    """
-
-    shards: int
-    flights: int | None
-
-
-def run_demo(settings: DemoSettings, report: Report, clock: Clock) -> bool:
+def run_demo(report: Report, clock: Clock, *, shards: int, limit: int | None) -> bool:
     """Run the demo and say whether what Spark read is exactly what was put.
 
-    Nothing is left behind, however it ends: no process and no file.
+    It leaves no process and no file behind, however it ends.
+
+    Args:
+        shards: how many shards the stream has.
+        limit: how many flights to put; ``None`` for all.
 
     Raises:
-        QueryFailedError: the query failed, or Spark did.
+        DemoError: the query failed, or ended before it was stopped.
     """
     with ExitStack() as stack:
         # A worker that is being killed may still be writing.
         temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
         directory = Path(stack.enter_context(temporary))
         report.say("Reading the flights, starting a local Kinesis and Spark ...")
-        flights = load_flights(settings.flights)
-        properties = stack.enter_context(serve_stream(_STREAM, settings.shards))
+        flights = load_flights(limit)
+        properties = stack.enter_context(serve_stream(_STREAM, shards))
         spark = stack.enter_context(open_session(directory))
         report.say(
-            f"Spark {spark.version} reads the stream {_STREAM!r} with {settings.shards} shards at "
+            f"Spark {spark.version} reads the stream {_STREAM!r} with {shards} shards at "
             f"{properties['aws.endpoint']} while {len(flights):,} flights are put into it ..."
         )
         job = _Job(spark=spark, directory=directory, flights=flights, report=report, clock=clock)
@@ -95,10 +83,10 @@ def run_demo(settings: DemoSettings, report: Report, clock: Clock) -> bool:
             job.read(properties)
             return job.verify()
         except (PySparkException, Py4JError) as error:
-            # Spark's errors get their text from the JVM, which ends with this context.
-            # Its plan and its offsets, which follow, are long and tell a user nothing.
+            # Spark's errors get their text from the JVM, which ends with this context. The plan
+            # and the offsets, which follow, are long and tell a user nothing.
             text = str(error).partition("\n=== Streaming Query ===")[0]
-            raise QueryFailedError(text) from None
+            raise DemoError(text) from None
 
 
 @frozen(kw_only=True, eq=False)
@@ -128,7 +116,7 @@ class _Job:
         deadline = self.clock.monotonic() + _START_SECONDS
         while query.lastProgress is None:
             if _has_ended(query) or self.clock.monotonic() > deadline:
-                raise QueryFailedError("The query did not begin to read.")
+                raise DemoError("The query did not begin to read.")
 
     def _follow(self, query: StreamingQuery, loader: Loader, loading: Future[None]) -> ReadFigures:
         progress = ReadProgress()
@@ -137,7 +125,7 @@ class _Job:
         with self.report:
             while not (loading.done() and figures.is_complete):
                 if _has_ended(query):
-                    raise QueryFailedError("The query ended before it had read everything.")
+                    raise DemoError("The query ended before it had read everything.")
                 if loading.done():
                     loading.result()
                 progress.observe(query.recentProgress)

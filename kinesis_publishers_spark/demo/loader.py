@@ -25,12 +25,15 @@ _LAST_PAUSE_SECONDS: Final = 2.0
 
 
 class Loader:
-    """Puts records into a stream, every one of them once.
+    """Puts each record into a stream, once.
 
     Args:
         client: a boto3 client of Kinesis that does not retry by itself.
         stream: the name of the stream.
         records: what to put, in this order where nothing is refused.
+
+    Attributes:
+        put: how many records Kinesis has accepted; any thread may ask.
     """
 
     def __init__(self, client: Any, stream: str, records: Sequence[FlightRecord]) -> None:
@@ -38,12 +41,7 @@ class Loader:
         self._stream = stream
         self._records = records
         self._stopping = threading.Event()
-        self._put = 0
-
-    @property
-    def put(self) -> int:
-        """How many records Kinesis has accepted; any thread may ask."""
-        return self._put
+        self.put = 0
 
     def run(self) -> None:
         """Put all records; return early after :meth:`stop`."""
@@ -69,7 +67,7 @@ class Loader:
                 for entry, result in zip(entries, answer["Records"], strict=True)
                 if "ErrorCode" in result
             ]
-            self._put += len(entries) - len(refused)
+            self.put += len(entries) - len(refused)
             entries = refused
             if entries:
                 self._stopping.wait(pause)

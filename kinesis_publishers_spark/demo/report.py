@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
@@ -13,7 +12,6 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from rich.console import Console
 
@@ -66,7 +64,6 @@ class Report:
         self._console = console
         self._clock = clock
         self._next_line = 0.0
-        self._stack = ExitStack()
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -78,18 +75,14 @@ class Report:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._stack.enter_context(self._bars)
+            self._bars.start()
             self._put = self._bars.add_task("put ", note="")
             self._read = self._bars.add_task("read", note="")
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._bars.stop()
 
     def say(self, text: str) -> None:
         """Write one line of any length."""

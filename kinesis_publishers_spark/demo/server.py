@@ -1,22 +1,19 @@
-"""The local Kinesis of the demo, in a process of its own: its work must not be Spark's."""
+"""The local Kinesis of the demo, in a process of its own, so that it does not slow Spark down."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kinesis_publishers_spark.demo import DemoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
 
-__all__ = ["ServerFailedError", "serve_stream"]
-
-
-class ServerFailedError(Exception):
-    """The server did not start."""
+__all__ = ["handled_signals", "serve_stream"]
 
 
 @contextmanager
@@ -29,31 +26,38 @@ def serve_stream(stream: str, shards: int) -> Iterator[dict[str, str]]:
         target=_serve, args=(theirs, stream, shards), name="local-kinesis", daemon=True
     )
     with ours:
-        _start(process)
+        # Ctrl-C reaches every process of the terminal; the one that starts this one ends it in
+        # order. Inherited: a process that is still importing could not ignore the signal itself.
+        with handled_signals(signal.SIGINT, handler=signal.SIG_IGN):
+            process.start()
         theirs.close()
         try:
             yield _receive_properties(ours)
         finally:
-            # It keeps nothing that would have to be saved.
+            # It has nothing to save.
             process.kill()
             process.join()
 
 
-def _start(process: SpawnProcess) -> None:
-    # Ctrl-C reaches every process of the terminal; the one that starts this one ends it in order.
-    # Inherited, because a process that is still importing could not ignore it by itself.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def handled_signals(*numbers: int, handler: Any = None) -> Iterator[None]:
+    """Restore the handlers of signals when the context ends; within it ``handler`` has its turn."""
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
-        process.start()
+        if handler is not None:
+            for number in numbers:
+                signal.signal(number, handler)
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _receive_properties(connection: Connection) -> dict[str, str]:
     try:
         properties: dict[str, str] = connection.recv()
     except EOFError as error:
-        raise ServerFailedError("The local Kinesis server did not start.") from error
+        raise DemoError("The local Kinesis server did not start.") from error
     return properties
 
 
@@ -62,7 +66,7 @@ def _serve(connection: Connection, stream: str, shards: int) -> None:
 
     with LocalKinesis.in_thread(Limits.aws()) as server:
         server.create_stream(stream, shards)
-        # Nothing is ever received: this ends when the process at the other end does.
+        # Nothing is ever sent: receiving ends when the process at the other end does.
         with suppress(EOFError, BrokenPipeError):
             connection.send(server.properties(stream))
             connection.recv()

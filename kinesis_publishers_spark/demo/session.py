@@ -1,4 +1,4 @@
-"""A Spark of its own for the demo, if there is a Java for it: quiet, and gone when it is done."""
+"""The Spark of the demo, which is quiet and leaves nothing behind, and the Java that it needs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kinesis_publishers_spark.data_source import register
+from kinesis_publishers_spark.demo.server import handled_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -48,7 +49,7 @@ def isolate_environment(environ: MutableMapping[str, str]) -> None:
     for name in _FOREIGN:
         environ.pop(name, None)
     # Without it Spark runs the `python3` of the PATH, and a query that cannot import its source
-    # there may wait for ever.
+    # there may wait forever.
     environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for name in ("no_proxy", "NO_PROXY"):
@@ -64,8 +65,9 @@ def open_session(directory: Path) -> Iterator[SparkSession]:
     """
     with ExitStack() as stack:
         stack.callback(_end_jvm)
-        # The JVM and the workers keep the standard error that they are born with.
-        with _redirected_stderr(directory / "spark.log"), _kept_interrupt_handler():
+        # The JVM and the workers keep the standard error that they start with. PySpark's handler of
+        # interrupts calls the JVM, out of the very call to the JVM that it interrupts.
+        with _redirected_stderr(directory / "spark.log"), handled_signals(signal.SIGINT):
             spark = _start(directory)
         stack.callback(spark.stop)
         # py4j writes a traceback to the root logger when a call is interrupted.
@@ -144,16 +146,6 @@ def _processes_below(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-
-
-@contextmanager
-def _kept_interrupt_handler() -> Iterator[None]:
-    # PySpark's own handler calls the JVM, out of the very call to the JVM that it interrupts.
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from kinesis_publishers.config import (
     CredentialsProvider,
     DynamoDbCheckpointConfig,
 )
+from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.testing.contracts.checkpoint_store import (
     CheckpointStoreContract,
     NewStore,
@@ -48,6 +49,13 @@ class TestMemory(CheckpointStoreContract):
     def new_store(self) -> NewStore:
         memory = CheckpointMemory()
         return lambda application: MemoryCheckpointStore(store_context(application), memory)
+
+    async def test_a_closed_store_refuses_an_empty_batch_too(self, new_store: NewStore) -> None:
+        store = new_store("billing")
+        with pytest.raises(ClosedError):
+            await store.save([])
+        with pytest.raises(ClosedError):
+            await store.remove({})
 
 
 class TestSqlite(CheckpointStoreContract):

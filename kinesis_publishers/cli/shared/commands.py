@@ -6,20 +6,20 @@ import errno
 import sys
 import traceback
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kinesis_publishers.cli.shared.console import discard_output
-from kinesis_publishers.cli.shared.interruptions import INTERRUPTED
-from kinesis_publishers.cli.shared.logs import log_everything
+from kinesis_publishers.cli.shared.console import discard_output, log_everything
+from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import KinesisPublishersError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Checked", "CleanCommand", "CleanGroup", "DurationType"]
+__all__ = ["DURATION", "Checked", "CleanCommand", "CleanGroup", "read_file"]
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
@@ -75,11 +75,10 @@ def _message(ctx: click.Context, text: str) -> click.ClickException:
 
 def _describe(error: OSError) -> str:
     reason = error.strerror or str(error)
-    if error.filename is not None:
-        return f"{error.filename}: {reason}. With --debug it says where that happened."
-    if error.errno in _NO_ROOM:
+    if error.filename is None and error.errno in _NO_ROOM:
         return f"The output cannot be written: {reason}. Write it to another place."
-    return f"{reason}. With --debug it says where that happened."
+    place = "" if error.filename is None else f"{error.filename}: "
+    return f"{place}{reason}. With --debug it says where that happened."
 
 
 def _drop_lost_output() -> None:
@@ -100,44 +99,42 @@ class CleanGroup(click.Group):
     command_class = CleanCommand
 
 
-# Generic since click 8.4 only.
-class DurationType(click.ParamType):  # type: ignore[type-arg]
-    """A length of time with a unit; a number alone is in seconds."""
+def read_file(path: str | Path) -> bytes:
+    """Return what a file has; raises ``UsageError`` if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}.") from error
 
-    name = "duration"
+
+# Generic since click 8.4 only.
+class Checked(click.ParamType):  # type: ignore[type-arg]
+    """What ``check`` accepts: it returns the value of a text, or raises ``ValueError``.
+
+    ``name`` is for the help, and ``refusal`` is the message, in which ``{}`` is the text.
+    """
+
+    def __init__(self, name: str, check: Callable[[str], object], refusal: str) -> None:
+        self.name = name
+        self._check = check
+        self._refusal = refusal
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Return ``value`` as a ``timedelta``; fails if it is none, or negative."""
-        if isinstance(value, timedelta):
-            return value
-        try:
-            duration = timedelta(seconds=parse_quantity(value, DURATION_UNITS, default_unit="s"))
-        except (ValueError, OverflowError):
-            duration = timedelta(-1)
-        if duration < timedelta(0):
-            self.fail(f"{value!r} is not a duration, as 90s, 10m or 2h.", param, ctx)
-        return duration
-
-
-class Checked(click.ParamType):  # type: ignore[type-arg]
-    """A text that a function accepts.
-
-    Args:
-        name: what it is, for the help.
-        check: returns the text, or raises ``ValueError``.
-        accepts: what is expected, for the message.
-    """
-
-    def __init__(self, name: str, check: Callable[[str], str], accepts: str) -> None:
-        self.name = name
-        self._check = check
-        self._accepts = accepts
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return ``value``; fails if it is not accepted."""
+    ) -> object:
+        """Return the value; fails if it is not accepted."""
         try:
             return self._check(value)
-        except ValueError:
-            self.fail(f"got {value!r}, expected {self._accepts}.", param, ctx)
+        except (ValueError, OverflowError):
+            self.fail(self._refusal.format(repr(value)), param, ctx)
+
+
+def _duration(text: str) -> timedelta:
+    duration = timedelta(seconds=parse_quantity(text, DURATION_UNITS, default_unit="s"))
+    if duration < timedelta(0):
+        raise ValueError("negative")
+    return duration
+
+
+DURATION: Final = Checked("duration", _duration, "{} is not a duration, as 90s, 10m or 2h.")
+"""A length of time with a unit; a number alone is in seconds."""

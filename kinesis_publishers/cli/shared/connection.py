@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields_dict, frozen
 
+from kinesis_publishers.cli.shared.commands import read_file
 from kinesis_publishers.config import (
     AwsConfig,
     DiscoveryConfig,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "connection_options", "only_stream"]
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # A person waits: a service that cannot be reached is reported within seconds, unless the properties
@@ -48,17 +49,12 @@ _PATIENCE: Final = {
 class Connection:
     """What the command line says about where to connect and what to read.
 
-    Attributes:
-        config: a ``.properties`` file.
-        content: what it has; read once, for it may be a pipe.
-        pairs: single properties, which take precedence over the file.
-        streams: names or ARNs.
-        region: the region.
-        endpoint: the URL of the endpoint.
+    The fields are the values of the options; ``content`` is that of the file.
     """
 
     config: Path | None = None
-    content: bytes = field(default=b"", repr=False)  # it may have secrets
+    # Read once, for it may be a pipe; and it may have secrets.
+    content: bytes = field(default=b"", repr=False)
     pairs: tuple[tuple[str, str], ...] = ()
     streams: tuple[str, ...] = ()
     region: str | None = None
@@ -67,29 +63,36 @@ class Connection:
     @property
     def chosen(self) -> frozenset[str]:
         """The full keys of the options that single properties name, in any spelling."""
-        options = (find_option(key) for key, _ in self.pairs)
-        return frozenset(option.full_key for option in options if option)
+        return frozenset(_documented_key(key) for key, _ in self.pairs)
 
-    def properties(self, more: Mapping[str, str | None] | None = None) -> Properties:
-        """Return everything as checked properties; the last source takes precedence.
+    def properties(
+        self, more: Mapping[str, str | None] = MappingProxyType({}), *, checked: bool = True
+    ) -> Properties:
+        """Return everything as properties; the last source takes precedence.
 
         The order is: the file, the single properties, the options of their own, ``more``, where
-        ``None`` leaves an option out.
+        ``None`` leaves an option out. With ``checked=False`` the values are not checked against
+        each other, for a command that has to see them before it says more.
 
         Raises:
             ConfigErrors: lists everything that is wrong.
         """
-        return _with_patience(self._parse(more or {}, checked=True))
-
-    def unchecked_properties(self, more: Mapping[str, str | None] | None = None) -> Properties:
-        """Return the values of :meth:`properties` without checking them against each other.
-
-        For a command that has to see them before it says more.
-
-        Raises:
-            ConfigErrors: a key or a value is wrong by itself.
-        """
-        return self._parse(more or {}, checked=False)
+        own = {
+            StreamsConfig.names.full_key: ",".join(self.streams),
+            AwsConfig.region.full_key: self.region,
+            AwsConfig.endpoint_url.full_key: self.endpoint,
+        }
+        given = {key: value for key, value in own.items() if value}
+        # The same option may have been written in another way before.
+        overrides: dict[str, Scalar | None] = {
+            _documented_key(key): value
+            for key, value in (*self.pairs, *given.items(), *more.items())
+        }
+        properties = Properties.from_text(
+            self.content, name=str(self.config), checked=checked, overrides=overrides
+        )
+        patience = {key: n for key, n in _PATIENCE.items() if not properties.is_given(key)}
+        return properties.with_values(patience) if checked else properties
 
     def without(self, keys: AbstractSet[str]) -> Connection:
         """Return a copy without the single properties that name ``keys`` (in full)."""
@@ -97,35 +100,15 @@ class Connection:
             self, pairs=tuple(pair for pair in self.pairs if _documented_key(pair[0]) not in keys)
         )
 
-    def _parse(self, more: Mapping[str, str | None], *, checked: bool) -> Properties:
-        own = {
-            StreamsConfig.names.full_key: ",".join(self.streams),
-            AwsConfig.region.full_key: self.region,
-            AwsConfig.endpoint_url.full_key: self.endpoint,
-        }
-        given = {key: value for key, value in own.items() if value}
-        overrides: dict[str, Scalar | None] = {}
-        for key, value in (*self.pairs, *given.items(), *more.items()):
-            # The same option may have been written in another way before.
-            overrides[_documented_key(key)] = value
-        return Properties.from_text(
-            self.content, name=str(self.config), checked=checked, overrides=overrides
-        )
-
     def properties_without_reading(
-        self, more: Mapping[str, str | None] | None = None
+        self, more: Mapping[str, str | None] = MappingProxyType({})
     ) -> Properties:
         """Return :meth:`properties` for a command that reads no records.
 
-        What only reading needs may be missing, as the ARN of a consumer that is yet to be
-        registered.
+        What only reading needs may be missing, as the ARN of a consumer to be registered.
         """
-        return self.properties(
-            {
-                SourceConfig.record_publisher.full_key: SourceConfig.record_publisher.default,
-                **(more or {}),
-            }
-        )
+        publisher = SourceConfig.record_publisher
+        return self.properties({publisher.full_key: publisher.default, **more})
 
 
 def only_stream(properties: Properties) -> str:
@@ -141,22 +124,9 @@ def only_stream(properties: Properties) -> str:
     return streams[0].reference
 
 
-def _with_patience(properties: Properties) -> Properties:
-    return properties.with_values(
-        {option: n for option, n in _PATIENCE.items() if not properties.is_given(option)}
-    )
-
-
 def _documented_key(key: str) -> str:
     option = find_option(key)
     return option.full_key if option else key
-
-
-def _read(config: Path) -> bytes:
-    try:
-        return config.read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"{config} cannot be read: {error.strerror}.") from error
 
 
 def _parse_pairs(
@@ -200,31 +170,19 @@ _OPTIONS: Final = (
 )
 
 
-def connection_options(command: Callable[_P, _T]) -> Callable[..., _T]:
+def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
     """Give ``command`` the common options, which it takes as one value named ``connection``.
 
     The lowest of the decorators, so that the help shows them after the command's own.
     """
 
     @functools.wraps(command)
-    def with_connection(
-        *args: Any,
-        config: Path | None,
-        pairs: tuple[tuple[str, str], ...],
-        streams: tuple[str, ...],
-        region: str | None,
-        endpoint: str | None,
-        **options: Any,
-    ) -> _T:
-        options["connection"] = Connection(
-            config=config,
-            content=b"" if config is None else _read(config),
-            pairs=pairs,
-            streams=streams,
-            region=region,
-            endpoint=endpoint,
-        )
-        return command(*args, **options)
+    def with_connection(*args: Any, **options: Any) -> _T:
+        names = fields_dict(Connection).keys() & options.keys()
+        given = {name: options.pop(name) for name in names}
+        if given["config"] is not None:
+            given["content"] = read_file(given["config"])
+        return command(*args, connection=Connection(**given), **options)
 
     decorated: Callable[..., _T] = with_connection
     for option in reversed(_OPTIONS):

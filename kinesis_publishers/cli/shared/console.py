@@ -1,10 +1,11 @@
-"""Where commands write: results to standard output, messages to standard error.
+"""Where commands write: results to standard output, messages and warnings to standard error.
 
 Rich is imported when something is drawn: most commands start faster without it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -15,18 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console, RenderableType
+    from rich.table import Table
     from rich.tree import Tree
 
 __all__ = [
     "discard_output",
+    "log_everything",
+    "new_table",
     "output_bytes",
     "output_console",
     "print_json_lines",
     "print_rich",
     "print_tree",
     "say",
+    "set_up_logging",
 ]
 
+_OWN: Final = "kinesis_publishers"
+_DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Nothing is wrapped or cut where no terminal says how wide it is.
 _ENDLESS: Final = 100_000
 
@@ -54,6 +61,17 @@ def discard_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def new_table(*headings: str, **column: Any) -> Table:
+    """Return a table with a line below its headings; ``column`` is how each column is made."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, **column)
+    return table
 
 
 def print_rich(renderable: RenderableType) -> None:
@@ -95,3 +113,64 @@ def print_json_lines(objects: Iterable[Any]) -> None:
 def say(text: str) -> None:
     """Write a message to standard error."""
     click.echo(text, err=True)
+
+
+class _CommandHandler(logging.Handler):
+    """Writes what is logged to where messages go at that time: a live table moves them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            say(self.format(record))
+        except Exception:  # noqa: BLE001 - what cannot be logged must not stop the work
+            self.handleError(record)
+
+
+class _LineFormatter(logging.Formatter):
+    """Renders records as the command line's errors look: ``Warning: ...``."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.capitalize()}: {_words_of(record)}"
+
+
+def set_up_logging() -> None:
+    """Log to standard error from now on; for the process of a command, not for a library."""
+    handler = _CommandHandler()
+    handler.setFormatter(_LineFormatter())
+    handler.addFilter(_says_more_than_the_error)
+    logging.getLogger().addHandler(handler)
+
+
+def log_everything() -> None:
+    """Show what the framework does as well; does nothing without :func:`set_up_logging`.
+
+    Only the framework: botocore's log has session tokens.
+    """
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _CommandHandler):
+            handler.setFormatter(logging.Formatter(_DETAILED))
+            handler.removeFilter(_says_more_than_the_error)
+            logging.getLogger(_OWN).setLevel(logging.DEBUG)
+
+
+def _says_more_than_the_error(record: logging.LogRecord) -> bool:
+    """Leave out what ends the command, and is the error with which it ends."""
+    # Imported with the first record: `--version` logs none.
+    from kinesis_publishers.events import FetcherStopped, ProcessingFailed, ShardStopped
+
+    return not isinstance(_event_of(record), FetcherStopped | ShardStopped | ProcessingFailed)
+
+
+def _words_of(record: logging.LogRecord) -> str:
+    from kinesis_publishers.events import CheckpointsRefused, DataLossTolerated
+
+    event = _event_of(record)
+    if isinstance(event, DataLossTolerated | CheckpointsRefused):
+        return event.message
+    return record.message
+
+
+def _event_of(record: logging.LogRecord) -> object:
+    """Return the event that was logged; ``None`` if it is something else."""
+    if record.msg == "%s" and isinstance(record.args, tuple) and len(record.args) == 1:
+        return record.args[0]
+    return None

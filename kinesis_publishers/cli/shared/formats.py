@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from contextlib import suppress
 from datetime import UTC
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,6 @@ __all__ = [
     "json_line",
     "plain_line",
     "printable",
-    "record_fields",
 ]
 
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -110,16 +110,14 @@ class DataEncoding(Enum):
     JSON = "json"
 
 
-def record_fields(record: Record, encoding: DataEncoding) -> dict[str, Any]:
-    """Return the fields of ``record`` as they stand in JSON.
+def json_line(record: Record, encoding: DataEncoding) -> bytes:
+    """Return ``record`` as a JSON object on a line of its own.
 
-    Args:
-        record: what was read.
-        encoding: how to show the payload. One that is not JSON is shown as text, and one
-            that is not UTF-8 as base64; ``data_encoding`` says which it is.
+    A payload that is not JSON is shown as text, and one that is not UTF-8 as base64;
+    ``data_encoding`` says which it is.
     """
     used, data = _encode(record.data, encoding)
-    return {
+    fields = {
         "stream_name": record.stream_name,
         "shard_id": record.shard_id,
         "sequence_number": record.sequence_number,
@@ -130,21 +128,14 @@ def record_fields(record: Record, encoding: DataEncoding) -> dict[str, Any]:
         "data_encoding": used.value,
         "data": data,
     }
-
-
-def json_line(record: Record, encoding: DataEncoding) -> bytes:
-    """Return ``record`` as a JSON object on a line of its own."""
-    return orjson.dumps(record_fields(record, encoding), option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def plain_line(record: Record, *, longest: int | None = None) -> str:
     """Return ``record`` as a line for people: arrival, place, partition key and payload.
 
-    Bytes that are not UTF-8 and characters that a terminal would obey are escaped.
-
-    Args:
-        record: what was read.
-        longest: how many bytes of a payload are shown at most; ``None`` shows all of them.
+    Bytes that are not UTF-8 and characters that a terminal would obey are escaped; of the payload
+    at most ``longest`` bytes are shown, all by default.
     """
     place = f"{record.stream_name}/{record.shard_id}"
     arrival = iso_utc(record.approximate_arrival_timestamp)
@@ -153,21 +144,13 @@ def plain_line(record: Record, *, longest: int | None = None) -> str:
 
 
 def _encode(data: bytes, encoding: DataEncoding) -> tuple[DataEncoding, Any]:
-    if encoding is DataEncoding.JSON and _is_json(data):
-        # Verbatim: parsing would round its numbers. Line breaks occur only between tokens.
-        line = data.replace(b"\n", b" ").replace(b"\r", b" ")
-        return DataEncoding.JSON, orjson.Fragment(line)
+    if encoding is DataEncoding.JSON:
+        with suppress(orjson.JSONDecodeError):
+            orjson.loads(data)
+            # Verbatim: parsing would round its numbers. Line breaks occur only between tokens.
+            line = data.replace(b"\n", b" ").replace(b"\r", b" ")
+            return DataEncoding.JSON, orjson.Fragment(line)
     if encoding is not DataEncoding.BASE64:
-        try:
+        with suppress(UnicodeDecodeError):
             return DataEncoding.TEXT, data.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
     return DataEncoding.BASE64, pybase64.b64encode(data).decode("ascii")
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return False
-    return True

@@ -1,1 +1,7 @@
-"""``kinesis-publishers tail``: shows what is being read from streams."""
+"""``kinesis-publishers tail``: reads streams and shows what arrives."""
+
+from __future__ import annotations
+
+from kinesis_publishers.cli.tail.command import tail
+
+__all__ = ["tail"]

@@ -6,41 +6,29 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-from attrs import frozen
 
-from kinesis_publishers.cli.shared.commands import CleanCommand, DurationType
+from kinesis_publishers.cli.shared.commands import DURATION, CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
+from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
 from kinesis_publishers.cli.shared.formats import DataEncoding, iso_utc, json_line, plain_line
-from kinesis_publishers.cli.shared.interruptions import run_until_signal
-from kinesis_publishers.cli.shared.streams import OutputPipe
-from kinesis_publishers.cli.tail.live import LiveTable
 from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.session import RecordLines, TailSession
+from kinesis_publishers.cli.tail.table import LiveTable
 from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.config import InitialPosition, InitialPositionConfig
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime, timedelta
 
+    from kinesis_publishers.cli.tail.session import RecordView
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import Record
 
 __all__ = ["tail"]
-
-
-@frozen(kw_only=True)
-class _Appearance:
-    is_table: bool
-    encoding: DataEncoding | None
-    newest: int
-
-    def line(self, record: Record) -> bytes:
-        if self.encoding is not None:
-            return json_line(record, self.encoding)
-        return f"{plain_line(record)}\n".encode()
 
 
 @click.command(cls=CleanCommand)
@@ -52,10 +40,7 @@ class _Appearance:
 )
 @click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
 @click.option(
-    "--since",
-    type=DurationType(),
-    metavar="DURATION",
-    help="Begin so long ago, as 90s, 10m or 2h.",
+    "--since", type=DURATION, metavar="DURATION", help="Begin so long ago, as 90s, 10m or 2h."
 )
 @click.option("--until-tip", is_flag=True, help="End when everything that was there is read.")
 @click.option(
@@ -113,13 +98,20 @@ def tail(
     properties, left_out = observer_properties(connection, begin)
     for sentence in left_out:
         say(sentence)
-    appearance = _Appearance(
-        is_table=not (as_json or lines) and sys.stdout.isatty(),
-        encoding=DataEncoding(encoding or "base64") if as_json else None,
-        newest=newest,
-    )
+    is_table = not (as_json or lines) and sys.stdout.isatty()
+    used = DataEncoding(encoding or "base64") if as_json else None
+
+    def view() -> RecordView:
+        if is_table:
+            return LiveTable(output_console(), clock, newest=newest)
+        return RecordLines(OutputPipe(output_bytes()), lambda record: _line(record, used))
+
     until = clock.now() if until_tip else None
-    run_until_signal(lambda: _tail(properties, appearance, clock, max_records, until))
+    run_until_signal(lambda: _tail(properties, view, clock, max_records, until))
+
+
+def _line(record: Record, encoding: DataEncoding | None) -> bytes:
+    return json_line(record, encoding) if encoding else f"{plain_line(record)}\n".encode()
 
 
 def _starting_position(
@@ -153,22 +145,13 @@ def _instant_before(now: datetime, since: timedelta) -> datetime:
 
 async def _tail(
     properties: Properties,
-    appearance: _Appearance,
+    make_view: Callable[[], RecordView],
     clock: Clock,
     max_records: int | None,
     until: datetime | None,
 ) -> None:
-    if appearance.is_table:
-        table = LiveTable(output_console(), clock, newest=appearance.newest)
-        session = TailSession(table, max_records=max_records, until=until, clock=clock)
-        async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
-            session.begin(fetcher)
-            await table.run(fetcher)
-        return
-    output = OutputPipe(output_bytes())
-    lines = RecordLines(output, appearance.line)
-    session = TailSession(lines, max_records=max_records, until=until, clock=clock)
+    view = make_view()
+    session = TailSession(view, max_records=max_records, until=until, clock=clock)
     async with KinesisDataFetcher.from_properties(properties, session, clock=clock) as fetcher:
         session.begin(fetcher)
-        output.on_reader_gone(session.stop)
-        await fetcher.run()
+        await view.run(fetcher)

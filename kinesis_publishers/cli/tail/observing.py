@@ -45,18 +45,15 @@ def observer_properties(
     A tail that read as the application would move its checkpoints, take over its subscriptions,
     remove its consumer, publish its metrics, and make most of the calls that its shards answer.
 
-    Args:
-        connection: the properties of the application, and those of the command line.
-        position: where to begin, as options of the command line's own say.
-
     Raises:
         ConfigErrors: lists everything that is wrong with the properties.
         UsageError: enhanced fan-out is asked for without a consumer of the tail's own.
     """
-    draft = connection.unchecked_properties(position)
+    draft = connection.properties(position, checked=False)
     changes = _Changes(draft=draft, chosen=connection.chosen | position.keys())
     _leave_checkpoints(changes)
-    _leave_metrics(changes)
+    if set(MetricsConfig.from_properties(draft).sinks) - _LOCAL_SINKS:
+        changes.leave_out([MetricsConfig.sinks], "those metrics are the application's.")
     _use_own_consumer(changes, connection)
     _poll_slowly(changes)
     return connection.properties({**position, **changes.values}), changes.reasons
@@ -69,40 +66,24 @@ def _leave_checkpoints(changes: _Changes) -> None:
         return
     # All of them: without an application the others have no effect.
     changes.values |= {option.full_key: None for option in CHECKPOINT_OPTIONS}
-    changes.say_left_out([application], "tail neither reads nor writes checkpoints.")
-    _leave_position(changes)
-
-
-def _leave_position(changes: _Changes) -> None:
-    """Leave out where the application began: it goes on at its checkpoints."""
+    changes.reasons.append(f"{application} is left out: tail neither reads nor writes checkpoints.")
+    # So is where the application began.
     begin: list[Option[Any]] = [InitialPositionConfig.shards]
     told = {InitialPositionConfig.position.full_key, InitialPositionConfig.timestamp_text.full_key}
     if not told & changes.chosen:
         begin += [InitialPositionConfig.position, InitialPositionConfig.timestamp_text]
-    keys = changes.leave_out(begin)
-    if keys != [InitialPositionConfig.position.full_key] or not _is_latest(changes.draft):
-        changes.say_left_out(
-            keys,
-            "the application goes on at its checkpoints; tail begins at LATEST, unless --from, "
-            "--at, --since or -P say where.",
-        )
-
-
-def _is_latest(properties: Properties) -> bool:
-    return properties.get(InitialPositionConfig.position) is InitialPosition.LATEST
-
-
-def _leave_metrics(changes: _Changes) -> None:
-    if set(MetricsConfig.from_properties(changes.draft).sinks) - _LOCAL_SINKS:
-        keys = changes.leave_out([MetricsConfig.sinks])
-        changes.say_left_out(keys, "those metrics are the application's.")
+    is_latest = draft.get(InitialPositionConfig.position) is InitialPosition.LATEST
+    changes.leave_out(
+        begin,
+        "the application continues from its checkpoints; tail begins at LATEST, unless --from, "
+        "--at, --since or -P say where.",
+        unsaid=[InitialPositionConfig.position.full_key] if is_latest else [],
+    )
 
 
 def _poll_slowly(changes: _Changes) -> None:
     draft, interval = changes.draft, PollingConfig.interval_seconds
-    name = changes.values.get(
-        SourceConfig.record_publisher.full_key, draft.get(SourceConfig.record_publisher)
-    )
+    name = changes.values.get(_PUBLISHER, draft.get(SourceConfig.record_publisher))
     # A custom publisher stays as it is: how it reads is not known.
     if name != SourceConfig.record_publisher.default or interval.full_key in changes.chosen:
         return
@@ -112,39 +93,34 @@ def _poll_slowly(changes: _Changes) -> None:
 
 @define(kw_only=True)
 class _Changes:
-    """Collects changes of properties.
+    """Collects changes of properties, and the reasons, a sentence each."""
 
-    Attributes:
-        draft: the properties of the application and of the command line, not checked as a whole.
-        chosen: the full keys of the options that the command line names itself.
-        values: what takes precedence over ``draft``, by full key; ``None`` leaves an option out.
-        reasons: what is left out and why, a sentence each.
-    """
-
+    # Those of the application and of the command line, not checked as a whole.
     draft: Properties
+    # The full keys of the options that the command line names itself.
     chosen: AbstractSet[str]
+    # What takes precedence over the draft, by full key; None leaves an option out.
     values: dict[str, str | None] = Factory(dict)
     reasons: list[str] = Factory(list)
 
-    def leave_out(self, options: Iterable[Option[Any]]) -> list[str]:
-        """Leave out those of ``options`` that only the file names; return their full keys."""
+    def leave_out(
+        self, options: Iterable[Option[Any]], why: str, *, unsaid: Sequence[str] = ()
+    ) -> None:
+        """Leave out those of ``options`` that only the file names, and say it unless ``unsaid``."""
         keys = [
             option.full_key
             for option in options
             if self.draft.is_given(option) and option.full_key not in self.chosen
         ]
         self.values |= dict.fromkeys(keys)
-        return keys
-
-    def say_left_out(self, keys: Iterable[str], why: str) -> None:
-        """Add the sentence that ``keys``, if there are any, are left out."""
-        if named := list(keys):
-            verb = "is" if len(named) == 1 else "are"
-            self.reasons.append(f"{', '.join(named)} {verb} left out: {why}")
+        if keys and keys != unsaid:
+            verb = "is" if len(keys) == 1 else "are"
+            self.reasons.append(f"{', '.join(keys)} {verb} left out: {why}")
 
 
 _PUBLISHER: Final = SourceConfig.record_publisher.full_key
 _NAME: Final = RegistrationConfig.consumer_name.full_key
+_OWN_CONSUMER: Final = "tail reads with its own stream consumer."
 _ADVICE: Final = f"-P {_PUBLISHER}=EFO -P {_NAME}=NAME"
 
 
@@ -161,9 +137,9 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
     # Its own consumer must not stay registered, and billed, because the application's does.
     options: list[Option[Any]] = [RegistrationConfig.deregister, *_arn_options(draft)]
     if _has_own_arns(changes, theirs):
-        _leave_out(changes, [*options, RegistrationConfig.consumer_name])
+        changes.leave_out([*options, RegistrationConfig.consumer_name], _OWN_CONSUMER)
     elif _has_own_name(changes, theirs):
-        _leave_out(changes, [*options, RegistrationConfig.strategy])
+        changes.leave_out([*options, RegistrationConfig.strategy], _OWN_CONSUMER)
     elif _PUBLISHER in chosen:
         raise click.UsageError(
             "By enhanced fan-out tail needs its own stream consumer: it would take over "
@@ -179,11 +155,6 @@ def _use_own_consumer(changes: _Changes, connection: Connection) -> None:
         )
 
 
-def _leave_out(changes: _Changes, options: Sequence[Option[Any]]) -> None:
-    keys = changes.leave_out(options)
-    changes.say_left_out(keys, "tail reads with its own stream consumer.")
-
-
 def _arn_options(draft: Properties) -> list[Option[Any]]:
     names = draft.members(RegistrationConfig.consumer_arn)
     return [RegistrationConfig.consumer_arn.of(name) for name in names]
@@ -192,7 +163,8 @@ def _arn_options(draft: Properties) -> list[Option[Any]]:
 def _consumers_of_the_application(changes: _Changes, connection: Connection) -> set[str]:
     """Return the names of the consumers that the file has, without the command line's."""
     options = (RegistrationConfig.consumer_name, *_arn_options(changes.draft))
-    file = connection.without({option.full_key for option in options}).unchecked_properties()
+    without = connection.without({option.full_key for option in options})
+    file = without.properties(checked=False)
     arns = file.members(RegistrationConfig.consumer_arn).values()
     names = {consumer_name_in(arn) for arn in arns if arn is not None}
     return names | {

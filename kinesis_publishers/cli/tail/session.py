@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from kinesis_publishers.cli.shared.streams import OutputPipe
+    from kinesis_publishers.cli.shared.event_loop import OutputPipe
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import Delivery, ShardStatus
     from kinesis_publishers.model import Record, RecordBatch
@@ -23,7 +23,11 @@ __all__ = ["RecordLines", "RecordView", "TailSession"]
 
 
 class RecordView(ABC):
-    """Shows records."""
+    """Shows records while a fetcher runs."""
+
+    @abstractmethod
+    async def run(self, fetcher: KinesisDataFetcher) -> None:
+        """Run ``fetcher``."""
 
     @abstractmethod
     async def show(self, batch: RecordBatch) -> None:
@@ -34,16 +38,15 @@ class RecordView(ABC):
 
 
 class RecordLines(RecordView):
-    """Writes a line per record.
-
-    Args:
-        output: where to.
-        render: returns the line of a record, with its line break.
-    """
+    """Writes a line per record, which ``render`` returns with its line break."""
 
     def __init__(self, output: OutputPipe, render: Callable[[Record], bytes]) -> None:
         self._output = output
         self._render = render
+
+    async def run(self, fetcher: KinesisDataFetcher) -> None:
+        self._output.on_reader_gone(fetcher.stop)
+        await fetcher.run()
 
     async def show(self, batch: RecordBatch) -> None:
         await self._output.write(b"".join(map(self._render, batch)))
@@ -56,8 +59,7 @@ class TailSession(DeliverySink):
         view: shows the records.
         max_records: after how many it ends; ``None`` for no limit.
         until: ends once everything that arrived before this instant, by this machine's clock, has
-            been read; ``None`` goes on for ever.
-        clock: the fetcher's.
+            been read; ``None`` never ends.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The live table of shards; drawing only, from values."""
+"""The live table of a tail on a terminal: what it counts, and how it is drawn twice a second."""
 
 from __future__ import annotations
 
@@ -8,21 +8,86 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field, frozen
 from rich import box
 from rich.console import Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kinesis_publishers.cli.shared.formats import format_behind, format_bytes, format_rate, iso_utc
+from kinesis_publishers.cli.shared.formats import (
+    format_behind,
+    format_bytes,
+    format_rate,
+    iso_utc,
+    plain_line,
+)
+from kinesis_publishers.cli.tail.session import RecordView
+from kinesis_publishers.model import ShardKey
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
-    from kinesis_publishers.model import ShardKey, StartingPosition
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.engine.delivery import ShardStatus
+    from kinesis_publishers.model import RecordBatch, ShardProgress, StartingPosition
+    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
-__all__ = ["Meter", "Rate", "ShardRow", "describe_position", "render_tail"]
+__all__ = ["LiveTable", "Meter", "Rate", "ShardRow", "describe_position", "render_tail"]
 
-_HEADINGS = ("Records", "Records/s", "Bytes/s", "Behind")
+_PERIOD_SECONDS: Final = 0.5
+_WINDOW_SECONDS: Final = 10.0
+# A rate over a shorter time would jump.
+_SHORTEST_SECONDS: Final = 1.0
+# Wider than any terminal: escaping a whole payload would keep the loop that reads from reading.
+_SHOWN_BYTES: Final = 1000
+
+
+@frozen
+class Rate:
+    """How fast something is read, per second."""
+
+    records: float = 0.0
+    payload_bytes: float = 0.0
+
+    def __add__(self, other: Rate) -> Rate:
+        return Rate(self.records + other.records, self.payload_bytes + other.payload_bytes)
+
+
+@define
+class Meter:
+    """Counts what is read from one shard; times are in seconds of the monotonic clock.
+
+    Args:
+        started_at: when reading began.
+
+    Attributes:
+        records: all records so far.
+        payload_bytes: the bytes of all payloads so far.
+    """
+
+    _started_at: float
+    records: int = field(default=0, init=False)
+    payload_bytes: int = field(default=0, init=False)
+    _recent: deque[tuple[float, Rate]] = field(factory=deque, init=False)
+
+    def count(self, records: int, payload_bytes: int, *, now: float) -> None:
+        """Add what was read at ``now``."""
+        self.records += records
+        self.payload_bytes += payload_bytes
+        self._recent.append((now, Rate(records, payload_bytes)))
+        self._forget(now)
+
+    def rate(self, now: float) -> Rate:
+        """Return the rate over the last ten seconds, or since reading began."""
+        self._forget(now)
+        seconds = min(_WINDOW_SECONDS, max(_SHORTEST_SECONDS, now - self._started_at))
+        total = sum((one for _, one in self._recent), Rate())
+        return Rate(total.records / seconds, total.payload_bytes / seconds)
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] <= now - _WINDOW_SECONDS:
+            self._recent.popleft()
 
 
 @frozen(kw_only=True)
@@ -30,13 +95,11 @@ class ShardRow:
     """One shard as the table shows it.
 
     Attributes:
-        key: which shard.
         state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
             ``ended``.
         records: how many were read.
-        rate: how fast.
         millis_behind_latest: how far behind the tip; ``None`` if it is not known.
-        position: where reading goes on, in words.
+        position: where reading continues, in words.
     """
 
     key: ShardKey
@@ -48,7 +111,7 @@ class ShardRow:
 
 
 def describe_position(position: StartingPosition) -> str:
-    """Return a position in words: the record or the instant after which reading goes on."""
+    """Return a position in words: the record or the instant after which reading continues."""
     if position.sequence_number is not None:
         return str(position.sequence_number)
     if position.timestamp is not None:
@@ -56,7 +119,7 @@ def describe_position(position: StartingPosition) -> str:
     return position.type.value
 
 
-def render_tail(rows: Sequence[ShardRow], newest: Sequence[str]) -> RenderableType:
+def render_tail(rows: Sequence[ShardRow], newest: Iterable[str]) -> RenderableType:
     """Return the table, and below it the newest records, as lines that are cut to the width."""
     if not rows:
         return Text("Looking for shards ...")
@@ -69,27 +132,26 @@ def _order(row: ShardRow) -> tuple[bool, str, str]:
 
 
 def _table(rows: Sequence[ShardRow]) -> Table:
-    # Shards that still move come first: a terminal that is too small cuts the end.
-    ordered = sorted(rows, key=_order)
     table = Table(
         box=box.SIMPLE_HEAD, show_footer=len(rows) > 1, pad_edge=False, padding=(0, 1, 0, 0)
     )
     total = sum((row.rate for row in rows), Rate())
     behind = [row.millis_behind_latest for row in rows if row.millis_behind_latest is not None]
-    footers = (
-        f"{sum(row.records for row in rows):,}",
-        format_rate(total.records),
-        format_bytes(total.payload_bytes),
-        format_behind(max(behind, default=None)),
-    )
+    footers = {
+        "Records": f"{sum(row.records for row in rows):,}",
+        "Records/s": format_rate(total.records),
+        "Bytes/s": format_bytes(total.payload_bytes),
+        "Behind": format_behind(max(behind, default=None)),
+    }
     table.add_column("Shard", footer=f"{len(rows)} shards", no_wrap=True)
     table.add_column("State", no_wrap=True)
-    for heading, footer in zip(_HEADINGS, footers, strict=True):
+    for heading, footer in footers.items():
         table.add_column(heading, footer=footer, justify="right", no_wrap=True)
-    # The only column that may be narrowed; its text is cut all the same, and not wrapped.
+    # The only column that may be narrowed; its text is cut, and not wrapped.
     table.add_column("Position")
     streams = {row.key.stream_arn for row in rows}
-    for row in ordered:
+    # Shards that still move come first: a terminal that is too small cuts the end.
+    for row in sorted(rows, key=_order):
         table.add_row(
             str(row.key) if len(streams) > 1 else row.key.shard_id,
             row.state,
@@ -102,60 +164,81 @@ def _table(rows: Sequence[ShardRow]) -> Table:
     return table
 
 
-_WINDOW_SECONDS: Final = 10.0
-# A rate over a shorter time would jump.
-_SHORTEST_SECONDS: Final = 1.0
-
-
-@frozen
-class Rate:
-    """How fast something is read.
-
-    Attributes:
-        records: records per second.
-        payload_bytes: payload bytes per second.
-    """
-
-    records: float = 0.0
-    payload_bytes: float = 0.0
-
-    def __add__(self, other: Rate) -> Rate:
-        return Rate(self.records + other.records, self.payload_bytes + other.payload_bytes)
-
-
-@define
-class Meter:
-    """Counts what is read from one shard.
+class LiveTable(RecordView):
+    """Counts records by shard, and keeps the newest ones.
 
     Args:
-        started_at: when reading began, in seconds of the monotonic clock.
+        console: the terminal.
+        newest: how many records are shown below the table.
 
     Attributes:
-        records: all records so far.
-        payload_bytes: the bytes of all payloads so far.
+        newest: these records, a line each.
     """
 
-    _started_at: float
-    records: int = field(default=0, init=False)
-    payload_bytes: int = field(default=0, init=False)
-    _recent: deque[tuple[float, int, int]] = field(factory=deque, init=False)
+    def __init__(self, console: Console, clock: Clock, *, newest: int) -> None:
+        self._console = console
+        self._clock = clock
+        self._started_at = clock.monotonic()
+        self._meters: dict[ShardKey, Meter] = {}
+        # Of all shards that were read, also of those that no longer are.
+        self._behind: dict[ShardKey, int | None] = {}
+        self.newest: deque[str] = deque(maxlen=newest)
+        self._has_ended = False
 
-    def count(self, records: int, payload_bytes: int, *, now: float) -> None:
-        """Add what was read at ``now``, in seconds of the monotonic clock."""
-        self.records += records
-        self.payload_bytes += payload_bytes
-        self._recent.append((now, records, payload_bytes))
-        self._forget(now)
+    async def show(self, batch: RecordBatch) -> None:
+        meter = self._meters.setdefault(batch.shard.key, Meter(self._started_at))
+        meter.count(len(batch), batch.payload_bytes, now=self._clock.monotonic())
+        if kept := self.newest.maxlen:
+            last = batch.slice(max(0, len(batch) - kept), len(batch))
+            self.newest.extend(plain_line(one, longest=_SHOWN_BYTES) for one in last)
 
-    def rate(self, now: float) -> Rate:
-        """Return the rate over the last ten seconds, or since reading began."""
-        self._forget(now)
-        seconds = min(_WINDOW_SECONDS, max(_SHORTEST_SECONDS, now - self._started_at))
-        return Rate(
-            sum(records for _, records, _ in self._recent) / seconds,
-            sum(payload_bytes for _, _, payload_bytes in self._recent) / seconds,
-        )
+    def observe(self, status: ShardStatus) -> None:
+        self._behind[status.shard.key] = status.millis_behind_latest
 
-    def _forget(self, now: float) -> None:
-        while self._recent and self._recent[0][0] <= now - _WINDOW_SECONDS:
-            self._recent.popleft()
+    async def run(self, fetcher: KinesisDataFetcher) -> None:
+        # The last state stays on the terminal.
+        with Live(console=self._console, auto_refresh=False) as live:
+            try:
+                async with TaskScope() as scope:
+                    scope.spawn(self._draw(live, fetcher), name="draw the table")
+                    await fetcher.run()
+                    scope.cancel()
+            finally:
+                self._has_ended = True
+                self._update(live, fetcher)
+
+    async def _draw(self, live: Live, fetcher: KinesisDataFetcher) -> None:
+        while True:
+            self._update(live, fetcher)
+            await self._clock.sleep(_PERIOD_SECONDS)
+
+    def _update(self, live: Live, fetcher: KinesisDataFetcher) -> None:
+        live.update(render_tail(self._rows(fetcher), self.newest), refresh=True)
+
+    def _rows(self, fetcher: KinesisDataFetcher) -> list[ShardRow]:
+        now = self._clock.monotonic()
+        reading = {one.shard.key for one in fetcher.statuses}
+        rows = []
+        for stream_arn, stream in fetcher.progress.items():
+            for shard_id, progress in stream.shards.items():
+                key = ShardKey(stream_arn, shard_id)
+                meter = self._meters.get(key) or Meter(self._started_at)
+                rows.append(
+                    ShardRow(
+                        key=key,
+                        state=self._state(key, progress, is_reading=key in reading),
+                        records=meter.records,
+                        rate=meter.rate(now),
+                        # One that has ended has no tip.
+                        millis_behind_latest=None if progress.is_ended else self._behind.get(key),
+                        position=describe_position(progress.position),
+                    )
+                )
+        return rows
+
+    def _state(self, key: ShardKey, progress: ShardProgress, *, is_reading: bool) -> str:
+        if progress.is_ended:
+            return "ended"
+        if is_reading:
+            return "reading"
+        return "stopped" if self._has_ended or key in self._behind else "waiting"

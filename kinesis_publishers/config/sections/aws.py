@@ -58,7 +58,6 @@ def _credential(
     return Option(
         key=f"{CREDENTIALS_PREFIX}.{name}",
         parser=parser or Text(),
-        default=None,
         secret=secret,
         guarded=guarded,
         doc=doc,
@@ -75,7 +74,6 @@ class CredentialsConfig(Section, section="AWS"):
     provider_option: ClassVar[Option[CredentialsProvider | None]] = Option(
         key=CREDENTIALS_PREFIX,
         parser=Choice(members=CredentialsProvider),
-        default=None,
         doc="Where credentials come from; BASIC if both basic keys are set, else AUTO.",
     )
     provider: CredentialsProvider = CredentialsProvider.AUTO
@@ -119,7 +117,6 @@ class CredentialsConfig(Section, section="AWS"):
     role_provider: ClassVar[Option[CredentialsProvider | None]] = Option(
         key=f"{CREDENTIALS_PREFIX}.role.provider",
         parser=Choice(members=CredentialsProvider),
-        default=None,
         doc="The source of the credentials that assume the role; takes all keys of "
         "aws.credentials.provider after its own name. BASIC if both basic keys are set, else "
         "AUTO.",
@@ -138,23 +135,17 @@ class CredentialsConfig(Section, section="AWS"):
 
     @classmethod
     def from_properties(cls, properties: Lookup, *, depth: int = 0) -> CredentialsConfig:
-        """Read the provider.
+        """Read the provider, ``depth`` role providers further in.
 
-        Args:
-            properties: the configuration.
-            depth: how many role providers further in: 0 is ``aws.credentials.provider`` itself, 1
-                is ``aws.credentials.provider.role.provider``.
+        At depth 0 it is ``aws.credentials.provider``, at depth 1 that of ``.role.provider``.
         """
         provider = _effective_provider(properties, depth)
-        values: dict[str, Any] = {
-            name: properties.get(nested_option(getattr(cls, name), depth))
-            for name in _FIELDS.get(provider, ())
-        }
+        more: dict[str, Any] = {}
         if provider is CredentialsProvider.CUSTOM:
-            values["properties"] = properties
+            more["properties"] = properties
         elif provider is CredentialsProvider.ASSUME_ROLE:
-            values["source"] = _source_of_role(properties, depth)
-        return cls(provider=provider, **values)
+            more["source"] = _source_of_role(properties, depth)
+        return _of_provider(provider, properties, depth, **more)
 
 
 _BASIC: Final = (CredentialsConfig.access_key_id, CredentialsConfig.secret_key)
@@ -215,13 +206,17 @@ def _source_of_role(properties: Lookup, depth: int) -> CredentialsConfig:
     )
     if has_provider or not all(is_given(option, depth) for option in _BASIC):
         return CredentialsConfig.from_properties(properties, depth=depth + 1)
-    return CredentialsConfig(
-        provider=CredentialsProvider.BASIC,
-        **{
-            name: properties.get(nested_option(getattr(CredentialsConfig, name), depth))
-            for name in _FIELDS[CredentialsProvider.BASIC]
-        },
-    )
+    return _of_provider(CredentialsProvider.BASIC, properties, depth)
+
+
+def _of_provider(
+    provider: CredentialsProvider, lookup: Lookup, depth: int, **more: Any
+) -> CredentialsConfig:
+    values = {
+        name: lookup.get(nested_option(getattr(CredentialsConfig, name), depth))
+        for name in _FIELDS.get(provider, ())
+    }
+    return CredentialsConfig(provider=provider, **values, **more)
 
 
 def credential_problems(lookup: Lookup, depth: int = 0) -> Iterator[ConfigError]:
@@ -250,20 +245,15 @@ class AwsConfig(Section, section="AWS"):
     region: Option[str | None] = Option(
         key="aws.region",
         parser=Text(accepts="a region such as eu-west-1", pattern=r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}"),
-        default=None,
         doc="The region; else that of the stream's ARN, of AWS_REGION, or of botocore's chain. One "
         "that contradicts an ARN is an error, except with an aws.endpoint.",
     )
     endpoint_url: Option[str | None] = Option(
-        key="aws.endpoint",
-        parser=URL,
-        default=None,
-        doc="The URL of a Kinesis endpoint other than AWS's own.",
+        key="aws.endpoint", parser=URL, doc="The URL of a Kinesis endpoint other than AWS's own."
     )
     ca_bundle: Option[str | None] = Option(
         key="aws.cabundle",
         parser=Text(accepts="the path of a file with CA certificates in PEM format"),
-        default=None,
         doc="The CA certificates for an https endpoint that is not AWS's own; else those of "
         "AWS_CA_BUNDLE, or of botocore.",
     )
@@ -283,11 +273,8 @@ def resolve_region(
 ) -> str:
     """Return the region: the configured one, else the ARN's, else that of the machine.
 
-    Args:
-        config: the configured connection.
-        streams: the streams, whose ARNs name their region.
-        machine_region: says what the environment and the profile name, None for nothing; called
-            only where nothing is configured.
+    ``machine_region`` says what the environment and the profile name, None for nothing; it is
+    called only where nothing is configured.
 
     Raises:
         MissingOptionError: no region is named.

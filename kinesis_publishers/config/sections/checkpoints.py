@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import (
-    URL,
-    Duration,
-    Flag,
-    PluginName,
-    Text,
-    WholeNumber,
-)
+from kinesis_publishers.config.parsers import URL, Duration, Flag, PluginName, Text, WholeNumber
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 
@@ -37,7 +30,6 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
     application: Option[str | None] = Option(
         key="checkpoint.application",
         parser=Text(accepts="1 to 128 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{1,128}"),
-        default=None,
         doc="The name of the application, which owns the checkpoints. It turns checkpoints on: "
         "reading continues from the stored position of the application.",
     )
@@ -86,7 +78,7 @@ def _sqlite_path(lookup: Lookup) -> Path:
 
 
 def _default_path() -> Path:
-    # Relative paths in it are to be ignored (XDG Base Directory Specification).
+    # A relative path in it must be ignored (XDG Base Directory Specification).
     state = os.environ.get("XDG_STATE_HOME", "")
     directory = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
     return directory / _DEFAULT_FILE
@@ -101,7 +93,6 @@ class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace
     written_path: ClassVar[Option[str | None]] = Option(
         key="checkpoint.sqlite.path",
         parser=Text(accepts="the path of a file"),
-        default=None,
         doc="The file of sqlite; if it is not set, kinesis-publishers/checkpoints.sqlite3 under "
         "$XDG_STATE_HOME, or under ~/.local/state.",
     )
@@ -120,7 +111,6 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
     endpoint_url: Option[str | None] = Option(
         key="checkpoint.dynamodb.endpoint",
         parser=URL,
-        default=None,
         doc="The URL of a DynamoDB endpoint other than AWS's own.",
     )
     create_table: Option[bool] = Option(

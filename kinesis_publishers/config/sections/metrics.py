@@ -82,7 +82,6 @@ class MetricsConfig(Section, section="Metrics", namespace=Namespace.OURS):
     cloudwatch_endpoint_url: Option[str | None] = Option(
         key="metrics.cloudwatch.endpoint",
         parser=Text(accepts="an http or https URL", pattern=r"https?://[^\s/]\S*"),
-        default=None,
         doc="The URL of a CloudWatch endpoint other than AWS's own, such as http://localhost:5000.",
     )
 

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Scalar, Text
 from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPattern, parse_timestamp
-from kinesis_publishers.errors import (
-    ConfigError,
-    InvalidOptionError,
-    MissingOptionError,
-)
+from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +125,6 @@ class InitialPositionConfig(Section, section="Source"):
         parser=Text(
             accepts="a date as stream.initpos.timestamp.format describes, or epoch seconds"
         ),
-        default=None,
         doc="The instant of AT_TIMESTAMP: a date in the format below, epoch seconds, or ISO-8601.",
     )
     timestamp_format: ClassVar[Option[str]] = Option(
@@ -175,7 +170,6 @@ class EndingPositionConfig(Section, section="Batch", namespace=Namespace.OURS):
     timestamp_text: ClassVar[Option[str | None]] = Option(
         key="stream.endpos.timestamp",
         parser=Text(accepts="a date as stream.endpos.timestamp.format describes, or epoch seconds"),
-        default=None,
         doc="The instant of AT_TIMESTAMP, itself not included: a date in the format below, epoch "
         "seconds, or ISO-8601.",
     )

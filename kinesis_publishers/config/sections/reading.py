@@ -22,10 +22,7 @@ __all__ = [
 
 
 class PollingConfig(Section, section="Polling"):
-    """How a shard is polled with GetRecords.
-
-    ``from_properties`` raises ``InvalidOptionError`` if a recoverable error cannot be imported.
-    """
+    """How a shard is polled with GetRecords."""
 
     max_records: Option[int] = Option(
         key="shard.getrecords.maxrecordcount",
@@ -93,10 +90,7 @@ class DiscoveryConfig(Section, section="Discovery"):
 
 
 class FanOutConfig(Section, section="Enhanced fan-out"):
-    """How a shard is read by subscriptions.
-
-    ``from_properties`` raises ``InvalidOptionError`` if a recoverable error cannot be imported.
-    """
+    """How a shard is read by subscriptions."""
 
     subscribe_retry: RetryOptions = RetryOptions(
         "shard.subscribetoshard", "SubscribeToShard", retries=10, base=1000, longest=2000

@@ -22,12 +22,7 @@ from kinesis_publishers.errors import MissingOptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "DeregistrationPolicy",
-    "RegistrationConfig",
-    "RegistrationStrategy",
-    "consumer_arn",
-]
+__all__ = ["DeregistrationPolicy", "RegistrationConfig", "RegistrationStrategy", "consumer_arn"]
 
 
 class RegistrationStrategy(Enum):
@@ -71,7 +66,6 @@ class RegistrationConfig(Section, section="Registration"):
         parser=Text(
             accepts="1 to 128 letters, digits, '_', '.' or '-'", pattern=r"[a-zA-Z0-9_.-]{1,128}"
         ),
-        default=None,
         doc="The name of the stream consumer, on every stream; needed for LAZY and EAGER.",
     )
     strategy: Option[RegistrationStrategy] = Option(
@@ -111,7 +105,6 @@ class RegistrationConfig(Section, section="Registration"):
                 pattern=r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/[a-zA-Z0-9_.-]{1,128}"
                 r"/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+",
             ),
-            default=None,
             doc="The ARN of the consumer on one stream; needed for each stream with NONE.",
         ),
         placeholder="<stream>",

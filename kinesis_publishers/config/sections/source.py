@@ -34,12 +34,7 @@ _ARN: Final = rf"arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{{12}}:strea
 
 @frozen
 class StreamSelector:
-    """One stream.
-
-    Attributes:
-        name: the name of the stream.
-        arn: its ARN, where that was given.
-    """
+    """One stream, with its ARN where that was given."""
 
     name: str
     arn: str | None = None
@@ -110,7 +105,6 @@ class StreamsConfig(Section, section="Source", namespace=Namespace.OURS):
     names: ClassVar[Option[str | None]] = Option(
         key="streams",
         parser=Text(accepts="names or ARNs of streams, separated by commas"),
-        default=None,
         required=True,
         doc="The streams to read: names or ARNs, separated by commas.",
     )

@@ -31,21 +31,16 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     parallelism: Option[int | None] = Option(
         key="spark.parallelism",
         parser=WholeNumber(minimum=1),
-        default=None,
         doc="The largest number of partitions in a micro-batch. The default is the number of "
         "cores of the driver's machine; set it on a cluster, whose cores a source does not know.",
     )
     max_records_per_trigger: Option[int | None] = Option(
         key="spark.maxrecordspertrigger",
         parser=WholeNumber(minimum=1),
-        default=None,
         doc="The largest number of records in a micro-batch.",
     )
     max_bytes_per_trigger: Option[int | None] = Option(
-        key="spark.maxbytespertrigger",
-        parser=Size(),
-        default=None,
-        doc="The largest size of a micro-batch.",
+        key="spark.maxbytespertrigger", parser=Size(), doc="The largest size of a micro-batch."
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",

@@ -5,20 +5,24 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark.chunks import BatchLimit, Chunk
+from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.stream_reader import make_session
 from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     NO_LIMIT,
     STREAM,
     Query,
     eventually,
+    options,
     planner,
     put,
     read,
@@ -26,7 +30,7 @@ from tests.integration.planner.planner_harness import (
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.micro_batches import MicroBatches
+    from kinesis_publishers_spark.micro_batches import Session
 
 StartQuery = Callable[..., Query]
 
@@ -105,6 +109,26 @@ def test_commit_drops_what_the_batch_held(server: LocalKinesis, start_query: Sta
     query.planner.commit(end)
     # The thread that fetches may still hold what it has just done.
     eventually(lambda: gc.collect() >= 0 and held() is None, "the chunk to go")
+
+
+def test_a_batch_does_not_hold_the_session_that_planned_it(server: LocalKinesis) -> None:
+    sessions: list[weakref.ref[Session]] = []
+
+    def make(*args: Any) -> Session:
+        session = make_session(*args)
+        sessions.append(weakref.ref(session))
+        return session
+
+    put(server, ["a", "b"])
+    one = MicroBatches(Properties.parse(options(server)), make)
+    start = one.initial_offset()
+    wait_for_buffered(one, 2)
+    end = one.latest_offset(start, NO_LIMIT)
+    # Another place than where the session stands: it ends, with what it has fetched since.
+    assert one.partitions(start, start) == []
+    eventually(lambda: gc.collect() >= 0 and sessions[0]() is None, "the session to go")
+    assert len(read(one.partitions(start, end))) == 2
+    one.close()
 
 
 def test_a_committed_batch_can_still_be_read_by_range(

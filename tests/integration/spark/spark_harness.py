@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 FROM_THE_START = {"kinesis.stream.initpos": "TRIM_HORIZON"}
+#: For what the tests of the planners, without Spark, show of both.
+MOSTLY_PREFETCH = pytest.mark.parametrize(
+    "planner", ["prefetch", pytest.param("ranges", marks=pytest.mark.long)]
+)
 _DEADLINE_SECONDS = 180.0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
+from tests.integration.spark.spark_harness import FROM_THE_START, MOSTLY_PREFETCH, numbered, numbers
 
 if TYPE_CHECKING:
     from tests.integration.spark.spark_harness import QueryRunner
@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 _FIRST_SHARD = "shardId-000000000000"
 
 
+@MOSTLY_PREFETCH
 def test_a_shard_that_left_unread_fails_the_query_until_loss_is_tolerated(
     runner: QueryRunner, flights: str, planner: str
 ) -> None:

@@ -25,6 +25,5 @@ def test_every_flight_arrives_once_and_unchanged(
     monkeypatch.setattr(job, "open_session", lambda _: nullcontext(spark))
     shown = io.StringIO()
     report = Report(Console(file=shown, width=200), SystemClock())
-    settings = job.DemoSettings(shards=2, flights=500)
-    assert job.run_demo(settings, report, SystemClock())
+    assert job.run_demo(report, SystemClock(), shards=2, limit=500)
     assert "missing 0, repeated 0, different 0, unknown 0." in shown.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,7 +98,10 @@ def test_polling_keeps_the_quota_of_every_shard(runner: QueryRunner, flights: st
 
 @pytest.mark.parametrize(
     ("option", "value", "most"),
-    [("maxRecordsPerTrigger", "70", 70), ("kinesis.spark.maxbytespertrigger", "140", 70)],
+    [
+        ("maxRecordsPerTrigger", "70", 70),
+        pytest.param("kinesis.spark.maxbytespertrigger", "140", 70, marks=pytest.mark.long),
+    ],
 )
 def test_admission_limits_hold_to_the_record(
     runner: QueryRunner, flights: str, option: str, value: str, most: int
@@ -144,20 +146,6 @@ def test_available_now_reads_what_there_is_and_ends(runner: QueryRunner, flights
     with runner.run(trigger={"availableNow": True}, **FROM_THE_START) as running:
         running.wait_for_the_end()
     assert sorted(numbers(running.rows)) == list(range(600, 700))
-
-
-def test_progress_shows_the_lag_beside_the_offset(runner: QueryRunner, flights: str) -> None:
-    runner.server.put_many(flights, numbered(0, 10))
-    with runner.run(**FROM_THE_START) as running:
-        running.wait_for_rows(10)
-        running.wait_until(
-            lambda: any(progress.numInputRows for progress in running.query.recentProgress)
-        )
-        source = running.query.lastProgress.sources[0]
-    lag = json.loads(source.latestOffset)
-    assert lag["shards"] == 4
-    assert lag["maxMillisBehindLatest"] >= 0
-    assert "millisBehindLatest" not in source.endOffset
 
 
 def test_a_stream_that_does_not_exist_fails_the_query_with_its_name(runner: QueryRunner) -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from kinesis_publishers_spark.stream_reader import LEVEL_VARIABLE
 from tests.integration.spark.drivers import Driver
-from tests.integration.spark.spark_harness import FROM_THE_START, numbered, numbers
+from tests.integration.spark.spark_harness import FROM_THE_START, MOSTLY_PREFETCH, numbered, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,7 @@ def wrapped(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(WRAPPER)
 
 
+@MOSTLY_PREFETCH
 def test_a_stopped_query_goes_on_where_it_was(
     runner: QueryRunner, flights: str, planner_options: dict[str, str]
 ) -> None:
@@ -160,6 +161,7 @@ def progress_without_rows(running: RunningQuery) -> StreamingQueryProgress | Non
     return next((one for one in running.query.recentProgress[::-1] if not one.numInputRows), None)
 
 
+@MOSTLY_PREFETCH
 @pytest.mark.skipif(not SAYS_WHERE_IT_STANDS, reason="Spark before 4.2 does not ask for the lag")
 def test_progress_names_stream_planner_and_lag_also_when_there_is_nothing_new(
     runner: QueryRunner, flights: str, planner_options: dict[str, str]
@@ -177,6 +179,7 @@ def test_progress_names_stream_planner_and_lag_also_when_there_is_nothing_new(
     assert lag["shards"] == 4
     assert lag["maxMillisBehindLatest"] >= 0
     assert json.loads(source.endOffset)["version"] == 1
+    assert "millisBehindLatest" not in source.endOffset
 
 
 @pytest.mark.long
@@ -203,24 +206,17 @@ def _edited(text: str) -> str:
     return json.dumps(offset)
 
 
+# The unit tests read these too.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        pytest.param(
-            lambda text: text.replace('"version": 1', '"version": 99'),
-            "version 99.*newer one",
-            id="newer version",
-        ),
-        # The unit tests read these too.
-        *(
-            pytest.param(edit, message, marks=pytest.mark.long, id=name)
-            for name, edit, message in (
-                ("another source", lambda _: '{"index": 5}', "version None.*new checkpoint loc"),
-                ("not an offset", lambda _: '"garbage"', "version None.*new checkpoint location"),
-                ("wrong type", _edited, "damaged.*yesterday.*Restore the offset log"),
-            )
-        ),
+        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99.*newer one"),
+        (lambda _: '{"index": 5}', "version None.*new checkpoint location"),
+        (lambda _: '"garbage"', "version None.*new checkpoint location"),
+        (_edited, "damaged.*yesterday.*Restore the offset log"),
     ],
+    ids=["newer version", "another source", "not an offset", "wrong type"],
 )
 def test_an_offset_that_cannot_be_read_fails_the_query_and_says_so(
     runner: QueryRunner, flights: str, edit: Any, message: str

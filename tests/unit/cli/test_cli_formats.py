@@ -96,5 +96,5 @@ def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
 
 
 @given(st.text())
-def test_whatever_the_text_is_it_stays_on_one_line(text: str) -> None:
+def test_every_text_stays_on_one_line(text: str) -> None:
     assert len(printable(text).splitlines()) <= 1

@@ -101,7 +101,7 @@ def test_put_writes_lines_as_they_come_and_says_where_it_was_interrupted(run: Ru
     assert written == [b"one", b"two"]
 
 
-def test_put_writes_everything_although_nobody_reads_what_it_prints(run: RunCommand) -> None:
+def test_put_writes_everything_although_its_output_is_not_read(run: RunCommand) -> None:
     with process(run, "put", stdin=subprocess.PIPE) as child:
         pipe(child.stdout).close()
         pipe(child.stdin).write(b"".join(b"%d\n" % number for number in range(2000)))
@@ -204,7 +204,7 @@ def test_debug_shows_what_is_logged_and_where_the_error_comes_from(run: RunComma
     assert f"{lines[-1]}\n".endswith(_DENIAL)
 
 
-def test_whoever_waits_for_a_service_that_fails_is_told_so_and_when_it_is_over(
+def test_a_wait_for_a_service_that_fails_is_announced_and_so_is_its_end(
     run: RunCommand,
 ) -> None:
     run.server.add_fault(Fault("DescribeStreamSummary", "error", code="InternalFailure", times=3))
@@ -240,7 +240,7 @@ def test_put_writes_everything_although_its_output_has_no_room(
         code, errors = ending(child)
     assert code == 0
     assert errors.decode().splitlines() == [
-        f"{_NO_ROOM}Records are written all the same; those from number 1 on are not listed.",
+        f"{_NO_ROOM}Records are still written; those from number 1 on are not listed.",
         "Wrote 1,200 records to orders.",
     ]
     assert sum(map(len, run.server.records(ORDERS).values())) == 1200

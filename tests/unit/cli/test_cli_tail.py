@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.cli.shared.streams import OutputPipe
+from kinesis_publishers.cli.shared.event_loop import OutputPipe
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.cli.cli_support import ORDERS, run_command
 
@@ -118,7 +118,7 @@ def test_enhanced_fan_out_leaves_no_consumer_behind(run: RunCommand) -> None:
     assert run.server.consumers(ORDERS) == {}
 
 
-def test_output_that_nobody_reads_any_more_is_an_end_like_any_other(
+def test_output_that_is_no_longer_read_is_an_end_like_any_other(
     run: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(self: OutputPipe, data: bytes) -> None:

@@ -44,7 +44,7 @@ class Observed:
     """The properties of a tail, and what it says of them.
 
     Args:
-        file: the file's properties beside the stream.
+        file: the file's properties in addition to the stream.
         pairs: single properties of the command line.
         streams: the streams that the command line names.
         position: where the command line's own options say to begin.
@@ -103,7 +103,7 @@ def test_where_it_polls_in_place_of_fan_out_it_does_so_once_a_second() -> None:
     assert (observed.publisher, observed.get(PollingConfig.interval_seconds)) == ("POLLING", 1000)
 
 
-def test_a_publisher_of_somebody_else_s_is_left_as_it_is() -> None:
+def test_a_custom_publisher_is_left_as_it_is() -> None:
     plugin = "kinesis_publishers.testing.fakes:ScriptedPublisherFactory"
     file = {"kinesis.stream.recordpublisher": plugin, _NAME: "ledger"}
     observed = Observed(file)
@@ -247,7 +247,7 @@ def test_a_name_is_enough_where_the_application_registers_nothing() -> None:
 
 
 @pytest.mark.parametrize("file", [_NONE, {**_LEDGER, **arn("ledger", "returns")}])
-def test_consumers_that_somebody_has_registered_are_own_ones(file: dict[str, str]) -> None:
+def test_consumers_that_were_registered_by_hand_are_own_ones(file: dict[str, str]) -> None:
     observed = Observed(file, {**_BY_HAND, **arn("tail")})
     assert observed.publisher == "EFO"
     assert observed.consumer == (None, list(arn("tail").values()))

@@ -84,6 +84,6 @@ def test_the_file_is_where_it_is_said_to_be_or_in_the_state_of_the_user(
 
 
 def test_an_unknown_home_is_a_configuration_error() -> None:
-    options = _ON | {"kinesis.checkpoint.sqlite.path": "~nobody-of-this-name/x.db"}
+    options = _ON | {"kinesis.checkpoint.sqlite.path": "~no-user-of-this-name/x.db"}
     with pytest.raises(InvalidOptionError, match=r"kinesis\.checkpoint\.sqlite\.path"):
         SqliteCheckpointConfig.from_properties(Properties.parse(options))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kinesis_publishers.aws.carriers.carrier import Endpoint, SignedCall
 from kinesis_publishers.config import AwsConfig, Properties
 from kinesis_publishers.config.assignments import assign_properties
+from kinesis_publishers.config.option import Entry
 from kinesis_publishers.errors import ConfigErrors
 
 _BASIC = "aws.credentials.provider.basic"
@@ -43,8 +44,8 @@ def test_no_object_shows_a_secret(key_id: str, secret: str, token: str) -> None:
             config,
             config.credentials,
             config.credentials.source,
-            assign_properties(values),
-            list(properties._entries.values()),
+            assign_properties(values.items()),
+            Entry(value=token, raw=token, written_key=prefix, full_key=prefix, secret=True),
         )
         assert "Secret#" not in shown
         assert "***" in shown

@@ -128,7 +128,7 @@ def test_profile_reads_the_named_profile_of_the_named_file(
 @_KINDS
 def test_a_profile_that_does_not_exist_is_an_error(kind: type) -> None:
     with pytest.raises(ProfileNotFound):
-        _credentials(_build(kind, {"": "PROFILE", "profile.name": "nobody"}))
+        _credentials(_build(kind, {"": "PROFILE", "profile.name": "absent"}))
 
 
 @_KINDS
@@ -256,7 +256,7 @@ def _custom(kind: type, name: str) -> Any:
 
 @_KINDS
 @pytest.mark.usefixtures("_plugin")
-def test_custom_credentials_are_read_anew_for_every_request(kind: type) -> None:
+def test_custom_credentials_are_read_again_for_every_request(kind: type) -> None:
     session = _custom(kind, "Custom")
     first, second = _credentials(session), _credentials(session)
     assert first.access_key != second.access_key

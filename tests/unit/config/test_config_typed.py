@@ -145,8 +145,8 @@ def _read_all(values: dict[str, Any]) -> list[Any]:
 )
 def test_every_implemented_option_changes_a_typed_config(option: Any) -> None:
     group = option.key.removeprefix("aws.credentials.provider.").partition(".")[0]
-    value, beside = _OTHER_VALUES.get(option.key, ("77", _NEEDED.get(group, {})))
-    assert _read_all({**beside, option.full_key: value}) != _read_all(beside)
+    value, needed = _OTHER_VALUES.get(option.key, ("77", _NEEDED.get(group, {})))
+    assert _read_all({**needed, option.full_key: value}) != _read_all(needed)
 
 
 def test_polling_is_read_in_seconds() -> None:

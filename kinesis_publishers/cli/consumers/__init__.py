@@ -1,1 +1,0 @@
-"""``kinesis-publishers consumers``: stream consumers that an operator registers by hand."""
