@@ -83,11 +83,8 @@ class ManualClock(Clock):
     @property
     def sleeper_count(self) -> int:
         """How many tasks are asleep now; timeouts do not count."""
-        return sum(
-            1
-            for _, _, future in self._sleepers
-            if not future.done() and future not in self._timeouts
-        )
+        waiting = (future for *_, future in self._sleepers if not future.done())
+        return sum(future not in self._timeouts for future in waiting)
 
     @property
     def is_awaited(self) -> bool:

@@ -232,7 +232,7 @@ async def test_a_subscription_to_a_closed_shard_ends_without_a_continuation(
     assert service.server.open_subscriptions() == 0
 
 
-async def test_a_subscription_goes_on_after_its_continuation(service: Service) -> None:
+async def test_a_subscription_continues_after_its_continuation(service: Service) -> None:
     await closed_shard(service, Fault("SubscribeToShard", "end", after_events=1))
     arn = registered(service)
     first = await take(service, arn)
@@ -293,7 +293,7 @@ async def test_waiting_for_an_event_takes_nothing(service: Service) -> None:
         assert keys_in([await subscription.receive()]) == keys(RECORDS[:5])
 
 
-async def test_a_subscription_goes_on_after_a_heartbeat(service: Service) -> None:
+async def test_a_subscription_continues_after_a_heartbeat(service: Service) -> None:
     await open_shard(service, Fault("SubscribeToShard", "end", after_events=1))
     arn = registered(service)
     (heartbeat,) = await service.finish(take(service, arn))

@@ -208,8 +208,7 @@ class PositionContract:
 
     async def test_two_publishers_share_no_state(self, subject: PublisherSubject) -> None:
         held = await subject.hold(sample_records(_SOME))
-        start = StartingPosition.trim_horizon()
-        publishers = [await subject.publisher(held, start) for _ in range(2)]
+        publishers = [await subject.publisher(held, TRIM_HORIZON) for _ in range(2)]
         consumers = [CheckingConsumer(held.shard) for _ in publishers]
         unfinished = list(zip(publishers, consumers, strict=True))
         for _ in range(_MOST_RUNS):

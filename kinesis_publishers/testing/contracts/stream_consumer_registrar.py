@@ -83,18 +83,16 @@ class RegistrarSubject:
 
     def consumers(self, stream_arn: str) -> list[str]:
         """Return the consumers of a stream that are not being removed."""
-        stream = _name_of(stream_arn)
-        status = self.server.consumers(stream)
-        arns = self.server.consumer_arns(stream)
-        return [arn for name, arn in arns.items() if status[name] != "DELETING"]
+        return [arn for arn, one in self._statuses(stream_arn).items() if one != "DELETING"]
 
     def status_of(self, consumer_arn: str) -> str:
         """Return the status of a consumer, ``gone`` if there is none."""
-        for stream in _STREAMS:
-            for name, arn in self.server.consumer_arns(stream).items():
-                if arn == consumer_arn:
-                    return self.server.consumers(stream)[name]
-        return "gone"
+        return self._statuses(consumer_arn.partition("/consumer/")[0]).get(consumer_arn, "gone")
+
+    def _statuses(self, stream_arn: str) -> dict[str, str]:
+        stream = _name_of(stream_arn)
+        by_name = self.server.consumers(stream)
+        return {arn: by_name[name] for name, arn in self.server.consumer_arns(stream).items()}
 
     def add_consumer(self, stream_arn: str) -> str:
         """Let another process have registered the consumer, long ago; return its ARN."""

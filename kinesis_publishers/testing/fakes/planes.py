@@ -87,11 +87,7 @@ class IteratorCall:
 
 @frozen(kw_only=True)
 class RecordsCall:
-    """A GetRecords that was made, answered or not.
-
-    Attributes:
-        index: the record at which the iterator stood.
-    """
+    """A GetRecords that was made, answered or not; ``index`` is where its iterator stood."""
 
     shard_id: str
     shard_iterator: str
@@ -128,17 +124,14 @@ class FakeDataPlane(DataPlane):
 
     @property
     def iterator_calls(self) -> list[IteratorCall]:
-        """Every GetShardIterator, in order."""
         return [call for call in self.calls if isinstance(call, IteratorCall)]
 
     @property
     def records_calls(self) -> list[RecordsCall]:
-        """Every GetRecords, in order."""
         return [call for call in self.calls if isinstance(call, RecordsCall)]
 
     @property
     def subscribe_calls(self) -> list[SubscribeCall]:
-        """Every SubscribeToShard, in order."""
         return [call for call in self.calls if isinstance(call, SubscribeCall)]
 
     def behaviour_of(self, shard_id: str) -> ShardBehaviour:
@@ -223,12 +216,10 @@ class FakeStream:
 
     @property
     def name(self) -> str:
-        """The stream's name."""
         return self.arn.rpartition("/")[2]
 
     @property
     def identity(self) -> StreamIdentity:
-        """Which stream this is."""
         return StreamIdentity(name=self.name, arn=self.arn, created_at=self.created_at)
 
     @property
@@ -239,7 +230,6 @@ class FakeStream:
         )
 
     def add(self, *shards: Shard) -> None:
-        """Let ListShards show ``shards`` as well."""
         self.shards.extend(shards)
 
     def close(self, shard_id: str, *, at: datetime | None = None) -> None:
@@ -272,12 +262,10 @@ class FakeControlPlane(ControlPlane):
 
     @property
     def describe_calls(self) -> list[DescribeCall]:
-        """Every DescribeStreamSummary, in order."""
         return [call for call in self.calls if isinstance(call, DescribeCall)]
 
     @property
     def list_calls(self) -> list[ListCall]:
-        """Every ListShards, in order."""
         return [call for call in self.calls if isinstance(call, ListCall)]
 
     async def describe_stream(self, stream: str) -> StreamSummary:

@@ -72,7 +72,6 @@ class RecordingConsumer(RecordBatchConsumer):
 
     @property
     def records(self) -> list[Record]:
-        """Every record, in the order of delivery."""
         return [record for batch in self.batches for record in batch]
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
@@ -105,7 +104,6 @@ class RecordingSink(DeliverySink):
 
     @property
     def records(self) -> list[Record]:
-        """Every record, in the order of delivery."""
         return [record for delivery in self.deliveries for record in delivery.batch]
 
     def records_of(self, shard_id: str) -> list[Record]:
@@ -139,14 +137,11 @@ class ScriptedRun:
 
 
 class ScriptedPublisher(RecordPublisher):
-    """Does one :class:`ScriptedRun` after the other; after the last one the shard has ended.
-
-    Attributes:
-        processed: what the consumer answered to each batch.
-    """
+    """Does one :class:`ScriptedRun` after the other; after the last one the shard has ended."""
 
     def __init__(self, runs: Sequence[ScriptedRun]) -> None:
         self._runs = deque(runs)
+        #: What the consumer answered to each batch.
         self.processed: list[SequenceNumber | None] = []
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
@@ -162,15 +157,10 @@ class ScriptedPublisher(RecordPublisher):
 
 
 class ScriptedPublisherFactory(RecordPublisherFactory):
-    """Makes one scripted publisher for each time that it is asked.
-
-    Args:
-        scripts: the runs of the first publisher, of the second one, and so on.
+    """Makes a scripted publisher each time; ``scripts`` are the runs of the first one, and so on.
 
     Attributes:
         positions: where each publisher was told to begin.
-        publishers: the publishers that were made.
-        is_closed: whether :meth:`close` was called.
     """
 
     def __init__(self, *scripts: Sequence[ScriptedRun]) -> None:
@@ -312,7 +302,9 @@ async def assert_shard_is_read(
     ends durable; the pool is empty again. The same call serves every kind of publisher, whose
     context uses ``clock``. What took part is returned for further checks.
     """
-    reader = ShardReader(factory=factory, clock=clock)
+    shard = shard or sample_shard()
+    stream = FakeStream([shard], arn=shard.stream_arn)
+    reader = ShardReader(factory=factory, clock=clock, control_plane=FakeControlPlane(stream))
     begin = ShardProgress(position=start or StartingPosition.trim_horizon())
     progress = await reader.read(begin, shard=shard)
     assert list(map(_identity, reader.sink.records)) == list(map(_identity, expected))
@@ -322,9 +314,8 @@ async def assert_shard_is_read(
         assert delivered is not None
         assert delivery.progress.processed == delivered.whole
     if expected:
-        last = progress.processed
-        assert last is not None
-        assert last.sequence_number == expected[-1].sequence_number
+        assert progress.processed is not None
+        assert progress.processed.sequence_number == expected[-1].sequence_number
     assert (reader.pool.records, reader.pool.payload_bytes) == (0, 0), "the pool is not empty"
     return reader
 

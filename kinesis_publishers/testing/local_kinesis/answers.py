@@ -38,11 +38,7 @@ class ConnectionBroken(Exception):
 
 @frozen
 class _Headed:
-    """What every answer has.
-
-    Attributes:
-        now_ms: the time of the service, for the Date header.
-    """
+    """What every answer has; its Date header shows ``now_ms``, the time of the service."""
 
     now_ms: int = field(default=0, kw_only=True)
     content_type: str = field(default="application/x-amz-json-1.1", kw_only=True)

@@ -48,12 +48,7 @@ class Event:
 
 @frozen
 class Wait:
-    """Nothing to send yet.
-
-    Attributes:
-        seconds: when to ask again at the latest.
-        is_for_records: a new record is a reason to ask again before.
-    """
+    """Nothing to send for ``seconds``; with ``is_for_records``, a new record ends the wait."""
 
     seconds: float
     is_for_records: bool = False
@@ -126,7 +121,7 @@ class EventFeed:
     def _due_fault(self) -> Fault | None:
         """Return the fault that hits the next event."""
         fault = self._subscription.fault
-        if fault is None or fault.events_before != self._subscription.event_count:
+        if fault is None or (fault.after_events or 0) != self._subscription.event_count:
             return None
         return fault
 

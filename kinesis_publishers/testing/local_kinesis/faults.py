@@ -63,7 +63,7 @@ class Fault:
     """Something that goes wrong.
 
     Attributes:
-        operation: the name of the operation, or ``*`` for any.
+        operation: its name, or ``*`` for any.
         kind: ``throttle`` (ProvisionedThroughputExceededException; LimitExceededException from
             the control plane), ``internal_failure`` (HTTP 500), ``error`` (``code``, ``message``,
             ``status``), ``body`` (nothing was done, the answer is ``message``, unchanged),
@@ -81,8 +81,7 @@ class Fault:
             the last event of a closed shard: it has ChildShards and a continuation as well.
         stream: only calls for this stream.
         shard_id: only calls for this shard. For PutRecords: only the entries that go to it fail.
-        times: how many calls it hits; None for all. 1 unless given, or None with
-            ``lasting_seconds``.
+        times: how many calls it hits, None for all; 1 unless ``lasting_seconds`` is given.
         every: it hits each n-th of the calls that match.
         lasting_seconds: for how long it hits calls, by the server's clock and from when it was
             planned: a ``reset`` of ``*`` makes an outage.
@@ -140,11 +139,6 @@ class Fault:
             or self.after_events is not None
             or (self.kind in _RECORD_KINDS and self.operation == "SubscribeToShard")
         )
-
-    @property
-    def events_before(self) -> int:
-        """How many events a subscription delivers before the fault hits it."""
-        return self.after_events or 0
 
     def matches(self, scope: Scope) -> bool:
         return (

@@ -244,11 +244,9 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class TlsOptions:
-    """What an https front offers: a certificate for one host, in memory, and protocols.
+    """What an https front offers: protocols, the best one first, and a certificate, in memory.
 
-    Args:
-        host: what clients connect to, in addition to the names of the loopback interface.
-        http_versions: the protocols, the best one first.
+    The certificate is for ``host`` and the names of the loopback interface.
     """
 
     def __init__(self, host: str, http_versions: Sequence[HttpVersion]) -> None:

@@ -74,9 +74,8 @@ class Limits:
     def aws(cls, *, writes: bool = False, control_plane: bool = False) -> Limits:
         """Return AWS's limits on reading and sizes.
 
-        Args:
-            writes: also 1 MiB/s and 1,000 records/s per shard.
-            control_plane: also the call rates of Describe and List.
+        ``writes`` adds 1 MiB/s and 1,000 records/s per shard, ``control_plane`` the call rates of
+        Describe and List.
         """
         limits = cls()
         if writes:

@@ -104,14 +104,14 @@ class LocalKinesis:
                 yield server
             finally:
                 server._thread = None
-                thread.run(server._close())
+                thread.run(server._resources.aclose())
 
     async def __aenter__(self) -> Self:
         await self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._close()
+        await self._resources.aclose()
 
     @property
     def endpoint_url(self) -> str:
@@ -204,8 +204,7 @@ class LocalKinesis:
     def put_many(self, stream: str, records: Iterable[tuple[str, bytes]]) -> list[tuple[str, str]]:
         """Store (partition key, data) pairs, without limits, faults or HTTP.
 
-        Returns:
-            The shard id and the sequence number of each record, in the order given.
+        The shard id and the sequence number of each record are returned, in the order given.
         """
         with self._service.lock:
             return self._service.state.write(stream, records)
@@ -326,9 +325,6 @@ class LocalKinesis:
             self._port = await front.open(self._host, self._port)
             opened.push_async_callback(front.close)
             self._resources = opened.pop_all()
-
-    async def _close(self) -> None:
-        await self._resources.aclose()
 
 
 class _LoopThread:

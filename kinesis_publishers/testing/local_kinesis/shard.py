@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import orjson
 import pybase64
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     SequenceSpace,
@@ -94,7 +94,7 @@ class Shard:
     ending_number: int | None = None
     trimmed_number: int = 0
     #: The number given out last; the starting number as long as there is none.
-    last_number: int = field(init=False)
+    last_number: int = Factory(lambda self: self.space.starting(), takes_self=True)
     watchers: set[Wakeup] = field(factory=set)
     _next_position: int = 1
     _tip_number: int = 0
@@ -103,9 +103,6 @@ class Shard:
     _arrivals_ms: list[int] = field(factory=list)
     _ends: list[int] = field(factory=list)
     _trimmed_bytes: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        self.last_number = self.space.starting()
 
     @property
     def shard_id(self) -> str:

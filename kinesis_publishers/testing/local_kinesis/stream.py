@@ -219,9 +219,6 @@ class Stream:
         return True
 
 
-_PARENT_MEMBERS = ("ParentShardId", "AdjacentParentShardId")
-
-
 def shard_shape(shard: Shard) -> dict[str, object]:
     """Return the ``Shard`` of ListShards and DescribeStream."""
     numbers = {"StartingSequenceNumber": str(shard.space.starting())}
@@ -233,7 +230,8 @@ def shard_shape(shard: Shard) -> dict[str, object]:
         "SequenceNumberRange": numbers,
     }
     # Parents are named even when they have left the retention, as AWS does.
-    return shape | dict(zip(_PARENT_MEMBERS, shard.parent_ids, strict=False))
+    members = "ParentShardId", "AdjacentParentShardId"
+    return shape | dict(zip(members, shard.parent_ids, strict=False))
 
 
 def child_shards_of(stream: Stream, shard: Shard) -> list[dict[str, object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kinesis_publishers.testing.local_kinesis.limits import RateWindow
 from kinesis_publishers.testing.local_kinesis.shard import Wakeup
@@ -39,12 +39,9 @@ class Subscription:
     is_over: bool = False
     error: ApiError | None = None
     event_count: int = 0
-    last_event_at: float = field(init=False)
+    last_event_at: float = Factory(lambda self: self.opened_at, takes_self=True)
     sent_bytes: RateWindow = field(factory=RateWindow)
     wakeup: Wakeup = field(factory=Wakeup)
-
-    def __attrs_post_init__(self) -> None:
-        self.last_event_at = self.opened_at
 
     def describe(self, now: float) -> dict[str, object]:
         """Return what the admin calls show of it."""

@@ -59,7 +59,7 @@ async def test_half_a_frame_is_sent_before_the_break(faulty: Any, kind: str) -> 
     assert len(cut.pieces) == 3
 
 
-async def test_a_bad_checksum_spoils_one_event_and_the_body_goes_on(faulty: Any) -> None:
+async def test_a_bad_checksum_spoils_one_event_and_the_body_continues(faulty: Any) -> None:
     good = await faulty.subscribe()
     plan(faulty, "bad_crc", after_events=1)
     reader = await faulty.subscribe()

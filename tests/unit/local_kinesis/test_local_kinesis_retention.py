@@ -49,7 +49,7 @@ async def test_a_retention_that_is_shortened_overtakes_an_iterator_at_once(
     assert kinesis.texts(iterator) == ["b"]
 
 
-async def test_an_iterator_that_is_overtaken_by_the_horizon_goes_on_there(kinesis: Any) -> None:
+async def test_an_iterator_that_is_overtaken_by_the_horizon_continues_there(kinesis: Any) -> None:
     iterator = kinesis.iterator()
     for text in ("a", "b"):
         kinesis.put(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -100,14 +101,6 @@ def list_streams(state: ServiceState, request: Request) -> Members:
     return answer
 
 
-def increase_retention(state: ServiceState, request: Request) -> None:
-    _change_retention(state, request, "shorter", "Decrease")
-
-
-def decrease_retention(state: ServiceState, request: Request) -> None:
-    _change_retention(state, request, "longer", "Increase")
-
-
 def _mode_in(request: Request) -> StreamMode:
     details = request.section("StreamModeDetails")
     if details is None:
@@ -133,7 +126,7 @@ def _description(state: ServiceState, stream: Stream) -> dict[str, object]:
     }
 
 
-def _change_retention(state: ServiceState, request: Request, refused: str, other: str) -> None:
+def change_retention(state: ServiceState, request: Request, *, longer: bool) -> None:
     hours = request.required_integer("RetentionPeriodHours", 1, 1 << 31)
     shortest, longest = _RETENTION_HOURS
     if not shortest <= hours <= longest:
@@ -143,7 +136,8 @@ def _change_retention(state: ServiceState, request: Request, refused: str, other
         )
     stream = state.active_stream_in(request)
     existing = stream.retention_hours
-    if hours < existing if refused == "shorter" else hours > existing:
+    if hours < existing if longer else hours > existing:
+        refused, other = ("shorter", "Decrease") if longer else ("longer", "Increase")
         raise invalid_argument(
             f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
             f"{refused} than existing retention period ({existing} hours). Use "
@@ -185,8 +179,8 @@ OPERATIONS: dict[str, Operation] = {
     "DescribeStream": describe_stream,
     "DescribeStreamSummary": describe_stream_summary,
     "ListStreams": list_streams,
-    "IncreaseStreamRetentionPeriod": increase_retention,
-    "DecreaseStreamRetentionPeriod": decrease_retention,
+    "IncreaseStreamRetentionPeriod": partial(change_retention, longer=True),
+    "DecreaseStreamRetentionPeriod": partial(change_retention, longer=False),
     "AddTagsToStream": add_tags,
     "RemoveTagsFromStream": remove_tags,
     "ListTagsForStream": list_tags,
