@@ -241,7 +241,7 @@ class MicroBatches:
         if self._position is None:
             self._position, self._is_assumed = self.initial_offset(), True
         start = self._position
-        # An action that reads it need not come: the next micro-batch begins here all the same.
+        # The next micro-batch begins here even if no action reads it.
         self._position = self._plan(start, limit)
         return start, self._position
 
@@ -260,7 +260,7 @@ class MicroBatches:
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
-        # Asked again for a micro-batch that has been planned: it must not change any more.
+        # Asked again for a micro-batch that has been planned: it must not change.
         self._planned = start, batch.end
         return batch.end
 

@@ -93,7 +93,7 @@ class RangePartition(InputPartition):
         """Yield the records as they arrive: those of one shard in order, shards interleaved.
 
         Raises:
-            DataLossError: a range does not begin or end with its own records any more.
+            DataLossError: a range does not begin or end with its own records.
         """
         from kinesis_publishers.config import SparkConfig
         from kinesis_publishers_spark.workers import lend_reader

@@ -199,7 +199,7 @@ class ReaderCache:
             entry.reader.close()
 
     def abandon(self) -> None:
-        """Begin anew in a process that was forked: the threads of the readers are not in it.
+        """Start over in a process that was forked: the threads of the readers are not in it.
 
         Nothing of them is closed or collected: the parent uses their sockets and selectors.
         """

@@ -139,7 +139,7 @@ def guard_events(sink: EventSink) -> EventSink:
                 reported.add(kind)
                 _LOGGER.exception(
                     "The event sink %r failed on %s: such events are missing where it reports to. "
-                    "Reading goes on, and this kind of failure is not logged again. Fix the "
+                    "Reading continues, and this kind of failure is not logged again. Fix the "
                     "sink, or remove it from kinesis.metrics.sinks or the argument events.",
                     sink,
                     type(event).__name__,

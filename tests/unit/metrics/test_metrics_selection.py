@@ -111,7 +111,7 @@ async def test_a_sink_that_is_handed_over_and_raises_does_not_stop_anything(
 
     async with opened("none", broken) as sink:
         sink(FETCHED)
-    assert "Reading goes on" in caplog.text
+    assert "Reading continues" in caplog.text
 
 
 async def test_every_name_is_a_reporter_and_all_of_them_work_together() -> None:
