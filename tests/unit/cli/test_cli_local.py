@@ -132,6 +132,15 @@ class EndingOutput(io.StringIO):
         return super().write(text)
 
 
+@pytest.fixture
+def as_in_a_new_process() -> Iterator[None]:
+    """A Spark session of an earlier test leaves a handler of Ctrl-C of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("as_in_a_new_process")
 def test_a_request_to_terminate_is_never_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", EndingOutput())
     main.main(["local", "--port", "0"], standalone_mode=False)
