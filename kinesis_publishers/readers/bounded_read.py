@@ -88,32 +88,37 @@ class _BatchPlan:
     async def ranges(
         self, streams: Sequence[str], bounds: BatchBounds, narrowing: Narrowing
     ) -> list[ShardRange]:
-        shards = await self._list_shards(streams, bounds)
-        self._check_named_shards(shards, bounds)
-        needed = [
-            shard
-            for shard in shards
-            if narrowing.needs_shard(shard) and not bounds.is_empty(shard.shard_id)
-        ]
-        found: dict[ShardKey, ShardRange] = {}
+        found: dict[ShardKey, ShardRange | None] = {}
         turns = asyncio.Semaphore(_SEARCHES_AT_ONCE)
 
         async def search(shard: Shard) -> None:
             async with turns:
-                one = await self._range_of(shard, bounds)
-            if one is not None:
-                found[shard.key] = one
+                found[shard.key] = await self._range_of(shard, bounds)
 
-        async with TaskScope() as scope:
-            for shard in needed:
-                scope.spawn(search(shard), name=f"find the end of {shard}")
-        return [found[shard.key] for shard in needed if shard.key in found]
+        # The end may be up to a second ahead of the service, and is waited for. A shard that begins
+        # meanwhile may hold records from before it, and the next batch begins after them.
+        while True:
+            shards = await self._list_shards(streams, bounds)
+            if not found:
+                self._check_named_shards(shards, bounds)
+            new = [
+                shard
+                for shard in shards
+                if shard.key not in found
+                and narrowing.needs_shard(shard)
+                and not bounds.is_empty(shard.shard_id)
+            ]
+            if not new:
+                keys = sorted(found, key=lambda key: (streams.index(key.stream_arn), key.shard_id))
+                return [one for key in keys if (one := found[key]) is not None]
+            async with TaskScope() as scope:
+                for shard in new:
+                    scope.spawn(search(shard), name=f"find the end of {shard}")
 
     async def _list_shards(self, streams: Sequence[str], bounds: BatchBounds) -> list[Shard]:
         shards: list[Shard] = []
         for arn in streams:
-            listed = await self._discovery.list_shards(arn, since=bounds.listed_since)
-            shards += sorted(listed, key=lambda shard: shard.shard_id)
+            shards += await self._discovery.list_shards(arn, since=bounds.listed_since)
         return shards
 
     def _check_named_shards(self, shards: Sequence[Shard], bounds: BatchBounds) -> None:

@@ -10,6 +10,8 @@ from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, plan_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_publishers.testing.local_kinesis import LocalKinesis, StoredRecord
     from kinesis_publishers.testing.manual_clock import ManualClock
 
@@ -22,11 +24,17 @@ FIRST = "shardId-000000000000"
 class _ServersClock(SystemClock):
     """The server's time, and this machine's for everything that waits."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: ManualClock, on_wait: Callable[[], None] | None) -> None:
         self._clock = clock
+        self._on_wait = on_wait
 
     def now(self) -> datetime:
         return self._clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds > 0 and self._on_wait is not None:
+            self._on_wait()
+        await super().sleep(seconds)
 
 
 class BatchServer:
@@ -53,14 +61,27 @@ class BatchServer:
         return self.server.records(stream)[shard_id]
 
     async def plan(
-        self, narrowing: Narrowing | None = None, *, streams: str = "orders", **options: object
+        self,
+        narrowing: Narrowing | None = None,
+        *,
+        streams: str = "orders",
+        machine_ahead: float = 0,
+        on_wait: Callable[[], None] | None = None,
+        **options: object,
     ) -> list[ShardRange]:
+        """Plan a batch that is loaded now.
+
+        Args:
+            machine_ahead: by how many seconds the clock that says when is ahead of the server's.
+            on_wait: called before each wait of the planning.
+        """
         values = {f"kinesis.{key.replace('_', '.')}": str(value) for key, value in options.items()}
         # The server's time stands still while it is asked: the pace would, too.
         values["kinesis.shard.getrecords.intervalmillis"] = "0"
         properties = Properties.parse({**self.server.properties(streams), **values})
-        bounds = BatchBounds.from_properties(properties, loaded_at=self._clock.now())
-        clock = _ServersClock(self._clock)
+        loaded_at = self._clock.now() + timedelta(seconds=machine_ahead)
+        bounds = BatchBounds.from_properties(properties, loaded_at=loaded_at)
+        clock = _ServersClock(self._clock, on_wait)
         return await plan_batch(properties, bounds, narrowing or Narrowing(), clock=clock)
 
     def rows_of(self, ranges: list[ShardRange], stream: str = "orders") -> list[str]:

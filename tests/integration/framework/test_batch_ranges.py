@@ -102,6 +102,31 @@ async def test_a_closed_shard_may_go_on_beyond_the_end(kinesis: BatchServer) -> 
     assert ends(planned) == {FIRST: kinesis.stored()[1].sequence_number}
 
 
+async def test_a_shard_that_begins_while_the_end_is_waited_for_is_in_the_batch(
+    kinesis: BatchServer,
+) -> None:
+    def reshard_once() -> None:
+        if not kinesis.stored()[4:]:
+            kinesis.put(1, every=0.1)
+            kinesis.server.reshard("orders", 2)
+            kinesis.put(8, every=0.1)
+            kinesis.wait(5)
+            kinesis.put(8, every=0.1)
+
+    kinesis.put(4, every=1)
+    # Less than a second: answers name the time in whole seconds.
+    kinesis.wait(0.05)
+    planned = await kinesis.plan(machine_ahead=0.9, on_wait=reshard_once)
+    until = kinesis.at(4.95)
+    shards = [FIRST, "shardId-000000000001", "shardId-000000000002"]
+    assert ends(planned) == {
+        shard_id: [
+            one.sequence_number for one in kinesis.stored(shard_id) if one.arrival_time < until
+        ][-1]
+        for shard_id in shards
+    }
+
+
 async def test_an_hour_of_records_is_not_read_to_find_the_end(kinesis: BatchServer) -> None:
     kinesis.put(3600, every=1)
     kinesis.wait(600)
