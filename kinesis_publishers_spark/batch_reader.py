@@ -203,7 +203,8 @@ def _publisher_problems(properties: Properties) -> Iterator[ConfigError]:
         yield InvalidOptionError(
             f"{properties.written_key(SourceConfig.record_publisher)} is {name}, and spark.read "
             "finds the ends of a batch with GetRecords, with which a publisher of your own need "
-            "not agree: remove it, or set it to POLLING"
+            "not agree: remove it, set it to POLLING, or, if it agrees, set reads_ranges = True in "
+            "its class"
         )
 
 

@@ -42,7 +42,7 @@ _ADVICE: Final = "Raise --retries if the service is expected to recover."
 
 @define
 class LineSplitter:
-    """Splits bytes into records as they come: all of a whole, else what two line feeds enclose."""
+    """Splits bytes into lines as they come; with ``is_whole``, everything is one record."""
 
     _is_whole: bool = field(default=False, kw_only=True)
     _rest: bytearray = field(factory=bytearray, init=False)

@@ -238,6 +238,7 @@ def _add_implied(assignments: Assignments) -> None:
         elif _OPTION_OF.get(_foreign(found.written_key)) is CredentialsConfig.role_arn:
             implied = (CredentialsConfig.provider_option, CredentialsProvider.ASSUME_ROLE.value)
         if implied is not None and implied[0].key not in given:
+            given.add(implied[0].key)
             assignments.add(implied[0], found.written_key, implied[1])
 
 

@@ -30,7 +30,7 @@ __all__ = [
 
 @frozen
 class Series:
-    """What distinguishes values: a stream's name and a shard, where it is about one."""
+    """What distinguishes values: the metric, and the stream's name and the shard it has, if any."""
 
     metric: Metric
     stream: str | None

@@ -90,9 +90,6 @@ class SummaryLog(EventReporter):
         # Since when shards wait for room, for the part that is in no line yet.
         self._waits: dict[ShardKey, float] = {}
         self._began_at = clock.monotonic()
-        self._writing = repeated(
-            self._write, interval_seconds=interval_seconds, clock=clock, name="write a summary"
-        )
 
     @classmethod
     def from_properties(cls, properties: Properties, clock: Clock) -> Self:
@@ -127,6 +124,12 @@ class SummaryLog(EventReporter):
 
     async def __aenter__(self) -> Self:
         self._began_at = self._clock.monotonic()
+        self._writing = repeated(
+            self._write,
+            interval_seconds=self._interval_seconds,
+            clock=self._clock,
+            name="write a summary",
+        )
         await self._writing.__aenter__()
         return self
 

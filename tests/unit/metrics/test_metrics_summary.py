@@ -65,6 +65,17 @@ async def test_each_line_is_about_the_time_since_the_last_one(
     ]
 
 
+async def test_a_summary_can_be_written_again_after_its_end(
+    manual_clock: ManualClock, messages: pytest.LogCaptureFixture
+) -> None:
+    summary = SummaryLog(10.0, manual_clock)
+    for _ in range(2):
+        async with summary:
+            summary(PROCESSED)
+            await manual_clock.advance(10.0)
+    assert [line.split(",")[0] for line in messages.messages] == ["orders: 4.5 records/s"] * 2
+
+
 async def test_a_shard_that_has_ended_is_not_behind(
     manual_clock: ManualClock, messages: pytest.LogCaptureFixture
 ) -> None:
