@@ -182,6 +182,11 @@ class NeverRegistersAgain(_Wrapper):
         return consumer_arn
 
 
+class RenewsWithNonsense(_Wrapper):
+    async def renew(self, stream_arn: str, consumer_arn: str) -> str:
+        return "billing"
+
+
 class LeavesConsumers(_Wrapper):
     async def close(self) -> None:
         """Leave everything."""
@@ -239,6 +244,7 @@ REGISTRARS: list[tuple[type[_Wrapper], str, str]] = [
     (DoesNotWait, "test_each_stream_has_an_active_consumer", "wait until it is ACTIVE"),
     (AlwaysRegistersAgain, "test_a_consumer_that_is_still_there_is_kept", "the same ARN says"),
     (NeverRegistersAgain, "test_a_consumer_that_is_gone_is_replaced", "register it again"),
+    (RenewsWithNonsense, "test_a_consumer_that_is_gone_is_replaced", "billing, not ACTIVE"),
     (LeavesConsumers, "test_it_removes_what_it_has_registered", "close\\(\\) left"),
     (RemovesEverything, "test_what_others_have_registered_stays", "did not create"),
     (RemovesEverything, "test_closing_never_fails", "log how to remove"),

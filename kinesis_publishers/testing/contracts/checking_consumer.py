@@ -75,6 +75,7 @@ class CheckingConsumer(RecordingConsumer):
                 assert value >= 0, f"wait_for_space: {name} is {value}: it cannot be negative"
             self.release_room()
             await let_others_run()
+            await super().wait_for_space(records, payload_bytes)
         self.has_room = True
         self._sleeps_before = len(self._sleeps)
 

@@ -87,7 +87,9 @@ class RegistrarSubject:
 
     def status_of(self, consumer_arn: str) -> str:
         """Return the status of a consumer, ``gone`` if there is none."""
-        return self._statuses(consumer_arn.partition("/consumer/")[0]).get(consumer_arn, "gone")
+        # Of the streams of the subject only: what a registrar returns may be no ARN at all.
+        known = {arn: one for of in self.stream_arns for arn, one in self._statuses(of).items()}
+        return known.get(consumer_arn, "gone")
 
     def _statuses(self, stream_arn: str) -> dict[str, str]:
         stream = _name_of(stream_arn)

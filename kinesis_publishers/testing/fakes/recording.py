@@ -231,7 +231,8 @@ class ShardReader:
         fails_on_data_loss: as ``kinesis.failondataloss``.
         aggregation: as ``kinesis.aggregation``.
         fails_on_invalid: whether ``kinesis.aggregation.on-invalid`` is ``fail``.
-        control_plane: what answers when the shards are listed or the retention is needed.
+        control_plane: what answers when the shards are listed or the retention is needed. The
+            stream of a shard that a consumer reads is added if it is missing.
     """
 
     factory: RecordPublisherFactory
@@ -276,8 +277,12 @@ class ShardReader:
         self, progress: ShardProgress | None = None, *, shard: Shard | None = None
     ) -> ShardConsumer:
         """Return a consumer that begins at ``progress``, at TRIM_HORIZON unless it is given."""
+        shard = shard or sample_shard()
+        streams = self.control_plane.streams
+        if all(one.arn != shard.stream_arn for one in streams):
+            streams.append(FakeStream([shard], arn=shard.stream_arn))
         start = progress or ShardProgress(position=StartingPosition.trim_horizon())
-        return ShardConsumer(shard or sample_shard(), start, self.context)
+        return ShardConsumer(shard, start, self.context)
 
     async def read(
         self, progress: ShardProgress | None = None, *, shard: Shard | None = None
@@ -302,9 +307,7 @@ async def assert_shard_is_read(
     ends durable; the pool is empty again. The same call serves every kind of publisher, whose
     context uses ``clock``. What took part is returned for further checks.
     """
-    shard = shard or sample_shard()
-    stream = FakeStream([shard], arn=shard.stream_arn)
-    reader = ShardReader(factory=factory, clock=clock, control_plane=FakeControlPlane(stream))
+    reader = ShardReader(factory=factory, clock=clock)
     begin = ShardProgress(position=start or StartingPosition.trim_horizon())
     progress = await reader.read(begin, shard=shard)
     assert list(map(_identity, reader.sink.records)) == list(map(_identity, expected))

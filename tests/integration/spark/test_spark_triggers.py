@@ -155,10 +155,11 @@ def test_available_now_never_skips_records_after_a_restart(
     assert sorted(numbers(running.rows)) == list(range(100))
 
 
-def progress_without_rows(running: RunningQuery) -> StreamingQueryProgress | None:
-    """Return what Spark reported last about a trigger that found nothing new."""
+def last_progress(running: RunningQuery, *, has_rows: bool) -> StreamingQueryProgress | None:
+    """Return what Spark reported last about a trigger with records, or one without."""
     assert running.query is not None
-    return next((one for one in running.query.recentProgress[::-1] if not one.numInputRows), None)
+    reports = running.query.recentProgress[::-1]
+    return next((one for one in reports if bool(one.numInputRows) is has_rows), None)
 
 
 @MOSTLY_PREFETCH
@@ -168,18 +169,21 @@ def test_progress_names_stream_planner_and_lag_also_when_there_is_nothing_new(
 ) -> None:
     runner.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200")
     runner.server.put_many(flights, numbered(0, 10))
+    sources = []
     with runner.run(**planner_options) as running:
         running.wait_for_rows(10)
-        running.wait_until(lambda: progress_without_rows(running) is not None)
-        source = progress_without_rows(running).sources[0]
+        for has_rows in (True, False):
+            running.wait_until(lambda has=has_rows: last_progress(running, has_rows=has))
+            sources.append(last_progress(running, has_rows=has_rows).sources[0])
     runner.spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
-    lag = json.loads(source.latestOffset)
-    assert lag["streams"] == flights
-    assert lag["planner"] == planner_options["kinesis.spark.planner"]
-    assert lag["shards"] == 4
-    assert lag["maxMillisBehindLatest"] >= 0
-    assert json.loads(source.endOffset)["version"] == 1
-    assert "millisBehindLatest" not in source.endOffset
+    for source in sources:
+        lag = json.loads(source.latestOffset)
+        assert lag["streams"] == flights
+        assert lag["planner"] == planner_options["kinesis.spark.planner"]
+        assert lag["shards"] == 4
+        assert lag["maxMillisBehindLatest"] >= 0
+        assert json.loads(source.endOffset)["version"] == 1
+        assert "millisBehindLatest" not in source.endOffset
 
 
 @pytest.mark.long
@@ -206,17 +210,34 @@ def _edited(text: str) -> str:
     return json.dumps(offset)
 
 
-# The unit tests read these too.
-@pytest.mark.long
+# The unit tests read the long ones too.
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99.*newer one"),
-        (lambda _: '{"index": 5}', "version None.*new checkpoint location"),
-        (lambda _: '"garbage"', "version None.*new checkpoint location"),
-        (_edited, "damaged.*yesterday.*Restore the offset log"),
+        pytest.param(
+            lambda text: text.replace('"version": 1', '"version": 99'),
+            "version 99.*newer one",
+            id="newer version",
+        ),
+        pytest.param(
+            lambda _: '{"index": 5}',
+            "version None.*new checkpoint location",
+            id="another source",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            lambda _: '"garbage"',
+            "version None.*new checkpoint location",
+            id="not an offset",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            _edited,
+            "damaged.*yesterday.*Restore the offset log",
+            id="wrong type",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["newer version", "another source", "not an offset", "wrong type"],
 )
 def test_an_offset_that_cannot_be_read_fails_the_query_and_says_so(
     runner: QueryRunner, flights: str, edit: Any, message: str

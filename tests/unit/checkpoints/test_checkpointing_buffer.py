@@ -15,9 +15,7 @@ from kinesis_publishers.errors import (
     ReaderReplacedError,
 )
 from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved
-from kinesis_publishers.testing.fakes import (
-    sample_shard,
-)
+from kinesis_publishers.testing.fakes import sample_shard
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, KEY, Buffer, at
 
 ONE = sample_shard(1).key

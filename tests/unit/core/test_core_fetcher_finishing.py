@@ -164,7 +164,8 @@ async def test_a_fetcher_from_properties_lives_by_the_clock_that_it_is_given():
         closed.close()
         preparing = asyncio.create_task(fetcher.prepare())
         # The delay after the refused connection.
-        await clock.wait_for_sleepers()
+        async with asyncio.timeout(20):
+            await clock.wait_for_sleepers()
         preparing.cancel()
 
 

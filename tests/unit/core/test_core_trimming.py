@@ -16,6 +16,7 @@ from kinesis_publishers.testing.fakes import (
     ShardReader,
     batch_of,
     sample_records,
+    sample_shard,
 )
 from tests.unit.core.consumer_support import RECORDS, after, at, place, reader_of, run_of
 
@@ -40,6 +41,13 @@ async def test_a_trimmed_shard_that_was_idle_continues_from_trim_horizon():
     assert reader.factory.positions == [after(4).position, TRIM_HORIZON]
     assert reader.sink.records == RECORDS[5:]
     assert losses(reader) == []
+    assert progress.is_ended
+
+
+async def test_a_trimmed_shard_of_any_stream_can_be_read_in_a_test():
+    shard = sample_shard(stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/payments")
+    reader = two_publishers(run_of((5, 10)))
+    progress = await reader.read(after(4, as_of=NOW - timedelta(hours=1)), shard=shard)
     assert progress.is_ended
 
 

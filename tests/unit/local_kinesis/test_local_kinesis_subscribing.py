@@ -183,7 +183,16 @@ async def test_a_client_that_leaves_before_the_first_byte_has_no_subscription(
     assert fan_out.open_count() == 1
     await body.aclose()
     assert fan_out.open_count() == 0
+
+
+async def test_a_client_that_leaves_while_it_waits_is_no_longer_told_of_records(
+    fan_out: Any,
+) -> None:
     (shard,) = fan_out.state.find(STREAM).shards.values()
+    reader = await fan_out.subscribe()
+    await fan_out.clock.advance(1)
+    assert len(shard.watchers) == 1
+    await reader.close()
     assert shard.watchers == set()
 
 
