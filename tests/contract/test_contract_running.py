@@ -17,7 +17,7 @@ def run(pytester: pytest.Pytester, body: str, mode: str = "auto") -> pytest.RunR
     pytester.makeini(
         f"[pytest]\nasyncio_mode = {mode}\nasyncio_default_fixture_loop_scope = function"
     )
-    return pytester.runpytest_inprocess("-p", "no:randomly", "-rs")
+    return pytester.runpytest_subprocess("-p", "no:randomly", "-rs")
 
 
 def test_a_contract_without_a_fixture_says_what_it_needs(pytester: pytest.Pytester) -> None:

@@ -32,7 +32,7 @@ def test_every_example_runs(page: str) -> None:
 def test_the_registrar_of_the_page_keeps_the_contract(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(blocks("testing.md")[-1])
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
-    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result = pytester.runpytest_subprocess("-p", "no:randomly")
     assert result.parseoutcomes()["passed"] > 10
     assert result.ret == 0
 
@@ -54,7 +54,7 @@ def test_the_publisher_of_the_page_passes_what_does_not_depend_on_what_it_counts
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
     # Not what holds other records, none at all, or several shards.
     others = "not unusual and not without_records and not many_shards"
-    result = pytester.runpytest_inprocess("-p", "no:randomly", "-k", others)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-k", others)
     assert "failed" not in result.parseoutcomes()
     assert result.parseoutcomes()["passed"] > 25
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-__all__ = ["ORDERS", "RunCommand", "run_command"]
+__all__ = ["ORDERS", "RunCommand", "run_command", "run_without"]
 
 ORDERS = "orders"
 
@@ -27,6 +29,25 @@ def run_command(*arguments: str, stdin: str | bytes | None = None) -> Result:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
+
+
+def run_without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where ``module`` is not installed.
+
+    It is a process of its own: modules that were imported here without it would remain, beside
+    those of the same names that were imported with it.
+    """
+    code = (
+        f"import sys; sys.modules[{module!r}] = None; "
+        "from kinesis_publishers.cli.main import main; main()"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 class RunCommand:

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from kinesis_publishers import Properties
 from kinesis_publishers.cli.main import main
+from tests.unit.cli.cli_support import run_without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,18 +206,11 @@ def test_an_address_of_another_machine_is_a_clear_error(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("missing", "options"), [("aiohttp", ()), ("trustme", ("--tls",)), ("h2", ("--tls",))]
 )
-def test_a_missing_extra_is_a_clear_error(
-    missing: str, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = "kinesis_publishers.testing.local_kinesis"
-    for name in list(sys.modules):
-        if name.startswith((package, f"{missing}.")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, missing, None)
-    result = CliRunner().invoke(main, ["local", "--port", "0", *options])
-    assert result.exit_code == 1
-    assert f"'local' needs '{missing}" in result.output
-    assert "pip install 'kinesis-publishers[local]'" in result.output
+def test_a_missing_extra_is_a_clear_error(missing: str, options: tuple[str, ...]) -> None:
+    ended = run_without(missing, "local", "--port", "0", *options)
+    assert ended.returncode == 1
+    assert f"'local' needs '{missing}" in ended.stderr
+    assert "pip install 'kinesis-publishers[local]'" in ended.stderr
 
 
 def test_a_name_that_no_stream_can_have_is_refused() -> None:

@@ -11,19 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from kinesis_publishers.cli.main import COMMANDS_GROUP, main
+from tests.unit.cli.cli_support import run_without
 
 
 @click.command(hidden=True)
 def internal() -> None:
     """Serve the package that announces it."""
-
-
-@pytest.fixture
-def _without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    packages = {"kinesis_publishers_spark", "pyspark"}
-    for name in [name for name in sys.modules if name.split(".")[0] in packages]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
@@ -56,19 +49,17 @@ def test_the_help_lists_a_command_with_the_first_line_of_its_own_help(name: str)
     assert f" {command.get_short_help_str(200)}\n" in formatter.getvalue()
 
 
-@pytest.mark.usefixtures("_without_pyspark")
 def test_the_demo_without_pyspark_says_what_to_install() -> None:
-    result = CliRunner().invoke(main, ["demo", "--flights", "10"])
-    assert result.exit_code == 1
-    assert "'demo' needs 'pyspark'" in result.output
-    assert "pip install 'kinesis-publishers[demo]'" in result.output
+    ended = run_without("pyspark", "demo", "--flights", "10")
+    assert ended.returncode == 1
+    assert "'demo' needs 'pyspark'" in ended.stderr
+    assert "pip install 'kinesis-publishers[demo]'" in ended.stderr
 
 
-@pytest.mark.usefixtures("_without_pyspark")
 def test_the_help_without_pyspark_marks_the_demo() -> None:
-    result = CliRunner().invoke(main, ["--help"])
-    assert result.exit_code == 0
-    assert "not available: pyspark is not installed" in result.output
+    ended = run_without("pyspark", "--help")
+    assert ended.returncode == 0
+    assert "not available: pyspark is not installed" in ended.stdout
 
 
 def test_an_unknown_command_is_an_error() -> None:
