@@ -33,7 +33,7 @@ def archive(tmp_path: Path) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The archives whose directories are read from now on."""
     seen: list[str] = []
-    read = zipimport._read_directory  # type: ignore[attr-defined]
+    read = getattr(zipimport, "_read_directory")  # noqa: B009
 
     def spy(archive: str) -> object:
         seen.append(archive)
