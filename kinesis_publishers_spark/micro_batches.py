@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import field, frozen
 
-from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
+from kinesis_publishers.config import PendingConfig, Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.readers import ConsumerGuard, ServiceClock
+from kinesis_publishers.readers import ConsumerGuard, ServiceClock, publisher_factory_class
 from kinesis_publishers_spark.offsets import Offset
 
 if TYPE_CHECKING:
@@ -133,6 +134,61 @@ class _Choice:
     reads_everything: bool = False
 
 
+# By what waits, in shares of the pending pool: a micro-batch that has the first is more than the
+# driver should carry, and after some in a row with less than the second it can again.
+_MUCH, _LITTLE = 1 / 2, 1 / 8
+_LITTLE_IN_A_ROW = 3
+# So close behind the tip, nothing found says that little waits.
+_NEAR_TIP_MILLIS = 2_000
+
+
+class _UsualPlanner:
+    """The planner of the next micro-batch, unless that must have all records that exist now.
+
+    ``auto`` is prefetch, which has the lower latency, until a micro-batch fills half of the pool:
+    the executors read the rest, whose bytes do not pass through the driver. What prefetch would
+    have to catch up with never becomes more than the pool, so that the driver's memory is bounded.
+    """
+
+    def __init__(self, properties: Properties, planner: Planner) -> None:
+        pending = PendingConfig.from_properties(properties)
+        self._pool_records, self._pool_bytes = pending.max_records, pending.max_bytes
+        spark = SparkConfig.from_properties(properties)
+        limits = (spark.max_records_per_trigger, spark.max_bytes_per_trigger)
+        # A limit must be counted, which under ranges costs the driver the bytes once more.
+        self._takes_turns = (
+            planner is Planner.AUTO
+            and limits == (None, None)
+            and publisher_factory_class(properties).reads_ranges
+        )
+        self.planner = Planner.PREFETCH if planner is Planner.AUTO else planner
+        self._little_in_a_row = 0
+
+    def observe(self, batch: MicroBatch | None, lag: Callable[[], Lag | None]) -> None:
+        """Learn what the planner at work has planned, ``None`` if it has found nothing new."""
+        if not self._takes_turns:
+            return
+        if self.planner is Planner.PREFETCH:
+            if batch is not None and self._fills(batch, _MUCH):
+                self.planner, self._little_in_a_row = Planner.RANGES, 0
+            return
+        is_little = _is_near_tip(lag()) if batch is None else not self._fills(batch, _LITTLE)
+        self._little_in_a_row = self._little_in_a_row + 1 if is_little else 0
+        if self._little_in_a_row >= _LITTLE_IN_A_ROW:
+            self.planner = Planner.PREFETCH
+
+    def _fills(self, batch: MicroBatch, share: float) -> bool:
+        return (
+            batch.payload_bytes >= share * self._pool_bytes
+            or (batch.records or 0) >= share * self._pool_records
+        )
+
+
+def _is_near_tip(lag: Lag | None) -> bool:
+    millis = None if lag is None else lag.max_millis_behind_latest
+    return millis is not None and millis <= _NEAR_TIP_MILLIS
+
+
 class MicroBatches:
     """Plans the micro-batches of one query, in the process that Spark keeps for it on the driver.
 
@@ -162,11 +218,14 @@ class MicroBatches:
             guard=ConsumerGuard.for_properties(properties),
         )
         self._make_session = make_session
-        self._configured = _Choice(config.planner)
-        self._choice = self._configured
+        self._usual = _UsualPlanner(properties, config.planner)
+        self._choice = _Choice(self._usual.planner)
+        self._asked: Planner = self._usual.planner
         self._catch_up_to: datetime | None = None
         self._initial: Offset | None = None
         self._session: Session | None = None
+        # That of the session that ended so that another planner takes its turn.
+        self._last_lag: Lag | None = None
         # The end of the micro-batch that was planned or replayed last: there the session stands.
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
@@ -179,8 +238,8 @@ class MicroBatches:
 
     @property
     def planner(self) -> str:
-        """The name of the planner at work."""
-        return str(self._choice.planner.value)
+        """The name of the planner that was asked last."""
+        return str(self._asked.value)
 
     @property
     def planned(self) -> MicroBatch | None:
@@ -231,7 +290,7 @@ class MicroBatches:
         return start, self._position
 
     def _use(self, choice: _Choice | None) -> None:
-        choice = choice or self._configured
+        choice = choice or _Choice(self._usual.planner)
         if choice != self._choice:
             self._end_session()
             self._batch, self._choice = None, choice
@@ -241,15 +300,29 @@ class MicroBatches:
         # Comparing many shards takes its time, and Spark asks again and again with the same one.
         if batch is None or start is self._reached or start != batch.start:
             limit = None if self._choice.reads_everything else limit
-            batch = self._session_at(start).plan(start, limit)
+            session = self._session_at(start)
+            self._asked = self._choice.planner
+            batch = session.plan(start, limit)
             # Spark asks for the next one when it is done with the one before.
             self._uncommitted = {} if batch is None else batch.oldest
+            self._take_turns(session, batch)
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
         # Asked again for a micro-batch that has been planned: it must not change.
         self._planned = start, batch.end
         return batch.end
+
+    def _take_turns(self, session: Session, batch: MicroBatch | None) -> None:
+        """Let another planner plan what follows ``batch``, which ``session`` has planned."""
+        if self._choice != _Choice(self._usual.planner):
+            return
+        self._usual.observe(batch, partial(session.lag, self._uncommitted))
+        if self._usual.planner is not self._choice.planner:
+            # Now, not with the next micro-batch: until then a fetcher would fill the pool again.
+            self._last_lag = session.lag(self._uncommitted)
+            self._end_session()
+            self._choice = _Choice(self._usual.planner)
 
     def _session_at(self, offset: Offset) -> Session:
         """Return the session that stands at ``offset``, a new one if there is none."""
@@ -300,7 +373,9 @@ class MicroBatches:
 
     def lag(self) -> Lag | None:
         """Return how far the query is behind, ``None`` before it reads."""
-        return None if self._session is None else self._session.lag(self._uncommitted)
+        if self._session is None:
+            return self._last_lag
+        return self._session.lag(self._uncommitted)
 
     def close(self) -> None:
         """Stop reading, and leave the stream consumers to the guard process."""
