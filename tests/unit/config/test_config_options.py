@@ -57,6 +57,7 @@ _FLIP = [
 _OURS = [
     ("streams", None, "a,b", "a,b"),
     ("stream.efo.deregister", "created", "NEVER", "never"),
+    ("shard.getrecords.encoding", "auto", "CBOR", "cbor"),
     ("stream.efo.http-version", "auto", "1.1", "1.1"),
     ("stream.efo.http2-client", "httpx", "PyReqwest", "pyreqwest"),
     ("stream.initpos.shards", (), "{}", ()),

@@ -102,6 +102,7 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "aggregation.on-invalid": ("fail", {}),
     "failondataloss": (False, {}),
     "shard.adaptivereads": (True, {}),
+    "shard.getrecords.encoding": ("json", {}),
     "stream.efo.http-version": ("1.1", {}),
     "stream.efo.http2-client": ("pyreqwest", {}),
     "stream.efo.registration": ("EAGER", {}),
