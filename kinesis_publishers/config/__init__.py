@@ -44,6 +44,7 @@ from kinesis_publishers.config.sections.reading import (
     HttpVersion,
     PendingConfig,
     PollingConfig,
+    ShardLimits,
     ShardOrder,
     SubscriptionHttpConfig,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "AggregationMode",
     "OnInvalidAggregate",
     "PollingConfig",
+    "ShardLimits",
     "FanOutConfig",
     "SubscriptionHttpConfig",
     "HttpVersion",
