@@ -22,7 +22,7 @@ __all__ = ["CannedPage", "Timeline", "Workload", "page_of", "place_of", "sequenc
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 MAX_PAGE_RECORDS = 10_000
 _NAME = re.compile(
-    r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?(?:\.(json))?(?:\.(open|trickle))?"
+    r"bytes-(\d+)\.shards-(\d+)\.pages-(\d+)(?:\.records-(\d+))?(?:\.(json))?(?:\.(open|trickle|burst|flow))?"
 )
 # 56 digits as AWS sends them: a prefix that names the shard, the page, the place within the page.
 _PREFIX = "4966789012345678901234567890123456789{shard:04d}"
@@ -34,6 +34,9 @@ _MILLIS_DIGITS = 12
 _PAGE_MILLIS = 10_000
 # How often a page comes where more come, each at one instant.
 _TRICKLE_MILLIS = 200
+# What arrives later comes page by page, each at one instant: almost at once, or so that a page of
+# 10,000 records of 1 KiB is what a shard takes in ten seconds, with pages of 2,000 four times that.
+_STEP_MILLIS = {"burst": 1, "flow": 500}
 # Within any retention, however many pages there are.
 _MAX_PAST_PAGES = 100_000
 
@@ -81,6 +84,11 @@ class Workload:
         return bool(self.tip) or self.pages == 0
 
     @property
+    def arrives_later(self) -> bool:
+        """Whether the pages arrive only when they are released."""
+        return self.tip in _STEP_MILLIS
+
+    @property
     def page_records(self) -> int:
         return self.records_per_page or min(MAX_PAGE_RECORDS, MAX_PAGE_BYTES // self.record_bytes)
 
@@ -105,15 +113,27 @@ class Timeline:
 
     def __init__(self) -> None:
         self._began_millis = _now_millis() // _PAGE_MILLIS * _PAGE_MILLIS
+        self._released: dict[Workload, int] = {}
+
+    def release(self, workload: Workload) -> None:
+        """Let the pages of a stream arrive, from now on."""
+        self._released[workload] = _now_millis()
 
     def pages(self, workload: Workload, shard: int) -> int:
         """Return how many pages there are now."""
+        if workload.arrives_later:
+            if workload not in self._released:
+                return 0
+            elapsed = _now_millis() - self._released[workload]
+            return min(workload.pages, 1 + elapsed // _STEP_MILLIS[workload.tip])
         if workload.tip != "trickle" or shard != 0:
             return workload.pages
         return workload.pages + (_now_millis() - self._began_millis) // _TRICKLE_MILLIS
 
     def arrival_millis(self, workload: Workload, page: int) -> int:
         """Return when the first record of ``page`` arrived; the others came at :func:`_offset`."""
+        if workload.arrives_later:
+            return self._released[workload] + page * _STEP_MILLIS[workload.tip]
         if page >= workload.pages:
             return self._began_millis + (page - workload.pages + 1) * _TRICKLE_MILLIS
         past_pages = min(workload.pages, _MAX_PAST_PAGES)
@@ -121,6 +141,10 @@ class Timeline:
 
     def place_since(self, workload: Workload, millis: float) -> tuple[int, int]:
         """Return page and place of the first record that did not arrive before ``millis``."""
+        if workload.arrives_later:
+            # Nothing is there yet, or what comes first is not before it.
+            since = millis - self._released.get(workload, millis)
+            return max(0, math.ceil(since / _STEP_MILLIS[workload.tip])), 0
         since_first = millis - self.arrival_millis(workload, 0)
         page = max(0, int(since_first // _PAGE_MILLIS)) if workload.pages else 0
         if page < workload.pages:
@@ -134,7 +158,7 @@ class Timeline:
         if page >= self.pages(workload, shard):
             return 0
         arrived = self.arrival_millis(workload, page)
-        if page < workload.pages:
+        if page < workload.pages and not workload.arrives_later:
             arrived += _offset(workload, place)
         return max(1, _now_millis() - arrived)
 
@@ -193,7 +217,7 @@ class CannedPage:
         return memoryview(self._text)[start : max(start, stop - 1)]
 
     def _write_times(self, page: int, digits: str) -> None:
-        if page >= self._workload.pages:
+        if page >= self._workload.pages or self._workload.arrives_later:
             self._write(self._first_millis_digit, digits)
             return
         constant = len(digits) - len(self._offset_digits)

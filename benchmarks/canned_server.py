@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
+from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["STREAM_ARN", "Connection", "Server", "cpu_seconds", "running_server"]
+__all__ = [
+    "STREAM_ARN",
+    "Connection",
+    "Server",
+    "cpu_seconds",
+    "release",
+    "running_server",
+    "served",
+]
 
 #: A stream has this ARN with its name at the end.
 STREAM_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/"
@@ -50,6 +59,9 @@ class CannedService:
         self._locks: dict[tuple[Workload, int], threading.Lock] = {}
         self._lock = threading.Lock()
         self.timeline = Timeline()
+        self.calls: Counter[str] = Counter()
+        # Of answers to GetRecords. Two threads may lose one of some thousand additions.
+        self.sent_bytes = 0
         # The shards whose ends have been read: from then on they are listed as closed.
         self.ended: set[tuple[Workload, int]] = set()
 
@@ -170,14 +182,24 @@ class Connection(socketserver.StreamRequestHandler):
             headers = dict(iter(self._read_header, ("", "")))
             body = self.rfile.read(int(headers.get("content-length", 0)))
             if request_line.startswith(b"GET "):
-                self._send_json(200, {"cpu_seconds": time.process_time()})
+                self._answer_benchmark(request_line.split()[1].decode())
                 continue
             operation = headers["x-amz-target"].partition(".")[2]
+            self.server.service.calls[operation] += 1
             try:
                 self.answer(operation, json.loads(body))
             except _Refused as error:
                 code, message = error.args
                 self._send_json(400, {"__type": code, "message": message})
+
+    def _answer_benchmark(self, path: str) -> None:
+        """Say what was served until now; ``/release/NAME`` lets the pages of a stream arrive."""
+        service = self.server.service
+        workload = Workload.parse(path.removeprefix("/release/"))
+        if workload is not None:
+            service.timeline.release(workload)
+        spent = {"cpu_seconds": time.process_time(), "sent_bytes": service.sent_bytes}
+        self._send_json(200, spent | {"calls": dict(service.calls)})
 
     def _read_header(self) -> tuple[str, str]:
         name, _, value = self.rfile.readline().decode("latin-1").partition(":")
@@ -245,6 +267,7 @@ class Connection(socketserver.StreamRequestHandler):
         self, head: bytes, middle: bytes | memoryview, tail: bytes, status: int = 200
     ) -> None:
         length = len(head) + len(middle) + len(tail)
+        self.server.service.sent_bytes += length
         self.connection.sendall(
             f"HTTP/1.1 {status} {'OK' if status == 200 else 'Bad Request'}\r\n"
             "x-amzn-RequestId: e5d2f3a4-0000-4000-8000-0123456789ab\r\n"
@@ -287,10 +310,21 @@ def running_server() -> AbstractContextManager[str]:
     return running("benchmarks.canned_server")
 
 
+def served(url: str, path: str = "") -> dict[str, Any]:
+    """Return what the server at ``url`` has burnt, sent and been asked for so far."""
+    with urllib.request.urlopen(f"{url}/{path}") as answer:
+        result: dict[str, Any] = json.load(answer)
+        return result
+
+
 def cpu_seconds(url: str) -> float:
     """Return what the server at ``url`` has burnt so far."""
-    with urllib.request.urlopen(f"{url}/cpu") as answer:
-        return float(json.load(answer)["cpu_seconds"])
+    return float(served(url)["cpu_seconds"])
+
+
+def release(url: str, workload: Workload) -> None:
+    """Let the pages of a stream arrive that says ``burst`` or ``flow``."""
+    served(url, f"release/{workload.name}")
 
 
 def main() -> None:

@@ -41,8 +41,6 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Measure each planner with so many shards."""
     with running_server() as url, running_spark() as bench:
-        # With the default, Spark says something about an idle trigger only every ten seconds.
-        bench.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 0)
         return [
             _measure_one(bench, url, planner, shards, seconds)
             for planner in planners

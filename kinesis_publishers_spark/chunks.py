@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -14,11 +15,20 @@ from kinesis_publishers.readers import ReadLimit, is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["BatchLimit", "Chunk", "balanced", "needs_refresh", "next_offset", "pack", "take"]
+__all__ = [
+    "BatchLimit",
+    "Chunk",
+    "balanced",
+    "needs_refresh",
+    "next_offset",
+    "oldest",
+    "pack",
+    "take",
+]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
 # task costs more than it gains.
 _MAX_PARTITION_BYTES = 24 * 1024 * 1024
@@ -49,6 +59,13 @@ class Chunk:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    @property
+    def arrived(self) -> datetime:
+        """When the first row arrived."""
+        # Not as_py(), which looks up the time zone each time.
+        micros = self.rows.column("approximateArrivalTimestamp")[0].value
+        return _EPOCH + timedelta(microseconds=micros)
 
     @property
     def first(self) -> SequenceNumber:
@@ -151,6 +168,14 @@ def _rows_of_first_record(rows: pa.RecordBatch) -> int:
 
 def _count(values: pa.Array, value: pa.Scalar) -> int:
     return pc.sum(pc.equal(values, value)).as_py() or 0
+
+
+def oldest(chunks: Iterable[Chunk]) -> Mapping[ShardKey, datetime]:
+    """Return when the first record of each shard arrived."""
+    firsts: dict[ShardKey, Chunk] = {}
+    for chunk in chunks:
+        firsts.setdefault(chunk.shard, chunk)
+    return {key: chunk.arrived for key, chunk in firsts.items()}
 
 
 def next_offset(

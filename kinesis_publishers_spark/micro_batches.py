@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import InputPartition
 
-    from kinesis_publishers import Clock, Properties
+    from kinesis_publishers import Clock, Properties, ShardKey
     from kinesis_publishers_spark.chunks import BatchLimit
+    from kinesis_publishers_spark.lag import Lag
 
 __all__ = [
-    "Lag",
     "MicroBatch",
     "MicroBatches",
     "Query",
@@ -53,28 +53,6 @@ class Query:
     guard: ConsumerGuard | None
 
 
-@frozen(kw_only=True)
-class Lag:
-    """How far the source is behind.
-
-    Attributes:
-        millis_behind_latest: per shard (``stream/shard``), ``None`` until an answer contains it.
-        buffered_records: fetched and not yet in a micro-batch.
-        buffered_bytes: the same, in payload bytes.
-    """
-
-    millis_behind_latest: Mapping[str, int | None]
-    buffered_records: int = 0
-    buffered_bytes: int = 0
-
-    @property
-    def max_millis_behind(self) -> int | None:
-        """The lag of the shard that is furthest behind, ``None`` until one is known."""
-        return max(
-            (ms for ms in self.millis_behind_latest.values() if ms is not None), default=None
-        )
-
-
 @frozen(kw_only=True, eq=False)
 class MicroBatch:
     """A micro-batch whose two offsets are fixed.
@@ -84,6 +62,7 @@ class MicroBatch:
         end: how far it reads.
         payload_bytes: the payloads' lengths together, or an estimate where they are not read yet.
         records: how many there are, ``None`` where they are not counted.
+        oldest: when the first record of each shard arrived, as far as is known.
         partitions: returns its partitions, the same rows each time.
     """
 
@@ -91,6 +70,7 @@ class MicroBatch:
     end: Offset
     payload_bytes: int
     records: int | None = None
+    oldest: Mapping[ShardKey, datetime] = field(factory=dict)
     partitions: Callable[[], Sequence[InputPartition]]
 
 
@@ -131,8 +111,12 @@ class Session(ABC):
         """Return the partitions of a micro-batch that another process has planned."""
 
     @abstractmethod
-    def lag(self) -> Lag | None:
-        """Return how far the source is behind, ``None`` before it reads."""
+    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+        """Return how far the query is behind, ``None`` before it reads.
+
+        Args:
+            planned: :attr:`MicroBatch.oldest` of the micro-batch that Spark works on.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -186,6 +170,7 @@ class MicroBatches:
         # The end of the micro-batch that was planned or replayed last: there the session stands.
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
+        self._uncommitted: Mapping[ShardKey, datetime] = {}
         self._planned: tuple[Offset, Offset] | None = None
         # Where the query stands, as far as is known: Spark before 4.2 does not say.
         self._position: Offset | None = None
@@ -257,6 +242,8 @@ class MicroBatches:
         if batch is None or start is self._reached or start != batch.start:
             limit = None if self._choice.reads_everything else limit
             batch = self._session_at(start).plan(start, limit)
+            # Spark asks for the next one when it is done with the one before.
+            self._uncommitted = {} if batch is None else batch.oldest
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
@@ -309,11 +296,11 @@ class MicroBatches:
     def commit(self, end: Offset) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
         if self._batch is not None and self._batch.end == end:
-            self._batch = None
+            self._batch, self._uncommitted = None, {}
 
     def lag(self) -> Lag | None:
-        """Return how far the source is behind, ``None`` before it reads."""
-        return None if self._session is None else self._session.lag()
+        """Return how far the query is behind, ``None`` before it reads."""
+        return None if self._session is None else self._session.lag(self._uncommitted)
 
     def close(self) -> None:
         """Stop reading, and leave the stream consumers to the guard process."""

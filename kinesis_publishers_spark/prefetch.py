@@ -16,21 +16,23 @@ from kinesis_publishers_spark.chunks import (
     balanced,
     needs_refresh,
     next_offset,
+    oldest,
     pack,
     take,
 )
 from kinesis_publishers_spark.event_loop import EventLoopThread
-from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
+from kinesis_publishers_spark.lag import Lag
+from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
     from concurrent.futures import Future
     from datetime import datetime
 
-    from kinesis_publishers import Reservation
+    from kinesis_publishers import Reservation, ShardKey
 
 __all__ = ["PrefetchSession"]
 
@@ -167,6 +169,7 @@ class PrefetchSession(Session, DeliverySink):
             end=end,
             records=sum(map(len, chunks)),
             payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
+            oldest=oldest(chunks),
             partitions=partial(
                 _partitions, chunks, self._query.parallelism, include_metadata=self._has_metadata
             ),
@@ -230,15 +233,14 @@ class PrefetchSession(Session, DeliverySink):
         self._is_dirty = bool(rest)
         return end, taken
 
-    def lag(self) -> Lag | None:
-        return None if self._loop is None else self._ask(self._lag())
+    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+        return None if self._loop is None else self._ask(self._lag(planned))
 
-    async def _lag(self) -> Lag:
-        statuses = [] if self._fetcher is None else self._fetcher.statuses
-        return Lag(
-            millis_behind_latest={
-                str(status.shard): status.millis_behind_latest for status in statuses
-            },
+    async def _lag(self, planned: Mapping[ShardKey, datetime]) -> Lag:
+        return Lag.of(
+            [] if self._fetcher is None else self._fetcher.statuses,
+            {**oldest(self._waiting), **planned},
+            self._clock.now(),
             buffered_records=self._waiting_records,
             buffered_bytes=self._waiting_bytes,
         )

@@ -14,7 +14,8 @@ from kinesis_publishers.readers import (
 )
 from kinesis_publishers_spark.chunks import BatchLimit, balanced, needs_refresh
 from kinesis_publishers_spark.event_loop import OpenInThread
-from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
+from kinesis_publishers_spark.lag import Lag
+from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.partitions import RangePartition
 
@@ -107,6 +108,7 @@ class RangeSession(Session):
             start=start,
             end=end,
             payload_bytes=sum(sizes.values()),
+            oldest=_oldest(start, found),
             partitions=partial(self._partitions, start, end, sizes),
         )
 
@@ -135,15 +137,28 @@ class RangeSession(Session):
             for group in balanced(ranges, weights, self._query.parallelism)
         ]
 
-    def lag(self) -> Lag | None:
+    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
         if self._thread is None:
             return None
-        behind = self._thread.value.millis_behind_latest
-        return Lag(millis_behind_latest={str(key): ms for key, ms in behind.items()})
+        finder = self._thread.value
+        waiting = {**finder.waiting_since, **planned}
+        return Lag.of(finder.statuses, waiting, self._clock.now())
 
     def close(self) -> None:
         if self._thread is not None:
             self._thread.close()
+
+
+def _oldest(start: Offset, found: Ends) -> dict[ShardKey, datetime]:
+    oldest = {}
+    for key, end in found.items():
+        arrival, before = end.first_arrival, start.shards.get(key)
+        if arrival is None and before is not None:
+            # The first record was not looked at: what arrived earlier is committed.
+            arrival = before.progress.as_of
+        if arrival is not None:
+            oldest[key] = arrival
+    return oldest
 
 
 def executor_properties(

@@ -50,8 +50,6 @@ LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
 _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# How many shards Spark shows in the lag, the furthest behind first.
-_SHARDS_IN_LAG = 20
 # Spark asks for the lag a hundred times a second while nothing is new.
 _REPORT_SECONDS = 1.0
 # How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
@@ -186,17 +184,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lag = None if self._micro_batches is None else self._micro_batches.lag()
         if lag is None:
             return None
-        known = {name: ms for name, ms in lag.millis_behind_latest.items() if ms is not None}
-        furthest = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:_SHARDS_IN_LAG]
-        return {
-            "streams": self._stream_names,
-            "planner": self._batches.planner,
-            "maxMillisBehindLatest": lag.max_millis_behind or 0,
-            "shards": len(lag.millis_behind_latest),
-            "millisBehindLatest": dict(furthest),
-            "bufferedRecords": lag.buffered_records,
-            "bufferedBytes": lag.buffered_bytes,
-        }
+        names = {"streams": self._stream_names, "planner": self._batches.planner}
+        return {**names, **lag.report()}
 
     @cached_property
     def _stream_names(self) -> str:
@@ -235,7 +224,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             shards=len(end.ranges_since(start)),
             records=None if planned is None else planned.records,
             payload_bytes=None if planned is None else planned.payload_bytes,
-            max_millis_behind_latest=None if lag is None else lag.max_millis_behind,
+            max_lag_millis=None if lag is None else lag.max_lag_millis,
             buffered_records=None if lag is None else lag.buffered_records,
             plan_seconds=round(seconds, 3),
         )

@@ -60,6 +60,9 @@ SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundErro
 
 _LOGGER = logging.getLogger(__name__)
 
+# Longer than the pause between two answers of an idle shard, by any publisher.
+_TIP_LASTS_SECONDS = 30.0
+
 CreatePublisher: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher]]"
 HasShard: TypeAlias = Callable[[Shard], Awaitable[bool]]
 
@@ -102,12 +105,26 @@ class ShardStatus:
         millis_behind_latest: how far the last answer was behind the tip; ``None`` until one says.
         read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
             answer says how far behind the tip it is.
+        is_delivering: whether the application is processing records of it.
     """
 
     shard: Shard
     progress: ShardProgress
     millis_behind_latest: int | None = None
     read_until: datetime | None = None
+    is_delivering: bool = False
+
+    def lag_seconds(self, now: datetime) -> float | None:
+        """Return how long records may have waited to be processed; ``None`` if nothing tells.
+
+        It is 0 at the tip, however old the last record is, and grows where answers stay away.
+        """
+        if self.read_until is None:
+            return None
+        seen = max(self.read_until, self.progress.as_of or self.read_until)
+        lag = (now - seen).total_seconds()
+        is_idle = self.millis_behind_latest == 0 and not self.is_delivering
+        return 0.0 if is_idle and lag < _TIP_LASTS_SECONDS else max(0.0, lag)
 
 
 class DeliverySink(ABC):

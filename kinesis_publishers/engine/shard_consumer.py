@@ -46,6 +46,7 @@ class ShardConsumer(ShardLoop):
             progress=self.progress,
             millis_behind_latest=self._millis_behind_latest,
             read_until=self._read_until,
+            is_delivering=self.is_delivering,
         )
 
     @property

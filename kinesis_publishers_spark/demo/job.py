@@ -140,10 +140,18 @@ class _Job:
                     put=loader.put,
                     read=progress.rows,
                     elapsed_seconds=now - started,
-                    lag_ms=progress.lag_ms,
+                    lag_seconds=self._lag_seconds(progress, loader.put, now - started),
                 )
                 self.report.show_progress(figures)
         return figures
+
+    def _lag_seconds(self, progress: ReadProgress, put: int, elapsed: float) -> float | None:
+        """Return the lag now: a report is as old as the micro-batch that Spark works on."""
+        if progress.read_until is None:
+            return None
+        age = (self.clock.now() - progress.read_until).total_seconds()
+        # No record is older than the loader.
+        return min(age, elapsed) if progress.rows < put else 0.0
 
     def _say_rate(self, figures: ReadFigures) -> None:
         put = sum(len(flight.data) for flight in self.flights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -48,10 +49,10 @@ class ReadProgress:
 
     Attributes:
         rows: how many records the finished micro-batches had.
-        lag_ms: how far the source is behind the tip of the stream; ``None`` before it knows.
+        read_until: what arrived earlier is in finished micro-batches; ``None`` before it is known.
     """
 
-    lag_ms: int | None = None
+    read_until: datetime | None = None
     _rows_by_batch: dict[int, int] = field(factory=dict)
 
     @property
@@ -67,7 +68,11 @@ class ReadProgress:
             rows = int(source["numInputRows"])
             self._rows_by_batch[batch] = max(rows, self._rows_by_batch.get(batch, 0))
             if source["latestOffset"]:
-                self.lag_ms = int(orjson.loads(source["latestOffset"])["maxMillisBehindLatest"])
+                lag = orjson.loads(source["latestOffset"])
+                # Otherwise the micro-batch has everything that had come when it was planned.
+                has_more = lag["bufferedRecords"] or lag.get("maxMillisBehindLatest")
+                left = timedelta(milliseconds=lag.get("maxLagMillis", 0) if has_more else 0)
+                self.read_until = datetime.fromisoformat(report["timestamp"]) - left
 
 
 def read_result(spark: SparkSession, directory: Path) -> DataFrame:

@@ -32,14 +32,15 @@ class ReadFigures:
         put: how many Kinesis has accepted.
         read: how many Spark has processed.
         elapsed_seconds: since the first record was put.
-        lag_ms: how far Spark is behind the tip of the stream, if it knows.
+        lag_seconds: the age of the oldest record that Spark has not processed, at most; ``None``
+            before it is known.
     """
 
     total: int
     put: int = 0
     read: int = 0
     elapsed_seconds: float = 0.0
-    lag_ms: int | None = None
+    lag_seconds: float | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -90,8 +91,8 @@ class Report:
 
     def show_progress(self, figures: ReadFigures) -> None:
         """Show how far it is: at once on a terminal, every few seconds elsewhere."""
-        lag = "lag unknown" if figures.lag_ms is None else f"lag {figures.lag_ms / 1000:.1f} s"
-        note = f"{figures.records_per_second:,.0f} records/s, {lag}"
+        lag = "unknown" if figures.lag_seconds is None else f"{figures.lag_seconds:.1f} s"
+        note = f"{figures.records_per_second:,.0f} records/s, lag {lag}"
         if self._console.is_terminal:
             self._bars.update(self._put, total=figures.total, completed=figures.put)
             self._bars.update(self._read, total=figures.total, completed=figures.read, note=note)

@@ -49,10 +49,11 @@ def format_bytes(count: float) -> str:
     return f"{size:.0f} B" if unit == 0 else f"{size:.1f} {_SIZES[unit]}"
 
 
-def format_behind(millis: int | None) -> str:
+def format_behind(seconds: float | None) -> str:
     """Return how far a reader is behind the tip, in at most two units; ``-`` if unknown."""
-    if millis is None:
+    if seconds is None:
         return "-"
+    millis = round(seconds * 1000)
     if millis < 1000:
         return f"{millis} ms"
     if millis < 60_000:

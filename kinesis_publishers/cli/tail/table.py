@@ -25,6 +25,7 @@ from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from rich.console import Console, RenderableType
 
@@ -98,7 +99,7 @@ class ShardRow:
         state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
             ``ended``.
         records: how many were read.
-        millis_behind_latest: how far behind the tip; ``None`` if it is not known.
+        lag_seconds: how far behind the tip; ``None`` if it is not known.
         position: where reading continues, in words.
     """
 
@@ -106,7 +107,7 @@ class ShardRow:
     state: str
     records: int
     rate: Rate
-    millis_behind_latest: int | None
+    lag_seconds: float | None
     position: str
 
 
@@ -136,7 +137,7 @@ def _table(rows: Sequence[ShardRow]) -> Table:
         box=box.SIMPLE_HEAD, show_footer=len(rows) > 1, pad_edge=False, padding=(0, 1, 0, 0)
     )
     total = sum((row.rate for row in rows), Rate())
-    behind = [row.millis_behind_latest for row in rows if row.millis_behind_latest is not None]
+    behind = [row.lag_seconds for row in rows if row.lag_seconds is not None]
     footers = {
         "Records": f"{sum(row.records for row in rows):,}",
         "Records/s": format_rate(total.records),
@@ -158,7 +159,7 @@ def _table(rows: Sequence[ShardRow]) -> Table:
             f"{row.records:,}",
             format_rate(row.rate.records),
             format_bytes(row.rate.payload_bytes),
-            format_behind(row.millis_behind_latest),
+            format_behind(row.lag_seconds),
             Text(row.position, no_wrap=True, overflow="ellipsis"),
         )
     return table
@@ -180,8 +181,8 @@ class LiveTable(RecordView):
         self._clock = clock
         self._started_at = clock.monotonic()
         self._meters: dict[ShardKey, Meter] = {}
-        # Of all shards that were read, also of those that no longer are.
-        self._behind: dict[ShardKey, int | None] = {}
+        # Of all shards that were read, also of those that no longer are, and when it was so.
+        self._statuses: dict[ShardKey, tuple[ShardStatus, datetime]] = {}
         self.newest: deque[str] = deque(maxlen=newest)
         self._has_ended = False
 
@@ -193,7 +194,7 @@ class LiveTable(RecordView):
             self.newest.extend(plain_line(one, longest=_SHOWN_BYTES) for one in last)
 
     def observe(self, status: ShardStatus) -> None:
-        self._behind[status.shard.key] = status.millis_behind_latest
+        self._statuses[status.shard.key] = status, self._clock.now()
 
     async def run(self, fetcher: KinesisDataFetcher) -> None:
         # The last state stays on the terminal.
@@ -230,15 +231,23 @@ class LiveTable(RecordView):
                         records=meter.records,
                         rate=meter.rate(now),
                         # One that has ended has no tip.
-                        millis_behind_latest=None if progress.is_ended else self._behind.get(key),
+                        lag_seconds=None
+                        if progress.is_ended
+                        else self._lag(key, is_reading=key in reading),
                         position=describe_position(progress.position),
                     )
                 )
         return rows
+
+    def _lag(self, key: ShardKey, *, is_reading: bool) -> float | None:
+        if key not in self._statuses:
+            return None
+        status, observed_at = self._statuses[key]
+        return status.lag_seconds(self._clock.now() if is_reading else observed_at)
 
     def _state(self, key: ShardKey, progress: ShardProgress, *, is_reading: bool) -> str:
         if progress.is_ended:
             return "ended"
         if is_reading:
             return "reading"
-        return "stopped" if self._has_ended or key in self._behind else "waiting"
+        return "stopped" if self._has_ended or key in self._statuses else "waiting"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.config import Properties
+    from kinesis_publishers.engine.delivery import ShardStatus
     from kinesis_publishers.events import EventSink
 
 __all__ = ["Ends", "KinesisRangeFinder"]
@@ -93,9 +94,15 @@ class KinesisRangeFinder:
         return self._shards.by_stream(self._shards.progress)
 
     @property
-    def millis_behind_latest(self) -> dict[ShardKey, int | None]:
-        """How far behind the tip the last look at each shard was; ``None`` before one says."""
-        return {key: probe.millis_behind_latest for key, probe in self._probes.items()}
+    def statuses(self) -> list[ShardStatus]:
+        """How far each shard that is not read to its end has been looked at."""
+        return [probe.status for probe in self._probes.values()]
+
+    @property
+    def waiting_since(self) -> dict[ShardKey, datetime]:
+        """When the first record of a shard arrived that was found and is in no range yet."""
+        found = {key: probe.waiting_since for key, probe in self._probes.items()}
+        return {key: instant for key, instant in found.items() if instant is not None}
 
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.

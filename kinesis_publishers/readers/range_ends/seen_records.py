@@ -71,6 +71,11 @@ class Sighting:
         """When the first of this arrived, or what came before it; ``None`` if nothing tells."""
         return self.start.as_of or self._first_arrival
 
+    @property
+    def waiting_since(self) -> datetime | None:
+        """When the first of this arrived; ``None`` if there is nothing, or nothing tells."""
+        return (self._first_arrival or self.start.as_of) if self else None
+
     def add(self, fresh: RecordBatch, counts: Sequence[int]) -> None:
         """Add records that directly follow what was seen; each counts for so many deliveries."""
         if not len(fresh):

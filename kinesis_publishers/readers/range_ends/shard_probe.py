@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.engine.delivery import drop_processed
+from kinesis_publishers.engine.delivery import ShardStatus, drop_processed
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import read_page
 from kinesis_publishers.readers.range_ends.rules import (
@@ -98,6 +98,22 @@ class ShardProbe:
     def has_news(self) -> bool:
         """Whether a range can be made."""
         return bool(self._seen)
+
+    @property
+    def status(self) -> ShardStatus:
+        """How far the shard has been looked at."""
+        instants = [one for one in (self._tip_seen_at, self._seen_until) if one is not None]
+        return ShardStatus(
+            shard=self.shard,
+            progress=self.progress,
+            millis_behind_latest=self.millis_behind_latest,
+            read_until=max(instants, default=None),
+        )
+
+    @property
+    def waiting_since(self) -> datetime | None:
+        """When the first record arrived that is in no range yet, as far as is known."""
+        return self._seen.waiting_since
 
     @property
     def waiting(self) -> Sequence[Weight]:

@@ -24,7 +24,7 @@ from tests.integration.planner.planner_harness import (
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-    from kinesis_publishers_spark.micro_batches import Lag
+    from kinesis_publishers_spark.lag import Lag
 
 StartQuery = Callable[..., Query]
 

@@ -35,7 +35,7 @@ from kinesis_publishers.cli.shared.formats import (
     ],
 )
 def test_a_distance_from_the_tip_has_at_most_two_units(millis: int | None, text: str) -> None:
-    assert format_behind(millis) == text
+    assert format_behind(None if millis is None else millis / 1000) == text
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def row(shard: int, *, state: str = "reading", stream_arn: str = _ARN) -> ShardR
         state=state,
         records=1_234_567,
         rate=Rate(1500.0, 1536.0),
-        millis_behind_latest=None if state == "ended" else 1000 * shard,
+        lag_seconds=None if state == "ended" else float(shard),
         position="4" * 56,
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.manual_clock import ManualClock
 
 _EXACT = Comparison(expected=9, received=9, missing=0, repeated=0, different=0, unknown=0)
-_FIGURES = ReadFigures(total=100, put=60, read=50, elapsed_seconds=10.0, lag_ms=1500)
+_FIGURES = ReadFigures(total=100, put=60, read=50, elapsed_seconds=10.0, lag_seconds=1.5)
 
 
 def _plain_console(width: int) -> Console:
@@ -84,19 +84,40 @@ def test_the_verdict_follows_the_comparison(
     assert ("FAILED" in text) is not is_sound
 
 
-def _progress(batch: int, rows: int, lag_ms: int | None = None) -> dict[str, Any]:
-    lag = None if lag_ms is None else orjson.dumps({"maxMillisBehindLatest": lag_ms}).decode()
-    return {"batchId": batch, "sources": [{"numInputRows": rows, "latestOffset": lag}]}
+def _progress(batch: int, rows: int, lag: dict[str, int] | None = None) -> dict[str, Any]:
+    offset = None if lag is None else orjson.dumps(lag).decode()
+    return {
+        "batchId": batch,
+        "timestamp": f"2026-11-23T10:00:{batch:02}.500Z",
+        "sources": [{"numInputRows": rows, "latestOffset": offset}],
+    }
 
 
 def test_a_progress_report_that_comes_again_counts_once() -> None:
     progress = ReadProgress()
     progress.observe([_progress(0, 0), _progress(1, 10)])
-    progress.observe([_progress(1, 10, 700), _progress(2, 5, 300)])
-    assert (progress.rows, progress.lag_ms) == (15, 300)
+    progress.observe([_progress(1, 10), _progress(2, 5)])
+    assert progress.rows == 15
 
 
 def test_a_report_of_an_idle_trigger_takes_nothing_away() -> None:
     progress = ReadProgress()
     progress.observe([_progress(1, 0), _progress(1, 10), _progress(1, 0)])
-    assert (progress.rows, progress.lag_ms) == (10, None)
+    assert (progress.rows, progress.read_until) == (10, None)
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"),
+    [
+        # All that had come is in the micro-batch, which is finished.
+        ({"maxLagMillis": 1500, "maxMillisBehindLatest": 0, "bufferedRecords": 0}, 3.5),
+        ({"maxLagMillis": 1500, "maxMillisBehindLatest": 0, "bufferedRecords": 9}, 2.0),
+        ({"maxLagMillis": 1500, "maxMillisBehindLatest": 9, "bufferedRecords": 0}, 2.0),
+        ({"bufferedRecords": 0}, 3.5),
+    ],
+)
+def test_what_waits_for_spark_is_not_read(lag: dict[str, int], expected: float) -> None:
+    progress = ReadProgress()
+    progress.observe([_progress(3, 10, lag)])
+    assert progress.read_until is not None
+    assert progress.read_until.timestamp() % 60 == expected

@@ -170,11 +170,14 @@ def test_the_progress_names_streams_planner_and_lag() -> None:
     assert reader.reportLatestOffset() == {
         "streams": "orders",
         "planner": "ranges",
+        "maxLagMillis": 700,
         "maxMillisBehindLatest": 70,
         "shards": 2,
-        "millisBehindLatest": {"orders/shardId-000000000000": 70},
+        "shardsWithoutAnswer": 1,
         "bufferedRecords": 2,
         "bufferedBytes": 0,
+        "lagMillis": {"orders/shardId-000000000000": 700},
+        "millisBehindLatest": {"orders/shardId-000000000000": 70},
     }
 
 
@@ -219,7 +222,7 @@ def test_a_micro_batch_is_logged_when_it_is_planned_and_when_it_is_committed(
     planned, committed = caplog.records
     assert planned.getMessage().startswith(
         "micro-batch planned streams=orders planner=prefetch shards=1 records=6 payload_bytes=60 "
-        "max_millis_behind_latest=70 buffered_records=2 plan_seconds="
+        "max_lag_millis=700 buffered_records=2 plan_seconds="
     )
     assert vars(planned)["kinesis_event"] == "planned"
     assert vars(planned)["kinesis_shards"] == 1

@@ -10,13 +10,16 @@ from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers import Properties
 from kinesis_publishers.config import Planner, SparkConfig
-from kinesis_publishers_spark.micro_batches import Lag, MicroBatch, Query, Session
+from kinesis_publishers_spark.lag import Lag
+from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 from tests.unit.spark.spark_builders import after, offset, shard
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
+    from kinesis_publishers import ShardKey
     from kinesis_publishers_spark.chunks import BatchLimit
     from kinesis_publishers_spark.offsets import Offset
 
@@ -72,9 +75,13 @@ class TipSession(Session):
         self._log(f"{kind}({start}, {end})")
         return [InputPartition((start, end))]
 
-    def lag(self) -> Lag:
+    def lag(self, _: Mapping[ShardKey, datetime]) -> Lag:
         self._sessions.lags += 1
-        return Lag(millis_behind_latest={str(SHARD): 70, "orders/new": None}, buffered_records=2)
+        return Lag(
+            lag_millis={str(SHARD): 700, "orders/new": None},
+            millis_behind_latest={str(SHARD): 70, "orders/new": None},
+            buffered_records=2,
+        )
 
     def close(self) -> None:
         self._log("close()")

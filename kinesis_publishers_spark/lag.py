@@ -1,0 +1,104 @@
+"""How far a query is behind its streams. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers import ShardKey, ShardStatus
+
+__all__ = ["Lag"]
+
+# How many shards Spark shows, the furthest behind first.
+_SHARDS_SHOWN = 20
+
+
+@frozen(kw_only=True)
+class Lag:
+    """How far a query is behind; of each shard (``stream/shard``), ``None`` until an answer tells.
+
+    Attributes:
+        lag_millis: the age of the oldest record that Spark has not committed, 0 without one.
+        millis_behind_latest: how far the service's last answer was behind the tip; records that
+            wait for Spark do not count.
+        buffered_records: fetched and not yet in a micro-batch.
+        buffered_bytes: the same, in payload bytes.
+    """
+
+    lag_millis: Mapping[str, int | None]
+    millis_behind_latest: Mapping[str, int | None]
+    buffered_records: int = 0
+    buffered_bytes: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        statuses: Iterable[ShardStatus],
+        oldest: Mapping[ShardKey, datetime],
+        now: datetime,
+        *,
+        buffered_records: int = 0,
+        buffered_bytes: int = 0,
+    ) -> Self:
+        """Measure the lag.
+
+        Args:
+            statuses: how far each shard is read, or looked at.
+            oldest: when the first record of a shard arrived that was read and is not committed.
+            now: by the service's clock.
+            buffered_records: as the attribute.
+            buffered_bytes: as the attribute.
+        """
+        # A shard that has ended is behind only with what waits.
+        open_shards = [one for one in statuses if not one.progress.is_ended]
+        seconds = {str(one.shard): one.lag_seconds(now) for one in open_shards}
+        waiting = {str(key): max(0.0, (now - at).total_seconds()) for key, at in oldest.items()}
+        return cls(
+            lag_millis={
+                shard: None if one is None else round(one * 1000)
+                for shard, one in {**seconds, **waiting}.items()
+            },
+            millis_behind_latest={str(one.shard): one.millis_behind_latest for one in open_shards},
+            buffered_records=buffered_records,
+            buffered_bytes=buffered_bytes,
+        )
+
+    @property
+    def max_lag_millis(self) -> int | None:
+        """That of the shard that is furthest behind, ``None`` until one is known."""
+        return max(_known(self.lag_millis).values(), default=None)
+
+    @property
+    def max_millis_behind_latest(self) -> int | None:
+        """The same, by the service's answers."""
+        return max(_known(self.millis_behind_latest).values(), default=None)
+
+    def report(self) -> dict[str, Any]:
+        """Return what Spark shows, text and numbers only; what is not known is left out."""
+        largest = {
+            "maxLagMillis": self.max_lag_millis,
+            "maxMillisBehindLatest": self.max_millis_behind_latest,
+        }
+        return {
+            **_known(largest),
+            "shards": len(self.lag_millis),
+            "shardsWithoutAnswer": list(self.lag_millis.values()).count(None),
+            "bufferedRecords": self.buffered_records,
+            "bufferedBytes": self.buffered_bytes,
+            "lagMillis": _furthest(self.lag_millis),
+            "millisBehindLatest": _furthest(self.millis_behind_latest),
+        }
+
+
+def _known(millis: Mapping[str, int | None]) -> dict[str, int]:
+    return {name: ms for name, ms in millis.items() if ms is not None}
+
+
+def _furthest(millis: Mapping[str, int | None]) -> dict[str, int]:
+    ordered = sorted(_known(millis).items(), key=lambda item: (-item[1], item[0]))
+    return dict(ordered[:_SHARDS_SHOWN])
