@@ -182,7 +182,9 @@ async def open_services(
             return await polling.create(position, shard) if is_closed else None
 
         context = evolve(context, poll_rest=poll_rest)
-        made = factory_class.from_properties(properties, context)
+        # Two would count the calls to a shard separately.
+        shares = factory_class is PollingRecordPublisherFactory
+        made = polling if shares else factory_class.from_properties(properties, context)
         factory = _checked(made, factory_class, RecordPublisherFactory)  # type: ignore[type-abstract]
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)

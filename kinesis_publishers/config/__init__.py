@@ -45,6 +45,7 @@ from kinesis_publishers.config.sections.reading import (
     HttpVersion,
     PendingConfig,
     PollingConfig,
+    ShardLimits,
     ShardOrder,
     SubscriptionHttpConfig,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "AggregationMode",
     "OnInvalidAggregate",
     "PollingConfig",
+    "ShardLimits",
     "FanOutConfig",
     "SubscriptionHttpConfig",
     "HttpVersion",

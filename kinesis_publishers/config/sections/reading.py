@@ -17,6 +17,7 @@ __all__ = [
     "HttpVersion",
     "PendingConfig",
     "PollingConfig",
+    "ShardLimits",
     "ShardOrder",
     "SubscriptionHttpConfig",
 ]
@@ -28,6 +29,13 @@ class Encoding(Enum):
     AUTO = "auto"
     CBOR = "cbor"
     JSON = "json"
+
+
+class ShardLimits(Enum):
+    """Whose limits the calls to a shard are kept within."""
+
+    AWS = "aws"
+    OFF = "off"
 
 
 class PollingConfig(Section, section="Polling"):
@@ -44,7 +52,16 @@ class PollingConfig(Section, section="Polling"):
         # A shard iterator is valid for five minutes: a longer pause would let every one expire.
         parser=Duration(below=300_000.0),
         default=200.0,
-        doc="The period of the polling loop of a shard, processing included.",
+        doc="The period of the polling loop of a shard at its tip, processing included. Behind the "
+        "tip a shard is polled at once, without records less often, down to once a second.",
+    )
+    limits: Option[ShardLimits] = Option(
+        key="shard.limits",
+        parser=Choice(members=ShardLimits),
+        default=ShardLimits.AWS,
+        namespace=Namespace.OURS,
+        doc="Whose limits on polling a shard are kept: aws (five calls and 2 MB a second), or off, "
+        "for a server that has none: a shard is then polled with its period alone.",
     )
     adaptive_reads: Option[bool] = Option(
         key="shard.adaptivereads",

@@ -69,6 +69,7 @@ _OURS = [
     ("pending.maxrecords", 200000, "1", 1),
     ("pending.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
     ("pending.waittimeoutmillis", 30000, "1m", 60_000),
+    ("shard.limits", "aws", "AWS", "aws"),
     ("shard.order", "parents-first", "None", "none"),
     ("aggregation", "auto", "OFF", "off"),
     ("aggregation.on-invalid", "plain", "Dead-Letter", "dead-letter"),

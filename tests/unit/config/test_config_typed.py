@@ -97,6 +97,7 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**_ENDS_AT_TIMESTAMP, "kinesis.stream.endpos.timestamp": "1980"},
     ),
     "stream.endpos.shards": ('{"shardId-000000000000": {"iteratorType": "SHARD_END"}}', {}),
+    "shard.limits": ("off", {"aws.endpoint": "http://localhost"}),
     "shard.order": ("none", {}),
     "aggregation": ("off", {}),
     "aggregation.on-invalid": ("fail", {}),
