@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import field, frozen
 
-from kinesis_publishers.config import PendingConfig, Planner, SparkConfig, StreamsConfig
+from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.readers import ConsumerGuard, ServiceClock, publisher_factory_class
+from kinesis_publishers.readers import ConsumerGuard, ServiceClock
 from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.usual_planner import UsualPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,61 +135,6 @@ class _Choice:
     reads_everything: bool = False
 
 
-# By what waits, in shares of the pending pool: a micro-batch that has the first is more than the
-# driver should carry, and after some in a row with less than the second it can again.
-_MUCH, _LITTLE = 1 / 2, 1 / 8
-_LITTLE_IN_A_ROW = 3
-# So close behind the tip, nothing found says that little waits.
-_NEAR_TIP_MILLIS = 2_000
-
-
-class _UsualPlanner:
-    """The planner of the next micro-batch, unless that must have all records that exist now.
-
-    ``auto`` is prefetch, which has the lower latency, until a micro-batch fills half of the pool:
-    the executors read the rest, whose bytes do not pass through the driver. What prefetch would
-    have to catch up with never becomes more than the pool, so that the driver's memory is bounded.
-    """
-
-    def __init__(self, properties: Properties, planner: Planner) -> None:
-        pending = PendingConfig.from_properties(properties)
-        self._pool_records, self._pool_bytes = pending.max_records, pending.max_bytes
-        spark = SparkConfig.from_properties(properties)
-        limits = (spark.max_records_per_trigger, spark.max_bytes_per_trigger)
-        # A limit must be counted, which under ranges costs the driver the bytes once more.
-        self._takes_turns = (
-            planner is Planner.AUTO
-            and limits == (None, None)
-            and publisher_factory_class(properties).reads_ranges
-        )
-        self.planner = Planner.PREFETCH if planner is Planner.AUTO else planner
-        self._little_in_a_row = 0
-
-    def observe(self, batch: MicroBatch | None, lag: Callable[[], Lag | None]) -> None:
-        """Learn what the planner at work has planned, ``None`` if it has found nothing new."""
-        if not self._takes_turns:
-            return
-        if self.planner is Planner.PREFETCH:
-            if batch is not None and self._fills(batch, _MUCH):
-                self.planner, self._little_in_a_row = Planner.RANGES, 0
-            return
-        is_little = _is_near_tip(lag()) if batch is None else not self._fills(batch, _LITTLE)
-        self._little_in_a_row = self._little_in_a_row + 1 if is_little else 0
-        if self._little_in_a_row >= _LITTLE_IN_A_ROW:
-            self.planner = Planner.PREFETCH
-
-    def _fills(self, batch: MicroBatch, share: float) -> bool:
-        return (
-            batch.payload_bytes >= share * self._pool_bytes
-            or (batch.records or 0) >= share * self._pool_records
-        )
-
-
-def _is_near_tip(lag: Lag | None) -> bool:
-    millis = None if lag is None else lag.max_millis_behind_latest
-    return millis is not None and millis <= _NEAR_TIP_MILLIS
-
-
 class MicroBatches:
     """Plans the micro-batches of one query, in the process that Spark keeps for it on the driver.
 
@@ -218,7 +164,7 @@ class MicroBatches:
             guard=ConsumerGuard.for_properties(properties),
         )
         self._make_session = make_session
-        self._usual = _UsualPlanner(properties, config.planner)
+        self._usual = UsualPlanner(properties)
         self._choice = _Choice(self._usual.planner)
         self._asked: Planner = self._usual.planner
         self._catch_up_to: datetime | None = None
