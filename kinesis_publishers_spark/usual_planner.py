@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Properties
     from kinesis_publishers_spark.lag import Lag
-    from kinesis_publishers_spark.micro_batches import MicroBatch
 
 __all__ = ["UsualPlanner"]
 
@@ -45,24 +44,25 @@ class UsualPlanner:
         self.planner = Planner.PREFETCH if is_auto else spark.planner
         self._little_in_a_row = 0
 
-    def observe(self, batch: MicroBatch | None, lag: Callable[[], Lag | None]) -> None:
-        """Learn what the planner at work has planned, ``None`` if it has found nothing new."""
+    def observe_batch(self, records: int | None, payload_bytes: int) -> None:
+        """Learn how large the next micro-batch is; ``None`` records are not counted."""
         if not self._takes_turns:
             return
-        if self.planner is Planner.PREFETCH:
-            if batch is not None and self._fills(batch, _MUCH):
-                self.planner, self._little_in_a_row = Planner.RANGES, 0
-            return
-        is_little = _is_near_tip(lag()) if batch is None else not self._fills(batch, _LITTLE)
+        filled = max((records or 0) / self._pool_records, payload_bytes / self._pool_bytes)
+        if self.planner is Planner.RANGES:
+            self._count(is_little=filled < _LITTLE)
+        elif filled >= _MUCH:
+            self.planner, self._little_in_a_row = Planner.RANGES, 0
+
+    def observe_nothing_new(self, lag: Callable[[], Lag | None]) -> None:
+        """Learn that there is nothing for a micro-batch yet."""
+        if self._takes_turns and self.planner is Planner.RANGES:
+            self._count(is_little=_is_near_tip(lag()))
+
+    def _count(self, *, is_little: bool) -> None:
         self._little_in_a_row = self._little_in_a_row + 1 if is_little else 0
         if self._little_in_a_row >= _LITTLE_IN_A_ROW:
             self.planner = Planner.PREFETCH
-
-    def _fills(self, batch: MicroBatch, share: float) -> bool:
-        return (
-            batch.payload_bytes >= share * self._pool_bytes
-            or (batch.records or 0) >= share * self._pool_records
-        )
 
 
 def _is_near_tip(lag: Lag | None) -> bool:
