@@ -123,7 +123,7 @@ def test_type_checkers_see_the_public_names_and_no_others(monkeypatch: pytest.Mo
         ("import kinesis_publishers_spark", frozenset({"pyspark"})),
         (_FIRST_TASK, frozenset({"pyspark", "attr", "attrs"})),
         # Not pandas, which pyarrow would import: half a second of CPU.
-        (_FIRST_RECORDS, _FRAMEWORK | {"pyspark"}),
+        (_FIRST_RECORDS, _FRAMEWORK | {"pyarrow", "pyspark"}),
     ],
     ids=["import", "task", "records"],
 )
