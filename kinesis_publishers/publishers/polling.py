@@ -91,6 +91,8 @@ class PollingRecordPublisher(RecordPublisher):
         limit: the Limit of the next call, 1 to 10,000.
     """
 
+    reads_ahead = True
+
     def __init__(
         self,
         shard: Shard,
