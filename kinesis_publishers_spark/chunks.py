@@ -15,18 +15,9 @@ from kinesis_publishers.readers import ReadLimit, is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "BatchLimit",
-    "Chunk",
-    "balanced",
-    "needs_refresh",
-    "next_offset",
-    "oldest",
-    "pack",
-    "take",
-]
+__all__ = ["BatchLimit", "Chunk", "balanced", "needs_refresh", "next_offset", "pack", "take"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
@@ -168,14 +159,6 @@ def _rows_of_first_record(rows: pa.RecordBatch) -> int:
 
 def _count(values: pa.Array, value: pa.Scalar) -> int:
     return pc.sum(pc.equal(values, value)).as_py() or 0
-
-
-def oldest(chunks: Iterable[Chunk]) -> Mapping[ShardKey, datetime]:
-    """Return when the first record of each shard arrived."""
-    firsts: dict[ShardKey, Chunk] = {}
-    for chunk in chunks:
-        firsts.setdefault(chunk.shard, chunk)
-    return {key: chunk.arrived for key, chunk in firsts.items()}
 
 
 def next_offset(
