@@ -32,14 +32,11 @@ _PACKAGES = ("pyspark", "pyarrow", "botocore", "aiobotocore", "aiohttp", "orjson
 
 
 def _throughput(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    cases = [spark_throughput.Case.parse(name) for name in arguments.cases.split(",")]
     candidates = [
-        name
-        for name in spark_throughput.CANDIDATES
-        if name.partition("-")[0] in ("memory", *arguments.planners)
+        name for name in spark_throughput.CANDIDATES if name in arguments.candidates.split(",")
     ]
-    rows = spark_throughput.measure(
-        arguments.megabytes, arguments.shards, arguments.repetitions, tuple(candidates)
-    )
+    rows = spark_throughput.measure(arguments.megabytes, arguments.repetitions, candidates, cases)
     return rows, spark_throughput.table(rows)
 
 
@@ -82,8 +79,11 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--parts", default=",".join(_PARTS), help="which, separated by commas")
     parser.add_argument("--planners", default=",".join(PLANNERS), help="the same")
-    parser.add_argument("--megabytes", type=int, default=2000, help="size of the backlog")
-    parser.add_argument("--shards", type=int, default=8, help="of the backlog")
+    parser.add_argument("--megabytes", type=int, default=800, help="of each case of throughput")
+    cases = ",".join(case.name for case in spark_throughput.CASES)
+    every = ",".join(spark_throughput.CANDIDATES)
+    parser.add_argument("--candidates", default=every, help="of the throughput")
+    parser.add_argument("--cases", default=cases, help="arrival-pagerecords-recordbytes, ...")
     parser.add_argument("--repetitions", type=int, default=3, help="of the throughput")
     parser.add_argument("--latency-shards", default="1,8")
     parser.add_argument("--latency-seconds", type=float, default=60.0)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
+from pyspark.sql import SparkSession
 
 from benchmarks.clients import reader_properties
 from benchmarks.memory_source import MemorySource
@@ -21,7 +23,6 @@ from kinesis_publishers_spark.demo.session import isolate_environment, open_sess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLANNERS",
     "Batch",
+    "MemoryPeak",
     "SparkBench",
     "batches_of",
     "planner_options",
@@ -44,6 +46,7 @@ PLANNERS = ("prefetch", "ranges")
 _SOURCE_MODULE = "python_streaming_source_runner"
 _PROGRESS_KEPT = 100_000
 _POLL_SECONDS = 0.02
+_SAMPLE_SECONDS = 0.5
 _DEADLINE_SECONDS = 1800.0
 # What is known already, by the run of a query.
 _triggers: dict[str, list[Batch]] = {}
@@ -112,10 +115,14 @@ class SparkBench:
 
 
 @contextmanager
-def running_spark() -> Iterator[SparkBench]:
+def running_spark(settings: Mapping[str, str] | None = None) -> Iterator[SparkBench]:
     """Start Spark with our source and the one that marks the ceiling."""
     isolate_environment(os.environ)
+    for key, value in (settings or {}).items():
+        SparkSession.builder.config(key, value)
     with tempfile.TemporaryDirectory() as name, open_session(Path(name)) as spark:
+        # Each progress is evaluated; by default an idle trigger reports only every ten seconds.
+        spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 0)
         spark.dataSource.register(MemorySource)
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
         yield SparkBench(spark, Path(name))
@@ -159,12 +166,43 @@ def wait_for(
         time.sleep(poll_seconds)
 
 
+class MemoryPeak:
+    """Samples the memory of all of Spark's processes in a thread, until the context ends.
+
+    Attributes:
+        megabytes: the largest sum of their proportional set sizes (10^6 bytes).
+    """
+
+    def __init__(self) -> None:
+        self.megabytes = 0.0
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._is_over.wait(_SAMPLE_SECONDS):
+            total = 0
+            for process in _spark_processes():
+                with suppress(psutil.NoSuchProcess):
+                    total += process.memory_full_info().pss
+            self.megabytes = max(self.megabytes, total / 1e6)
+
+
 def _spark_processes() -> list[psutil.Process]:
     """Return the JVM and everything below it."""
     found: list[psutil.Process] = []
     for child in psutil.Process().children():
-        if child.name() == "java":
-            found += [child, *child.children(recursive=True)]
+        # Spark starts short-lived processes all the time, to change the mode of a file.
+        with suppress(psutil.NoSuchProcess):
+            if child.name() == "java":
+                found += [child, *child.children(recursive=True)]
     return found
 
 
@@ -182,8 +220,8 @@ def source_process() -> psutil.Process | None:
 def spark_cpu_seconds() -> dict[str, float]:
     """Return what Spark has burnt so far: the JVM, the source's process, and the tasks' workers.
 
-    A process that has ended counts with the one that it belonged to: sources are the only children
-    of the JVM that end while a session lasts.
+    A process that has ended counts with the one that it belonged to. So the JVM's share includes
+    the processes that Hadoop starts to change the modes of checkpoint files.
     """
     spent = {"jvm": 0.0, "source": 0.0, "workers": 0.0}
     for process in _spark_processes():
@@ -193,8 +231,7 @@ def spark_cpu_seconds() -> dict[str, float]:
             continue
         own, ended = times.user + times.system, times.children_user + times.children_system
         if process.name() == "java":
-            spent["jvm"] += own
-            spent["source"] += ended
+            spent["jvm"] += own + ended
         else:
             kind = "source" if any(_SOURCE_MODULE in one for one in arguments) else "workers"
             spent[kind] += own + ended

@@ -39,11 +39,13 @@ from kinesis_publishers.config.sections.positions import (
 )
 from kinesis_publishers.config.sections.reading import (
     DiscoveryConfig,
+    Encoding,
     FanOutConfig,
     Http2Client,
     HttpVersion,
     PendingConfig,
     PollingConfig,
+    ShardLimits,
     ShardOrder,
     SubscriptionHttpConfig,
 )
@@ -78,6 +80,7 @@ __all__ = [
     "AggregationMode",
     "OnInvalidAggregate",
     "PollingConfig",
+    "ShardLimits",
     "FanOutConfig",
     "SubscriptionHttpConfig",
     "HttpVersion",
@@ -86,6 +89,7 @@ __all__ = [
     "RegistrationStrategy",
     "DeregistrationPolicy",
     "DiscoveryConfig",
+    "Encoding",
     "ShardOrder",
     "PendingConfig",
     "CheckpointConfig",

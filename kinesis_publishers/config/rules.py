@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import unread_custom_problems
 from kinesis_publishers.config.catalogue import ALL_OPTIONS
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
-from kinesis_publishers.config.sections.aws import AwsConfig, credential_problems
+from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
     CHECKPOINT_OPTIONS,
     CheckpointConfig,
@@ -26,6 +27,8 @@ from kinesis_publishers.config.sections.positions import (
 from kinesis_publishers.config.sections.reading import (
     FanOutConfig,
     HttpVersion,
+    PollingConfig,
+    ShardLimits,
     SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.sections.registration import (
@@ -70,6 +73,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_positions_of_several_streams(lookup, streams),
         *_unknown_ends(lookup),
         *_other_regions(lookup, streams),
+        *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
@@ -104,6 +108,18 @@ def _other_regions(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterato
             f"{lookup.written_key(AwsConfig.region)} is {region}, but "
             f"{StreamsConfig.names.full_key} has streams of {listed}: leave the region out, or "
             "name the streams of that region"
+        )
+
+
+def _limits_of_aws(lookup: Lookup) -> Iterator[ConfigError]:
+    if lookup.get(PollingConfig.limits) is ShardLimits.AWS:
+        return
+    host = urlsplit(lookup.get(AwsConfig.endpoint_url) or "").hostname
+    if host is None or host.rstrip(".").endswith(AWS_DOMAINS):
+        yield InvalidOptionError(
+            f"{lookup.written_key(PollingConfig.limits)} is off, but AWS limits the calls to each "
+            f"shard: leave it out, or set {AwsConfig.endpoint_url.full_key} to a server that has "
+            "no limits"
         )
 
 

@@ -12,7 +12,7 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config import PollingConfig
+from kinesis_publishers.config import PollingConfig, ShardLimits
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
@@ -31,6 +31,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     continue_from,
 )
+from kinesis_publishers.publishers.quota import CALLS_PER_SECOND, ShardQuota
 from kinesis_publishers.publishers.trimmed import LagWatch, delay_after_refusal
 from kinesis_publishers.retry import RetryBudget
 
@@ -46,10 +47,11 @@ __all__ = [
     "PollingRecordPublisher",
     "PollingRecordPublisherFactory",
     "adapted_limit",
-    "delay_before_next_call",
     "expected_page",
+    "period_after",
 ]
 
+_GET_RECORDS, _GET_SHARD_ITERATOR = "GetRecords", "GetShardIterator"
 _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
@@ -65,6 +67,14 @@ _MIN_PAGE_RECORDS = 250
 _GROWTH = 2
 # The read quota of a shard: 2 MB/s, taken as 2 MiB like Flink's connector does.
 _SHARD_BYTES_PER_SECOND = 2 * 1024 * 1024
+_SHORTEST_PERIOD_SECONDS = 1.0 / CALLS_PER_SECOND
+# A busy shard moves on while it answers: less than this is its tip, where the calls of a second
+# are spread. Used up at once they would be followed by a second in which all records wait.
+_BEHIND_MILLIS = 1000
+# The longer a shard is silent the less often it is asked: its next record waits for a twentieth
+# of the silence at most.
+_SHARE_OF_SILENCE = 0.05
+_LONGEST_IDLE_PERIOD_SECONDS = 1.0
 
 
 class PollingRecordPublisher(RecordPublisher):
@@ -75,6 +85,7 @@ class PollingRecordPublisher(RecordPublisher):
 
     Args:
         starting_position: where to begin; not LATEST.
+        quota: what the shards allow; the publishers of a factory share it.
 
     Attributes:
         limit: the Limit of the next call, 1 to 10,000.
@@ -86,6 +97,7 @@ class PollingRecordPublisher(RecordPublisher):
         starting_position: StartingPosition,
         config: PollingConfig,
         context: PublisherContext,
+        quota: ShardQuota,
     ) -> None:
         if starting_position.type is PositionType.LATEST:
             raise ValueError("LATEST must be pinned to an instant before it is read from")
@@ -93,10 +105,15 @@ class PollingRecordPublisher(RecordPublisher):
         self._position = starting_position
         self._config = config
         self._context = context
+        self._quota = quota
+        shortest = _SHORTEST_PERIOD_SECONDS if quota.is_kept else 0.0
+        self._tip_period = max(config.interval_seconds, shortest)
         self.limit = config.max_records
         self._iterator: str | None = None
         self._iterator_received_at = -math.inf
         self._last_call: float | None = None
+        self._period = self._tip_period
+        self._silent_since = context.clock.monotonic()
         self._not_before = -math.inf
         self._slept_seconds = self._call_seconds = 0.0
         self._last_size: tuple[int | None, int | None] = (None, None)
@@ -129,9 +146,10 @@ class PollingRecordPublisher(RecordPublisher):
         has_ended = page.next_shard_iterator is None
         self._lag_watch.check(page, self._position, has_ended=has_ended)
         batch = RecordBatch.from_page(page, shard=self._shard, requested_at=requested_at)
-        self._last_size = len(batch), batch.payload_bytes
+        self._follow_pace(batch)
         self._report(batch, loop_seconds)
         self._adapt_limit(batch, loop_seconds)
+        self._slept_seconds = 0.0
         processed = await consumer(batch)
         # An empty answer must not lead from TRIM_HORIZON back to a position that is trimmed.
         if len(batch):
@@ -144,10 +162,11 @@ class PollingRecordPublisher(RecordPublisher):
     async def _keep_pace(self) -> None:
         """Wait for the next call's turn, and for what the last failure asks for."""
         elapsed = self._seconds_since_last_call()
-        interval = self._config.interval_seconds
-        # Every call counts against the shard's five a second, a refused one too.
-        pace = 0.0 if elapsed is None else delay_before_next_call(interval, elapsed)
-        delay = max(pace, self._not_before - self._context.clock.monotonic())
+        delay = max(
+            0.0 if elapsed is None else self._period - elapsed,
+            self._not_before - self._context.clock.monotonic(),
+            self._quota.seconds_left(self._shard.key, _GET_RECORDS),
+        )
         if delay > 0:
             await self._context.clock.sleep(delay)
             self._slept_seconds += delay
@@ -173,7 +192,18 @@ class PollingRecordPublisher(RecordPublisher):
         self._iterator = None
         self._context.events(IteratorReplaced(shard=self._shard.key, position=self._position))
 
+    def _takes_turn(self, operation: str) -> bool:
+        """Count a call if the shard allows it; else the next run waits: this one may hold room."""
+        shard = self._shard.key
+        if wait := self._quota.seconds_left(shard, operation):
+            self._back_off(wait)
+            return False
+        self._quota.take(shard, operation)
+        return True
+
     async def _get_shard_iterator(self) -> str | None:
+        if not self._takes_turn(_GET_SHARD_ITERATOR):
+            return None
         call = self._context.data_plane.get_shard_iterator(self._shard, self._position)
         try:
             return await self._attempt(call, self._iterator_retries)
@@ -183,7 +213,11 @@ class PollingRecordPublisher(RecordPublisher):
             return None
 
     async def _get_records(self, iterator: str) -> RecordPage | None:
+        if not self._takes_turn(_GET_RECORDS):
+            return None
         self._last_call = self._context.clock.monotonic()
+        # Unless an answer says that there is more: what fails or is refused is not hurried.
+        self._period = self._tip_period
         call = self._context.data_plane.get_records(self._shard, iterator, self.limit)
         try:
             page = await self._attempt(call, self._records_retries)
@@ -211,6 +245,22 @@ class PollingRecordPublisher(RecordPublisher):
         self._iterator_received_at = self._context.clock.monotonic()
         return answer
 
+    def _follow_pace(self, batch: RecordBatch) -> None:
+        """Let the next call be as late and as large as this answer suggests."""
+        self._last_size = len(batch), batch.payload_bytes
+        if not self._quota.is_kept:
+            return
+        assert self._last_call is not None, "an answer has been asked for"
+        self._quota.charge(self._shard.key, _GET_RECORDS, batch.payload_bytes)
+        if len(batch):
+            self._silent_since = self._last_call
+        self._period = period_after(
+            self._tip_period,
+            is_cut=len(batch) >= self.limit,
+            millis_behind_latest=batch.millis_behind_latest,
+            silent_seconds=self._last_call - self._silent_since,
+        )
+
     def _report(self, batch: RecordBatch, loop_seconds: float | None) -> None:
         self._context.events(
             RecordsFetched(
@@ -224,16 +274,17 @@ class PollingRecordPublisher(RecordPublisher):
                 call_seconds=self._call_seconds,
             )
         )
-        self._slept_seconds = 0.0
 
     def _adapt_limit(self, batch: RecordBatch, loop_seconds: float | None) -> None:
         if not self._config.adaptive_reads or loop_seconds is None:
             return
+        # A wait for the quota is not counted: a page that fills it would make the next one larger.
+        busy_seconds = loop_seconds - self._slept_seconds
         self.limit = adapted_limit(
             self.limit,
             records=len(batch),
             payload_bytes=batch.payload_bytes,
-            loop_seconds=loop_seconds,
+            loop_seconds=max(busy_seconds, self._tip_period),
             maximum=self._config.max_records,
         )
 
@@ -279,6 +330,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     def __init__(self, config: PollingConfig, context: PublisherContext) -> None:
         self._config = config
         self._context = context
+        self._quota = ShardQuota(context.clock, is_kept=config.limits is ShardLimits.AWS)
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
@@ -287,16 +339,30 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, starting_position: StartingPosition, shard: Shard
     ) -> PollingRecordPublisher:
-        return PollingRecordPublisher(shard, starting_position, self._config, self._context)
+        shared = self._config, self._context, self._quota
+        return PollingRecordPublisher(shard, starting_position, *shared)
 
 
-def delay_before_next_call(period_seconds: float, elapsed_seconds: float) -> float:
-    """Return how long to wait so that calls begin ``period_seconds`` apart.
+def period_after(
+    tip_seconds: float,
+    *,
+    is_cut: bool,
+    millis_behind_latest: int | None,
+    silent_seconds: float,
+) -> float:
+    """Return the time between the beginnings of two calls, as far as the answer to one suggests it.
 
-    The time since the last call began counts, processing included: five calls a second are allowed
-    per shard, however fast the consumer is, and a slow consumer is not slowed further.
+    Processing counts: a slow consumer is not slowed further. The shard's limits may ask for more.
+
+    Args:
+        tip_seconds: the period of a shard at its tip.
+        is_cut: whether the answer has as many records as it may have.
+        millis_behind_latest: how far it is behind the tip, if that is known.
+        silent_seconds: for how long there have been no records.
     """
-    return max(0.0, period_seconds - elapsed_seconds)
+    if is_cut or (millis_behind_latest or 0) >= _BEHIND_MILLIS:
+        return 0.0
+    return max(tip_seconds, min(_LONGEST_IDLE_PERIOD_SECONDS, silent_seconds * _SHARE_OF_SILENCE))
 
 
 def adapted_limit(

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import frozen
 
+from kinesis_publishers.config.sections.aws import AWS_DOMAINS
+
 __all__ = ["FileLock", "LeaseFiles", "lease_directory"]
 
 _NAME = "kinesis-publishers"
-# Of its public endpoints, those of a VPC and those of its other partitions.
-_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 class FileLock:
@@ -171,7 +171,7 @@ class LeaseFiles:
 
 def _is_aws(endpoint_url: str | None) -> bool:
     host = None if endpoint_url is None else urlsplit(endpoint_url).hostname
-    return host is None or host.endswith(_AWS_DOMAINS)
+    return host is None or host.endswith(AWS_DOMAINS)
 
 
 def lease_directory() -> Path:

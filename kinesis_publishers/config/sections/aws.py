@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.config.sections.source import StreamsConfig
 
 __all__ = [
+    "AWS_DOMAINS",
     "CREDENTIALS_PREFIX",
     "NESTABLE",
     "AwsConfig",
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
+#: Of AWS's public endpoints, those of a VPC and those of its other partitions.
+AWS_DOMAINS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 class CredentialsProvider(Enum):

@@ -11,14 +11,31 @@ from kinesis_publishers.config.retries import RetryOptions
 
 __all__ = [
     "DiscoveryConfig",
+    "Encoding",
     "FanOutConfig",
     "Http2Client",
     "HttpVersion",
     "PendingConfig",
     "PollingConfig",
+    "ShardLimits",
     "ShardOrder",
     "SubscriptionHttpConfig",
 ]
+
+
+class Encoding(Enum):
+    """How calls and their answers are written."""
+
+    AUTO = "auto"
+    CBOR = "cbor"
+    JSON = "json"
+
+
+class ShardLimits(Enum):
+    """Whose limits the calls to a shard are kept within."""
+
+    AWS = "aws"
+    OFF = "off"
 
 
 class PollingConfig(Section, section="Polling"):
@@ -35,13 +52,31 @@ class PollingConfig(Section, section="Polling"):
         # A shard iterator is valid for five minutes: a longer pause would let every one expire.
         parser=Duration(below=300_000.0),
         default=200.0,
-        doc="The period of the polling loop of a shard, processing included.",
+        doc="The period of the polling loop of a shard at its tip, processing included. Behind the "
+        "tip a shard is polled at once, without records less often, down to once a second.",
+    )
+    limits: Option[ShardLimits] = Option(
+        key="shard.limits",
+        parser=Choice(members=ShardLimits),
+        default=ShardLimits.AWS,
+        namespace=Namespace.OURS,
+        doc="Whose limits on polling a shard are kept: aws (five calls and 2 MB a second), or off, "
+        "for a server that has none: a shard is then polled with its period alone.",
     )
     adaptive_reads: Option[bool] = Option(
         key="shard.adaptivereads",
         parser=Flag(),
         default=False,
         doc="Whether the Limit is adapted to the shard's 2 MiB/s by the average size of a record.",
+    )
+    encoding: Option[Encoding] = Option(
+        key="shard.getrecords.encoding",
+        parser=Choice(members=Encoding),
+        default=Encoding.AUTO,
+        namespace=Namespace.OURS,
+        doc="How GetRecords and GetShardIterator are written: cbor, which takes a quarter fewer "
+        "bytes, json, or auto (CBOR, and JSON where a service does not understand it, as some "
+        "emulators do not).",
     )
     get_records_retry: RetryOptions = RetryOptions(
         "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000

@@ -180,6 +180,8 @@ class LocalKinesis:
     def properties(self, stream: str) -> dict[str, str]:
         """Return the properties with which the framework reads ``stream`` from this server."""
         trust = {} if self.ca_bundle is None else {"aws.cabundle": self.ca_bundle}
+        is_limited = self.limits.get_records_calls_per_second is not None
+        limits = {} if is_limited else {"kinesis.shard.limits": "off"}
         return {
             "aws.region": self.behaviour.region,
             "aws.endpoint": self.endpoint_url,
@@ -188,6 +190,7 @@ class LocalKinesis:
             "aws.credentials.provider.basic.accesskeyid": _CREDENTIAL,
             "aws.credentials.provider.basic.secretkey": _CREDENTIAL,
             "kinesis.streams": stream,
+            **limits,
         }
 
     def create_stream(self, stream: str, shard_count: int = 1) -> None:

@@ -68,6 +68,26 @@ def test_another_server_s_regions_are_its_own_affair() -> None:
     assert _problems(options | {"aws.endpoint": "http://localhost:4566"}) == []
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        {},
+        {"aws.endpoint": "https://kinesis.us-east-1.amazonaws.com"},
+        {"aws.endpoint": "https://KINESIS.cn-north-1.amazonaws.com.cn./"},
+        {"aws.endpoint": "https://vpce-1.kinesis.eu-west-1.vpce.amazonaws.com"},
+        {"aws.endpoint": "https://kinesis.us-east-1.api.aws"},
+    ],
+)
+def test_the_limits_of_aws_cannot_be_switched_off(endpoint: dict[str, str]) -> None:
+    (problem,) = _problems({"kinesis.shard.limits": "off", **endpoint})
+    assert "kinesis.shard.limits is off, but AWS limits the calls to each shard" in problem
+
+
+def test_a_server_without_limits_may_be_called_without_them() -> None:
+    options = {"kinesis.shard.limits": "off"}
+    assert _problems(options | {"aws.endpoint": "http://localhost:4566"}) == []
+
+
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_both_publishers_go_with_both_planners(publisher: str) -> None:
     options = {"consumerMode": publisher, "consumerName": "app"}

@@ -57,6 +57,7 @@ _FLIP = [
 _OURS = [
     ("streams", None, "a,b", "a,b"),
     ("stream.efo.deregister", "created", "NEVER", "never"),
+    ("shard.getrecords.encoding", "auto", "CBOR", "cbor"),
     ("stream.efo.http-version", "auto", "1.1", "1.1"),
     ("stream.efo.http2-client", "httpx", "PyReqwest", "pyreqwest"),
     ("stream.initpos.shards", (), "{}", ()),
@@ -68,6 +69,7 @@ _OURS = [
     ("pending.maxrecords", 200000, "1", 1),
     ("pending.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
     ("pending.waittimeoutmillis", 30000, "1m", 60_000),
+    ("shard.limits", "aws", "AWS", "aws"),
     ("shard.order", "parents-first", "None", "none"),
     ("aggregation", "auto", "OFF", "off"),
     ("aggregation.on-invalid", "plain", "Dead-Letter", "dead-letter"),

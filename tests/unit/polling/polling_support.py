@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from attrs import evolve, field, frozen
 
 from kinesis_publishers import PublisherContext, RunResult, StartingPosition
-from kinesis_publishers.config import PollingConfig
+from kinesis_publishers.config import PollingConfig, ShardLimits
 from kinesis_publishers.publishers.polling import (
     PollingRecordPublisher,
     PollingRecordPublisherFactory,
 )
+from kinesis_publishers.publishers.quota import ShardQuota
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import (
     FakeControlPlane,
@@ -70,16 +71,18 @@ class Polling:
             plane = FakeDataPlane(plane)
         clock, events = ManualClock(), []
         control = control or FakeControlPlane()
+        changed = evolve(CONFIG, **config)
         publisher = PollingRecordPublisher(
             shard or sample_shard(),
             start or StartingPosition.trim_horizon(),
-            evolve(CONFIG, **config),
+            changed,
             PublisherContext(
                 data_plane=plane,
                 control_plane=control,
                 clock=clock,
                 events=events.append,
             ),
+            ShardQuota(clock, is_kept=changed.limits is ShardLimits.AWS),
         )
         return cls(plane=plane, publisher=publisher, clock=clock, control=control, events=events)
 

@@ -10,8 +10,8 @@ from kinesis_publishers.publishers.polling import (
     MAX_PAGE_BYTES,
     MIN_PAGE_BYTES,
     adapted_limit,
-    delay_before_next_call,
     expected_page,
+    period_after,
 )
 
 MEBIBYTE = 1024 * 1024
@@ -20,16 +20,28 @@ COUNTS = st.integers(0, 10_000)
 SIZES = st.integers(0, MAX_PAGE_BYTES)
 
 
-@pytest.mark.parametrize(("elapsed", "delay"), [(0, 0.2), (0.15, 0.05), (0.2, 0), (5, 0)])
-def test_processing_counts_towards_the_period(elapsed: float, delay: float):
-    assert delay_before_next_call(0.2, elapsed) == pytest.approx(delay)
+@pytest.mark.parametrize("lag", [0, 999, None])
+def test_the_tip_is_polled_with_the_configured_period(lag: int | None):
+    assert period_after(0.4, is_cut=False, millis_behind_latest=lag, silent_seconds=6) == 0.4
 
 
-@given(SECONDS, SECONDS)
-def test_calls_are_never_closer_than_the_period(period: float, elapsed: float):
-    delay = delay_before_next_call(period, elapsed)
-    assert delay >= 0
-    assert delay + elapsed >= period - 1e-9
+@pytest.mark.parametrize(("is_cut", "lag"), [(True, 0), (True, None), (False, 1000)])
+def test_behind_the_tip_only_the_limits_are_waited_for(*, is_cut: bool, lag: int | None):
+    assert period_after(5, is_cut=is_cut, millis_behind_latest=lag, silent_seconds=99) == 0
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "period"), [(0, 0.2), (4, 0.2), (10, 0.5), (20, 1.0), (1e6, 1.0)]
+)
+def test_a_silent_shard_is_polled_less_often_but_once_a_second(
+    silent_seconds: float, period: float
+):
+    chosen = period_after(0.2, is_cut=False, millis_behind_latest=0, silent_seconds=silent_seconds)
+    assert chosen == pytest.approx(period)
+
+
+def test_a_configured_period_beyond_a_second_holds_for_silent_shards_too():
+    assert period_after(60, is_cut=False, millis_behind_latest=0, silent_seconds=1e6) == 60
 
 
 def test_the_limit_uses_the_two_mebibytes_per_second_of_a_shard():

@@ -18,6 +18,7 @@ from kinesis_publishers import (
 from kinesis_publishers.errors import IteratorExpiredError
 from kinesis_publishers.events import IteratorReplaced, RecordsFetched
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
+from kinesis_publishers.publishers.quota import ShardQuota
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     FakeControlPlane,
@@ -82,8 +83,9 @@ def test_latest_must_be_pinned_before_it_is_read_from():
         clock=ManualClock(),
         events=lambda _: None,
     )
+    quota = ShardQuota(context.clock)
     with pytest.raises(ValueError, match="LATEST must be pinned"):
-        PollingRecordPublisher(sample_shard(), StartingPosition.latest(), CONFIG, context)
+        PollingRecordPublisher(sample_shard(), StartingPosition.latest(), CONFIG, context, quota)
 
 
 async def test_one_run_is_one_get_records_and_the_iterator_is_kept():

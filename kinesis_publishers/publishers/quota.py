@@ -1,0 +1,80 @@
+"""The limits of each shard, which no setting exceeds."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from kinesis_publishers.clock import Clock
+    from kinesis_publishers.model import ShardKey
+
+__all__ = ["CALLS_PER_SECOND", "ShardQuota"]
+
+#: Of one operation per shard; GetRecords and GetShardIterator have the same (AWS API reference).
+CALLS_PER_SECOND: Final = 5
+# After an answer of 10 MB calls are refused for 5 s (AWS API reference of GetRecords). Should the
+# rate be 2 MiB, the rest makes up for a call that travels faster than the one before.
+_BYTES_PER_SECOND = 2_000_000
+# What a sleep may fall short of.
+_CLOCK_SECONDS = 1e-6
+# Nothing is owed after so long.
+_IDLE_SECONDS = 60.0
+
+
+@define(eq=False)
+class _Turns:
+    """The last calls of one operation to one shard."""
+
+    began_at: deque[float] = field(factory=lambda: deque(maxlen=CALLS_PER_SECOND), init=False)
+    # When the bytes of the last answer are made up for.
+    settled_at: float = field(default=-math.inf, init=False)
+
+    @property
+    def free_at(self) -> float:
+        is_used_up = len(self.began_at) == CALLS_PER_SECOND
+        return max(self.settled_at, self.began_at[0] + 1.0 if is_used_up else -math.inf)
+
+
+class ShardQuota:
+    """Keeps calls to shards within AWS's limits: five a second, and 2 MB/s.
+
+    All publishers of a factory share it. It never waits itself: a caller that holds room must not.
+
+    Attributes:
+        is_kept: whether there are limits at all.
+    """
+
+    def __init__(self, clock: Clock, *, is_kept: bool = True) -> None:
+        self._clock = clock
+        self.is_kept = is_kept
+        self._turns: dict[tuple[ShardKey, str], _Turns] = {}
+
+    def seconds_left(self, shard: ShardKey, operation: str) -> float:
+        """Return how long the shard may not be called yet, 0 if it may."""
+        turns = self._turns.get((shard, operation))
+        left = 0.0 if turns is None else turns.free_at - self._clock.monotonic()
+        return left if left > _CLOCK_SECONDS else 0.0
+
+    def take(self, shard: ShardKey, operation: str) -> None:
+        """Count a call that is about to be made; one that will be refused counts, too."""
+        if not self.is_kept:
+            return
+        key, now = (shard, operation), self._clock.monotonic()
+        if key not in self._turns:
+            # A shard begins rarely. Those that have ended must not stay for ever.
+            begun = self._turns.items()
+            self._turns = {
+                one: turns for one, turns in begun if turns.began_at[-1] > now - _IDLE_SECONDS
+            }
+            self._turns[key] = _Turns()
+        self._turns[key].began_at.append(now)
+
+    def charge(self, shard: ShardKey, operation: str, payload_bytes: int) -> None:
+        """Count the payload that the last call was answered with."""
+        turns = self._turns.get((shard, operation))
+        if turns is not None:
+            turns.settled_at = turns.began_at[-1] + payload_bytes / _BYTES_PER_SECOND
