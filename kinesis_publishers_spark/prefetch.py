@@ -24,6 +24,7 @@ from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class PrefetchSession(Session, DeliverySink):
                 guard=self._query.guard,
             ) as fetcher:
                 await fetcher.prepare()
+                prepare_source()
                 self._begun = Offset.of(fetcher.progress)
                 self._fetcher = fetcher
                 self._activity.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections import deque
 from functools import cached_property
@@ -19,6 +18,7 @@ from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.partitions import TaskReader
+from kinesis_publishers_spark.processes import prepare_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +51,6 @@ _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Spark asks for the lag a hundred times a second while nothing is new.
 _REPORT_SECONDS = 1.0
-# How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
-# Python's default of 5 ms, a trigger that finds nothing took three times as long.
-_SWITCH_SECONDS = 0.0005
 # Start and end of a micro-batch, and the end of the next.
 _OFFSETS_KEPT = 3
 
@@ -117,7 +114,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _batches(self) -> MicroBatches:
         if self._micro_batches is None:
             _write_logs(os.environ)
-            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+            prepare_source()
             self._micro_batches = MicroBatches(self._properties, self._make_session)
         return self._micro_batches
 

@@ -80,7 +80,7 @@ _OURS = [
     ("metrics.cloudwatch.namespace", "KinesisPublishers", "my/app", "my/app"),
     ("metrics.cloudwatch.intervalmillis", 60000, "10s", 10_000),
     ("metrics.cloudwatch.endpoint", None, "http://localhost:5000", "http://localhost:5000"),
-    ("spark.planner", "prefetch", "ranges", "ranges"),
+    ("spark.planner", "auto", "ranges", "ranges"),
     ("spark.parallelism", None, "8", 8),
     ("spark.maxrecordspertrigger", None, "1000", 1000),
     ("spark.maxbytespertrigger", None, "2MiB", 2_097_152),

@@ -207,7 +207,7 @@ def test_the_defaults_of_the_other_configs() -> None:
         describe_retry=_policy(max_retries=50, base_seconds=2.0, max_seconds=5.0),
     )
     assert SparkConfig.from_properties(properties) == SparkConfig(
-        planner=Planner.PREFETCH,
+        planner=Planner.AUTO,
         parallelism=None,
         max_records_per_trigger=None,
         max_bytes_per_trigger=None,
