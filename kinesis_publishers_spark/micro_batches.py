@@ -19,7 +19,7 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.usual_planner import UsualPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from pyspark.sql.datasource import InputPartition
@@ -72,7 +72,7 @@ class MicroBatch:
     end: Offset
     payload_bytes: int
     records: int | None = None
-    oldest: Mapping[ShardKey, datetime] = field(factory=dict)
+    oldest: dict[ShardKey, datetime] = field(factory=dict)
     partitions: Callable[[], Sequence[InputPartition]]
 
 
@@ -113,7 +113,7 @@ class Session(ABC):
         """Return the partitions of a micro-batch that another process has planned."""
 
     @abstractmethod
-    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+    def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         """Return how far the query is behind, ``None`` before it reads.
 
         Args:
@@ -175,7 +175,7 @@ class MicroBatches:
         # The end of the micro-batch that was planned or replayed last: there the session stands.
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
-        self._uncommitted: Mapping[ShardKey, datetime] = {}
+        self._uncommitted: dict[ShardKey, datetime] = {}
         self._planned: tuple[Offset, Offset] | None = None
         # Where the query stands, as far as is known: Spark before 4.2 does not say.
         self._position: Offset | None = None
