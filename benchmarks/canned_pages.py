@@ -13,10 +13,22 @@ import json
 import math
 import random
 import re
+import sys
 import time
+from array import array
 from dataclasses import dataclass
 
-__all__ = ["CannedPage", "Timeline", "Workload", "page_of", "place_of", "sequence_number"]
+import cbor2
+
+__all__ = [
+    "CannedPage",
+    "Timeline",
+    "Workload",
+    "cbor_text",
+    "page_of",
+    "place_of",
+    "sequence_number",
+]
 
 #: The most that one GetRecords returns (AWS service limits).
 MAX_PAGE_BYTES = 10 * 1024 * 1024
@@ -188,33 +200,51 @@ def sequence_number(shard: int, page: int, place: int) -> str:
 
 
 class CannedPage:
-    """The ``Records`` of one shard's answers or events, as JSON text; holds one page at a time."""
+    """The ``Records`` of one shard's answers or events; holds one page at a time."""
 
-    def __init__(self, workload: Workload, shard: int) -> None:
+    def __init__(self, workload: Workload, shard: int, *, is_cbor: bool = False) -> None:
         source = random.Random(shard)
+        write = _cbor_record if is_cbor else _record
         records = [
-            _record(source, _payload(source, workload), (shard, place))
+            write(source, _payload(source, workload), (shard, place))
             for place in range(workload.page_records)
         ]
-        self._stride = len(records[0]) + 1
+        self._separator = b"" if is_cbor else b","
+        self._stride = len(records[0]) + len(self._separator)
         self._first_page_digit = records[0].index(b"4966789") + len(_PREFIX.format(shard=shard))
         # The digit before the decimal point stays the same until 2033.
-        self._first_millis_digit = records[0].index(b".") + 1
+        self._first_millis_digit = 0 if is_cbor else records[0].index(b".") + 1
         self._workload = workload
         # Per digit, one of each record.
         width = len(str(_PAGE_MILLIS - 1))
         offsets = [b"%0*d" % (width, _offset(workload, place)) for place in range(len(records))]
         self._offset_digits = [bytes(digits) for digits in zip(*offsets, strict=True)]
-        self._text = bytearray(b",".join(records))
-        if len(self._text) != self._stride * workload.page_records - 1:
+        self._text = bytearray(self._separator.join(records))
+        length = self._stride * workload.page_records - len(self._separator)
+        if len(self._text) != length:
             raise AssertionError("the records of a canned page differ in width")
 
     def text(self, page: int, arrival_millis: int, places: range) -> memoryview:
         """Return some records with the numbers and times of ``page``; valid until the next call."""
         self._write(self._first_page_digit, f"{page:0{_PAGE_DIGITS}d}")
-        self._write_times(page, str(arrival_millis)[1:])
+        if self._first_millis_digit:
+            self._write_times(page, str(arrival_millis)[1:])
+        else:
+            self._write_binary_times(page, arrival_millis)
         start, stop = places.start * self._stride, places.stop * self._stride
-        return memoryview(self._text)[start : max(start, stop - 1)]
+        return memoryview(self._text)[start : max(start, stop - len(self._separator))]
+
+    def _write_binary_times(self, page: int, arrival_millis: int) -> None:
+        workload, is_past = self._workload, page < self._workload.pages
+        places = range(workload.page_records)
+        offsets = (_offset(workload, place) if is_past else 0 for place in places)
+        times = array("Q", (arrival_millis + offset for offset in offsets))
+        if sys.byteorder == "little":
+            times.byteswap()
+        digits = times.tobytes()
+        for index in range(_TIME_BYTES):
+            at = len(_CBOR_BEFORE_TIME) + index
+            self._text[at :: self._stride] = digits[index::_TIME_BYTES]
 
     def _write_times(self, page: int, digits: str) -> None:
         if page >= self._workload.pages or self._workload.arrives_later:
@@ -256,3 +286,24 @@ def _record(source: random.Random, payload: bytes, key: tuple[int, int]) -> byte
         f'"Data":"{data}","PartitionKey":"customer-{source.randrange(10**8):08d}",'
         f'"SequenceNumber":"{sequence_number(shard, 0, place)}"}}'
     ).encode()
+
+
+def cbor_text(text: str) -> bytes:
+    """Return a short text as an item of CBOR."""
+    return bytes(cbor2.dumps(text))
+
+
+_TIME_BYTES = 8
+# A map of indefinite length, as AWS sends it, and the tag 1 on an integer of eight bytes.
+_CBOR_BEFORE_TIME = b"\xbf" + cbor_text("ApproximateArrivalTimestamp") + b"\xc1\x1b"
+
+
+def _cbor_record(source: random.Random, payload: bytes, key: tuple[int, int]) -> bytes:
+    shard, place = key
+    members = {
+        "Data": payload,
+        "PartitionKey": f"customer-{source.randrange(10**8):08d}",
+        "SequenceNumber": sequence_number(shard, 0, place),
+    }
+    rest = b"".join(cbor_text(name) + cbor2.dumps(value) for name, value in members.items())
+    return _CBOR_BEFORE_TIME + bytes(_TIME_BYTES) + rest + b"\xff"

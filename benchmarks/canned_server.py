@@ -17,14 +17,18 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import cbor2
+
 from benchmarks.canned_pages import (
     CannedPage,
     Timeline,
     Workload,
+    cbor_text,
     page_of,
     place_of,
     sequence_number,
 )
+from kinesis_publishers.testing.local_kinesis.dispatch import CBOR, json_of_cbor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +59,8 @@ class CannedService:
     """Answers the calls of a reader; thread-safe."""
 
     def __init__(self) -> None:
-        self._pages: dict[tuple[Workload, int], CannedPage] = {}
-        self._locks: dict[tuple[Workload, int], threading.Lock] = {}
+        self._pages: dict[tuple[Workload, int, bool], CannedPage] = {}
+        self._locks: dict[tuple[Workload, int, bool], threading.Lock] = {}
         self._lock = threading.Lock()
         self.timeline = Timeline()
         self.calls: Counter[str] = Counter()
@@ -79,15 +83,21 @@ class CannedService:
 
     @contextmanager
     def page(
-        self, shard: int, number: int, workload: Workload, places: range | None = None
+        self,
+        shard: int,
+        number: int,
+        workload: Workload,
+        places: range | None = None,
+        *,
+        is_cbor: bool = False,
     ) -> Iterator[memoryview]:
         """Lend the text of one page of records, or of those of its ``places``."""
-        key = (workload, shard)
+        key = (workload, shard, is_cbor)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._pages:
-                self._pages[key] = CannedPage(workload, shard)
+                self._pages[key] = CannedPage(workload, shard, is_cbor=is_cbor)
             millis = self.timeline.arrival_millis(workload, number)
             yield self._pages[key].text(number, millis, places or range(workload.page_records))
 
@@ -171,6 +181,8 @@ class Connection(socketserver.StreamRequestHandler):
 
     disable_nagle_algorithm = True
     server: Server
+    # Whether the call that is answered is in CBOR, and so the answer.
+    is_cbor = False
 
     def handle(self) -> None:
         # A client that has read enough closes in the middle of an answer.
@@ -182,12 +194,14 @@ class Connection(socketserver.StreamRequestHandler):
             headers = dict(iter(self._read_header, ("", "")))
             body = self.rfile.read(int(headers.get("content-length", 0)))
             if request_line.startswith(b"GET "):
+                self.is_cbor = False
                 self._answer_benchmark(request_line.split()[1].decode())
                 continue
             operation = headers["x-amz-target"].partition(".")[2]
             self.server.service.calls[operation] += 1
+            self.is_cbor = headers.get("content-type") == CBOR
             try:
-                self.answer(operation, json.loads(body))
+                self.answer(operation, json.loads(json_of_cbor(body) if self.is_cbor else body))
             except _Refused as error:
                 code, message = error.args
                 self._send_json(400, {"__type": code, "message": message})
@@ -225,7 +239,7 @@ class Connection(socketserver.StreamRequestHandler):
         service = self.server.service
         available = service.timeline.pages(workload, shard)
         if page >= available:
-            self._send(b'{"Records":[', b"", self._tail(workload, (shard, available, 0)))
+            self._send(self._head(), b"", self._tail(workload, (shard, available, 0)))
             return
         limit = request.get("Limit", 10_000)
         if page >= workload.pages:
@@ -233,17 +247,20 @@ class Connection(socketserver.StreamRequestHandler):
             return
         places = range(first, min(workload.page_records, first + limit))
         tail = self._tail(workload, (shard, page, places.stop))
-        with service.page(shard, page, workload, places) as records:
-            self._send(b'{"Records":[', records, tail)
+        with service.page(shard, page, workload, places, is_cbor=self.is_cbor) as records:
+            self._send(self._head(), records, tail)
 
     def _send_trickle(self, workload: Workload, shard: int, pages: range) -> None:
         """Send small pages together: a reader who comes five times a second would not keep up."""
         texts = []
         for page in pages:
-            with self.server.service.page(shard, page, workload) as records:
+            with self.server.service.page(shard, page, workload, is_cbor=self.is_cbor) as records:
                 texts.append(bytes(records))
         tail = self._tail(workload, (shard, pages.stop, 0))
-        self._send(b'{"Records":[', b",".join(texts), tail)
+        self._send(self._head(), (b"" if self.is_cbor else b",").join(texts), tail)
+
+    def _head(self) -> bytes:
+        return b"\xbf" + cbor_text("Records") + b"\x9f" if self.is_cbor else b'{"Records":['
 
     def _tail(self, workload: Workload, following: tuple[int, int, int]) -> bytes:
         """Return the end of an answer after which shard, page and place ``following`` come."""
@@ -258,10 +275,14 @@ class Connection(socketserver.StreamRequestHandler):
         else:
             answer["ChildShards"] = []
             self.server.service.ended.add((workload, shard))
+        if self.is_cbor:
+            members = [cbor_text(name) + cbor2.dumps(value) for name, value in answer.items()]
+            return b"\xff" + b"".join(members) + b"\xff"
         return b"]," + json.dumps(answer).encode()[1:]
 
     def _send_json(self, status: int, answer: dict[str, Any]) -> None:
-        self._send(b"", b"", json.dumps(answer).encode(), status=status)
+        text = cbor2.dumps(answer) if self.is_cbor else json.dumps(answer).encode()
+        self._send(b"", b"", text, status=status)
 
     def _send(
         self, head: bytes, middle: bytes | memoryview, tail: bytes, status: int = 200
@@ -271,7 +292,7 @@ class Connection(socketserver.StreamRequestHandler):
         self.connection.sendall(
             f"HTTP/1.1 {status} {'OK' if status == 200 else 'Bad Request'}\r\n"
             "x-amzn-RequestId: e5d2f3a4-0000-4000-8000-0123456789ab\r\n"
-            "Content-Type: application/x-amz-json-1.1\r\n"
+            f"Content-Type: {CBOR if self.is_cbor else 'application/x-amz-json-1.1'}\r\n"
             f"Content-Length: {length}\r\n\r\n".encode()
             + head
         )

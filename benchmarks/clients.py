@@ -80,7 +80,10 @@ def reader_properties(endpoint: str, workload: Workload) -> dict[str, str | int]
 
 @asynccontextmanager
 async def _ours(
-    endpoint: str, workload: Workload, count: Callable[[RecordBatch], int]
+    endpoint: str,
+    workload: Workload,
+    count: Callable[[RecordBatch], int],
+    encoding: str = "auto",
 ) -> AsyncIterator[Read]:
     from kinesis_publishers import KinesisDataFetcher
 
@@ -97,6 +100,7 @@ async def _ours(
         await fetcher.run()
 
     properties = reader_properties(endpoint, workload)
+    properties["kinesis.shard.getrecords.encoding"] = encoding
     async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
         await fetcher.prepare()
         yield read
@@ -113,6 +117,11 @@ def count_records(records: Iterable[object]) -> int:
 def ours_records(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
     """Our whole framework; the consumer iterates record by record."""
     return _ours(endpoint, workload, count_records)
+
+
+def ours_json(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
+    """The same as ours_batches with GetRecords in JSON."""
+    return _ours(endpoint, workload, len, encoding="json")
 
 
 def ours_batches(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
@@ -225,6 +234,7 @@ def shard_ids(workload: Workload) -> list[str]:
 CLIENTS: dict[str, Client] = {
     "ours-records": ours_records,
     "ours-batches": ours_batches,
+    "ours-json": ours_json,
     "boto3": boto3_loop,
     "aiobotocore": aiobotocore_loop,
     "async-kinesis": async_kinesis,

@@ -42,7 +42,7 @@ __all__ = [
     "wait_for",
 ]
 
-PLANNERS = ("prefetch", "ranges")
+PLANNERS = ("auto", "prefetch", "ranges")
 _SOURCE_MODULE = "python_streaming_source_runner"
 _PROGRESS_KEPT = 100_000
 _POLL_SECONDS = 0.02

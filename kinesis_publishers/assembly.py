@@ -27,6 +27,7 @@ from kinesis_publishers.config import (
     InitialPositionConfig,
     MetricsConfig,
     PendingConfig,
+    PollingConfig,
     Properties,
     RegistrationConfig,
     SourceConfig,
@@ -161,11 +162,12 @@ async def open_services(
     properties = with_region(properties)
     aws = AwsConfig.from_properties(properties)
     http = SubscriptionHttpConfig.from_properties(properties)
+    encoding = PollingConfig.from_properties(properties).encoding
     async with (
         # The first to be opened and the last to be closed: closing the others is reported too.
         open_event_sink(properties, _REPORTERS, clock, further=events) as sink,
         Boto3ControlPlane(aws, clock) as control_plane,
-        AioDataPlane(aws, http=http, clock=clock) as data_plane,
+        AioDataPlane(aws, http=http, encoding=encoding, clock=clock) as data_plane,
     ):
         discovery = ShardDiscovery(
             control_plane, DiscoveryConfig.from_properties(properties), clock, events=sink

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,18 +16,9 @@ from kinesis_publishers.readers import ReadLimit, is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "BatchLimit",
-    "Chunk",
-    "balanced",
-    "needs_refresh",
-    "next_offset",
-    "oldest",
-    "pack",
-    "take",
-]
+__all__ = ["BatchLimit", "Chunk", "balanced", "needs_refresh", "next_offset", "pack", "take"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
@@ -63,9 +55,7 @@ class Chunk:
     @property
     def arrived(self) -> datetime:
         """When the first row arrived."""
-        # Not as_py(), which looks up the time zone each time.
-        micros = self.rows.column("approximateArrivalTimestamp")[0].value
-        return _EPOCH + timedelta(microseconds=micros)
+        return _instant(self.rows.column("approximateArrivalTimestamp")[0])
 
     @property
     def first(self) -> SequenceNumber:
@@ -76,7 +66,7 @@ class Chunk:
         head = self.rows.slice(0, count)
         head_bytes = _payload_bytes(head)
         last = SequenceNumber(head.column("sequenceNumber")[count - 1].as_py())
-        arrival = pc.max(head.column("approximateArrivalTimestamp")).as_py()
+        arrival = _instant(pc.max(head.column("approximateArrivalTimestamp")))
         return (
             evolve(
                 self,
@@ -90,6 +80,11 @@ class Chunk:
                 payload_bytes=self.payload_bytes - head_bytes,
             ),
         )
+
+
+def _instant(micros: pa.TimestampScalar) -> datetime:
+    # Not as_py(), which imports pandas, and looks up the time zone each time.
+    return _EPOCH + timedelta(microseconds=micros.value)
 
 
 @frozen(kw_only=True)
@@ -144,8 +139,9 @@ def _fitting_rows(chunk: Chunk, limit: BatchLimit, records: int, payload_bytes: 
         and payload_bytes + chunk.payload_bytes > limit.payload_bytes
     ):
         room = limit.payload_bytes - payload_bytes
-        sizes = pc.cumulative_sum(_payload_lengths(chunk.rows))
-        rows = min(rows, pc.sum(pc.less_equal(sizes, room)).as_py() or 0)
+        # Not a comparison by pyarrow, which imports pandas for a Python number.
+        sizes = pc.cumulative_sum(_payload_lengths(chunk.rows)).to_pylist()
+        rows = min(rows, bisect_right(sizes, room))
     return _whole_records(chunk.rows, max(0, rows))
 
 
@@ -168,14 +164,6 @@ def _rows_of_first_record(rows: pa.RecordBatch) -> int:
 
 def _count(values: pa.Array, value: pa.Scalar) -> int:
     return pc.sum(pc.equal(values, value)).as_py() or 0
-
-
-def oldest(chunks: Iterable[Chunk]) -> Mapping[ShardKey, datetime]:
-    """Return when the first record of each shard arrived."""
-    firsts: dict[ShardKey, Chunk] = {}
-    for chunk in chunks:
-        firsts.setdefault(chunk.shard, chunk)
-    return {key: chunk.arrived for key, chunk in firsts.items()}
 
 
 def next_offset(

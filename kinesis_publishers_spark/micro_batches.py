@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import field, frozen
@@ -15,9 +16,10 @@ from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import ConsumerGuard, ServiceClock
 from kinesis_publishers_spark.offsets import Offset
+from kinesis_publishers_spark.usual_planner import UsualPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from pyspark.sql.datasource import InputPartition
@@ -70,7 +72,7 @@ class MicroBatch:
     end: Offset
     payload_bytes: int
     records: int | None = None
-    oldest: Mapping[ShardKey, datetime] = field(factory=dict)
+    oldest: dict[ShardKey, datetime] = field(factory=dict)
     partitions: Callable[[], Sequence[InputPartition]]
 
 
@@ -111,7 +113,7 @@ class Session(ABC):
         """Return the partitions of a micro-batch that another process has planned."""
 
     @abstractmethod
-    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+    def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         """Return how far the query is behind, ``None`` before it reads.
 
         Args:
@@ -162,15 +164,18 @@ class MicroBatches:
             guard=ConsumerGuard.for_properties(properties),
         )
         self._make_session = make_session
-        self._configured = _Choice(config.planner)
-        self._choice = self._configured
+        self._usual = UsualPlanner(properties)
+        self._choice = _Choice(self._usual.planner)
+        self._asked: Planner = self._usual.planner
         self._catch_up_to: datetime | None = None
         self._initial: Offset | None = None
         self._session: Session | None = None
+        # That of the session that ended so that another planner takes its turn.
+        self._last_lag: Lag | None = None
         # The end of the micro-batch that was planned or replayed last: there the session stands.
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
-        self._uncommitted: Mapping[ShardKey, datetime] = {}
+        self._uncommitted: dict[ShardKey, datetime] = {}
         self._planned: tuple[Offset, Offset] | None = None
         # Where the query stands, as far as is known: Spark before 4.2 does not say.
         self._position: Offset | None = None
@@ -179,8 +184,8 @@ class MicroBatches:
 
     @property
     def planner(self) -> str:
-        """The name of the planner at work."""
-        return str(self._choice.planner.value)
+        """The name of the planner that was asked last."""
+        return str(self._asked.value)
 
     @property
     def planned(self) -> MicroBatch | None:
@@ -231,7 +236,7 @@ class MicroBatches:
         return start, self._position
 
     def _use(self, choice: _Choice | None) -> None:
-        choice = choice or self._configured
+        choice = choice or _Choice(self._usual.planner)
         if choice != self._choice:
             self._end_session()
             self._batch, self._choice = None, choice
@@ -241,15 +246,32 @@ class MicroBatches:
         # Comparing many shards takes its time, and Spark asks again and again with the same one.
         if batch is None or start is self._reached or start != batch.start:
             limit = None if self._choice.reads_everything else limit
-            batch = self._session_at(start).plan(start, limit)
+            session = self._session_at(start)
+            self._asked = self._choice.planner
+            batch = session.plan(start, limit)
             # Spark asks for the next one when it is done with the one before.
             self._uncommitted = {} if batch is None else batch.oldest
+            self._take_turns(session, batch)
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
         # Asked again for a micro-batch that has been planned: it must not change.
         self._planned = start, batch.end
         return batch.end
+
+    def _take_turns(self, session: Session, batch: MicroBatch | None) -> None:
+        """Let another planner plan what follows ``batch``, which ``session`` has planned."""
+        if self._choice != _Choice(self._usual.planner):
+            return
+        if batch is None:
+            self._usual.observe_nothing_new(partial(session.lag, self._uncommitted))
+        else:
+            self._usual.observe_batch(batch.records, batch.payload_bytes)
+        if self._usual.planner is not self._choice.planner:
+            # Now, not with the next micro-batch: until then a fetcher would fill the pool again.
+            self._last_lag = session.lag(self._uncommitted)
+            self._end_session()
+            self._choice = _Choice(self._usual.planner)
 
     def _session_at(self, offset: Offset) -> Session:
         """Return the session that stands at ``offset``, a new one if there is none."""
@@ -300,7 +322,9 @@ class MicroBatches:
 
     def lag(self) -> Lag | None:
         """Return how far the query is behind, ``None`` before it reads."""
-        return None if self._session is None else self._session.lag(self._uncommitted)
+        if self._session is None:
+            return self._last_lag
+        return self._session.lag(self._uncommitted)
 
     def close(self) -> None:
         """Stop reading, and leave the stream consumers to the guard process."""

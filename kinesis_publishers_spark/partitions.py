@@ -6,7 +6,6 @@ imported where they are read.
 
 from __future__ import annotations
 
-import gc
 import pickle
 import secrets
 from contextlib import closing
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import evolve, field, frozen
-from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
+from kinesis_publishers_spark.processes import prepare_worker
 from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Properties, ShardRange
 
-__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader", "freeze_in_task"]
+__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader"]
 
 
 # Bytes of a partition cost more in the JVM than zstd costs here, which gives up quickly on data
@@ -54,7 +53,7 @@ class PrefetchedPartition(InputPartition):
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the records."""
-        freeze_in_task()
+        prepare_worker()
         with pa.ipc.open_stream(self.ipc) as reader:
             yield from reader
 
@@ -101,7 +100,7 @@ class RangePartition(InputPartition):
         has_metadata = SparkConfig.from_properties(self.properties).include_metadata
         convert = partial(to_spark_arrow, include_metadata=has_metadata)
         with lend_reader(self.properties) as reader:
-            freeze_in_task(again=reader.is_new)
+            prepare_worker(again=reader.is_new)
             with closing(reader.read(self.ranges, self.expected_bytes)) as arriving:
                 for taken in arriving:
                     rows = [convert(one.batch) for one in taken]
@@ -165,19 +164,3 @@ class TaskReader:
 
 def _xor(one: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(one, other, strict=True))
-
-
-def freeze_in_task(*, again: bool = False) -> None:
-    """Let the garbage collector pass over everything that is alive now, in a task.
-
-    Elsewhere nothing happens: only Spark collects after every task. What is frozen and becomes
-    garbage is collected at the next freezing, which comes before there can be much of it.
-
-    Args:
-        again: also where that has been done before, because much has been loaded since.
-    """
-    if TaskContext.get() is None or (gc.get_freeze_count() and not again):
-        return
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()

@@ -16,7 +16,6 @@ from kinesis_publishers_spark.chunks import (
     balanced,
     needs_refresh,
     next_offset,
-    oldest,
     pack,
     take,
 )
@@ -25,10 +24,11 @@ from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterable
     from concurrent.futures import Future
     from datetime import datetime
 
@@ -90,6 +90,7 @@ class PrefetchSession(Session, DeliverySink):
                 guard=self._query.guard,
             ) as fetcher:
                 await fetcher.prepare()
+                prepare_source()
                 self._begun = Offset.of(fetcher.progress)
                 self._fetcher = fetcher
                 self._activity.set()
@@ -169,7 +170,7 @@ class PrefetchSession(Session, DeliverySink):
             end=end,
             records=sum(map(len, chunks)),
             payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
-            oldest=oldest(chunks),
+            oldest=_oldest(chunks),
             partitions=partial(
                 _partitions, chunks, self._query.parallelism, include_metadata=self._has_metadata
             ),
@@ -233,13 +234,13 @@ class PrefetchSession(Session, DeliverySink):
         self._is_dirty = bool(rest)
         return end, taken
 
-    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+    def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         return None if self._loop is None else self._ask(self._lag(planned))
 
-    async def _lag(self, planned: Mapping[ShardKey, datetime]) -> Lag:
+    async def _lag(self, planned: dict[ShardKey, datetime]) -> Lag:
         return Lag.of(
             [] if self._fetcher is None else self._fetcher.statuses,
-            {**oldest(self._waiting), **planned},
+            _oldest(self._waiting) | planned,
             self._clock.now(),
             buffered_records=self._waiting_records,
             buffered_bytes=self._waiting_bytes,
@@ -263,6 +264,13 @@ class PrefetchSession(Session, DeliverySink):
         # Not self._result.cancel(): that future would be done before the fetcher has cleaned up.
         if self._loop is not None:
             self._loop.close()
+
+
+def _oldest(chunks: Iterable[Chunk]) -> dict[ShardKey, datetime]:
+    firsts: dict[ShardKey, Chunk] = {}
+    for chunk in chunks:
+        firsts.setdefault(chunk.shard, chunk)
+    return {key: chunk.arrived for key, chunk in firsts.items()}
 
 
 # Not a method: a micro-batch that is not committed may outlive its session, and what that has read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections import deque
 from functools import cached_property
@@ -14,10 +13,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_publishers.config import Planner, StreamsConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
+from kinesis_publishers_spark.boundary import LEVEL_VARIABLE, at_boundary
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.partitions import TaskReader
+from kinesis_publishers_spark.processes import prepare_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,16 +46,11 @@ except ImportError:  # Spark before 4.2 has neither admission control nor Availa
 
 __all__ = ["LEVEL_VARIABLE", "KinesisStreamReader", "make_session"]
 
-#: The environment variable that names the level from which the driver writes logs.
-LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
 _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Spark asks for the lag a hundred times a second while nothing is new.
 _REPORT_SECONDS = 1.0
-# How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
-# Python's default of 5 ms, a trigger that finds nothing took three times as long.
-_SWITCH_SECONDS = 0.0005
 # Start and end of a micro-batch, and the end of the next.
 _OFFSETS_KEPT = 3
 
@@ -118,15 +114,17 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _batches(self) -> MicroBatches:
         if self._micro_batches is None:
             _write_logs(os.environ)
-            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+            prepare_source()
             self._micro_batches = MicroBatches(self._properties, self._make_session)
         return self._micro_batches
 
+    @at_boundary
     def initialOffset(self) -> OffsetJson:
         """Return where a new query begins."""
         return self._text_of(self._batches.initial_offset())
 
     # Spark before 4.2 passes neither argument; it finds the defaults by inspecting the signature.
+    @at_boundary
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
@@ -170,6 +168,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(limit.payload_bytes)
         return ReadMaxRows(limit.records or _UNLIMITED_ROWS)
 
+    @at_boundary
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the lag, which Spark shows in the query's progress as ``latestOffset``.
 
@@ -193,10 +192,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         streams = StreamsConfig.from_properties(self._properties).streams
         return ",".join(one.name for one in streams)
 
+    @at_boundary
     def prepareForTriggerAvailableNow(self) -> None:
         """Read the records that exist now, children of ended shards included, and no more."""
         self._batches.prepare_for_available_now()
 
+    @at_boundary
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
         return self._tasks.split(self._batches.partitions(self._parse(start), self._parse(end)))
@@ -205,6 +206,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the records of one partition, in a task."""
         return self._tasks.read(partition)
 
+    @at_boundary
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
         offset = self._parse(end)

@@ -21,7 +21,7 @@ from kinesis_publishers.clock import ServiceClock
 from kinesis_publishers.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from kinesis_publishers.clock import Clock
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Boto3Client",
     "ServiceAddress",
+    "asks_for_name",
     "method_of",
     "name_streams_if_asked",
     "open_aio_client",
@@ -196,10 +197,8 @@ def name_streams_if_asked(hooks: Any) -> None:
     def repeat(response: Any, operation: Any, request_dict: dict[str, Any], **_: Any) -> int | None:
         # Some versions pass on what is not an answer of AWS.
         answer = response[1] if response and isinstance(response[1], dict) else {}
-        error, before = answer.get("Error", {}), request_dict["body"]
-        # A stream that is not found may have any name.
-        is_missing = error.get("Code") == "ResourceNotFoundException"
-        if is_missing or "streamname" not in str(error.get("Message")).lower():
+        before = request_dict["body"]
+        if not asks_for_name(answer):
             return None
         _put_name(request_dict, operation)
         if request_dict["body"] == before:
@@ -208,6 +207,14 @@ def name_streams_if_asked(hooks: Any) -> None:
         return 0  # the seconds after which botocore sends it again
 
     hooks.register("needs-retry.kinesis", repeat)
+
+
+def asks_for_name(refusal: Mapping[str, Any]) -> bool:
+    """Return whether a call was refused, as botocore puts it, for lack of a StreamName."""
+    error = refusal.get("Error", {})
+    # A stream that is not found may have any name.
+    is_missing = error.get("Code") == "ResourceNotFoundException"
+    return not is_missing and "streamname" in str(error.get("Message")).lower()
 
 
 def _put_name(params: dict[str, Any], model: Any, **_: Any) -> None:

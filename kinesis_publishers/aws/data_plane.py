@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
@@ -11,29 +12,25 @@ import orjson
 from aiobotocore.session import AioSession
 
 from kinesis_publishers.abc import DataPlane
+from kinesis_publishers.aws import cbor
+from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, millis_of
 from kinesis_publishers.aws.carriers.carrier import Endpoint
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
-from kinesis_publishers.aws.clients import (
-    ServiceAddress,
-    method_of,
-    name_streams_if_asked,
-    open_aio_client,
-    watch_clock,
-)
+from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
 from kinesis_publishers.aws.subscribing import ShardSubscriber
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import SubscriptionHttpConfig
+from kinesis_publishers.config import Encoding, SubscriptionHttpConfig
 from kinesis_publishers.errors import ClosedError
-from kinesis_publishers.model import PositionType, RecordPage, Shard, StartingPosition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from kinesis_publishers.abc import ShardSubscription
     from kinesis_publishers.config import AwsConfig
+    from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
 __all__ = ["AioDataPlane"]
 
@@ -41,14 +38,17 @@ __all__ = ["AioDataPlane"]
 _READ_TIMEOUT_SECONDS = 60.0
 # What a token of HTTP cannot have (RFC 9110, section 5.6.2).
 _NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
-_RAW_BODY = "RawBody"
-_TIMESTAMP = "kinesis_publishers.timestamp"
+# Those of our calls that have a StreamName.
+_OPERATIONS_BY_NAME = ("GetShardIterator",)
+_OF_GATEWAYS = (502, 503, 504)
+_CODES_OF_UNREADABLE = ("SerializationException", "UnknownOperationException")
+_LOGGER = logging.getLogger(__name__)
 
 
 class AioDataPlane(DataPlane):
-    """Calls Kinesis through aiobotocore, which signs, resolves endpoints and pools connections.
+    """Calls Kinesis with the endpoints, credentials and connections of a client of aiobotocore.
 
-    Records do not go through botocore's parsers but through
+    Calls are signed by :mod:`kinesis_publishers.aws.calls`, answers go through
     :mod:`kinesis_publishers.aws.decoding`, and subscriptions have connections of their own
     (:mod:`kinesis_publishers.aws.carriers`), so that they never hold up another call.
 
@@ -56,6 +56,7 @@ class AioDataPlane(DataPlane):
 
     Args:
         config: limits the connections, of which a shard needs one at a time.
+        encoding: of GetRecords and GetShardIterator.
         clock: measures how long a subscription is silent, and learns the service's time.
 
     Raises:
@@ -67,13 +68,17 @@ class AioDataPlane(DataPlane):
         config: AwsConfig,
         *,
         http: SubscriptionHttpConfig | None = None,
+        encoding: Encoding = Encoding.AUTO,
         clock: Clock | None = None,
     ) -> None:
         self._config = config
         self._http = http or SubscriptionHttpConfig()
+        self._encoding = encoding
+        # Whether streams go by their names, where an operation allows it.
+        self._uses_names = False
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
-        self._client: Any = None
+        self._calls: ServiceCalls | None = None
         self._subscriber: ShardSubscriber | None = None
         # AWS's own endpoints are https.
         check_carrier(self._http, config.endpoint_url or "https://kinesis")
@@ -81,25 +86,20 @@ class AioDataPlane(DataPlane):
     async def __aenter__(self) -> Self:
         session = build_session(AioSession(), self._config)
         with mapped_errors("CreateClient", "Kinesis"):
-            self._client = await self._stack.enter_async_context(self._create_client(session))
+            client = await self._stack.enter_async_context(self._create_client(session))
         try:
-            self._subscriber = await self._create_subscriber(session)
+            calls = ServiceCalls(client, self._clock)
+            self._subscriber = await self._create_subscriber(session, calls, client)
         except BaseException:
             await self._stack.aclose()
             raise
-        watch_clock(self._client, self._clock)
-        hooks = self._client.meta.events
-        name_streams_if_asked(hooks)
-        # botocore offers this hook to customise parsing. The body is taken away before its own
-        # parser sees it, and comes back as an extra key of the answer.
-        hooks.register("before-parse.kinesis.GetRecords", _divert_body)
-        for operation in ("GetShardIterator", "SubscribeToShard"):
-            hooks.register(f"before-parameter-build.kinesis.{operation}", _note_timestamp)
-            hooks.register(f"before-call.kinesis.{operation}", _restore_timestamp)
+        self._calls = calls
         return self
 
-    async def _create_subscriber(self, session: AioSession) -> ShardSubscriber:
-        url = str(self._client.meta.endpoint_url)
+    async def _create_subscriber(
+        self, session: AioSession, calls: ServiceCalls, client: Any
+    ) -> ShardSubscriber:
+        url = str(client.meta.endpoint_url)
         # Again: the environment may have named another endpoint than AWS's own.
         check_carrier(self._http, url)
         endpoint = Endpoint.of_session(session, url, self._config.ca_bundle)
@@ -108,7 +108,7 @@ class AioDataPlane(DataPlane):
             await asyncio.to_thread(endpoint.tls_context)
         carrier = create_carrier(endpoint, self._http, self._config.max_connections)
         self._stack.push_async_callback(carrier.close)
-        return ShardSubscriber(self._client, carrier, self._clock)
+        return ShardSubscriber(calls, carrier, self._clock)
 
     def _create_client(self, session: AioSession) -> Any:
         address = ServiceAddress(
@@ -121,34 +121,29 @@ class AioDataPlane(DataPlane):
             address,
             session,
             parameter_validation=False,
-            # Given as a whole: botocore would build its own twice for each call, a seventh of the
-            # cost of a small call.
             user_agent=_user_agent(session),
         )
 
     async def __aexit__(self, *_: object) -> None:
-        self._client = self._subscriber = None
+        self._calls = self._subscriber = None
         await self._stack.aclose()
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
         request: dict[str, Any] = {
-            "StreamARN": shard.stream_arn,
             "ShardId": shard.shard_id,
             "ShardIteratorType": position.type.value,
         }
         if position.sequence_number is not None:
             request["StartingSequenceNumber"] = position.sequence_number.sequence_number
-        if position.type is PositionType.AT_TIMESTAMP:
-            request["Timestamp"] = position.timestamp
-        answer = await self._call("GetShardIterator", shard, request)
+        millis = None if position.timestamp is None else millis_of(position.timestamp)
+        answer = await self._call("GetShardIterator", shard, request, millis)
         with complete_answer("GetShardIterator", str(shard)):
-            return text_in(answer, "ShardIterator")
+            return text_in(answer.parsed(), "ShardIterator")
 
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
-        arn = shard.stream_arn
-        request = {"StreamARN": arn, "ShardIterator": shard_iterator, "Limit": limit}
+        request = {"ShardIterator": shard_iterator, "Limit": limit}
         answer = await self._call("GetRecords", shard, request)
-        return decode_get_records(answer.pop(_RAW_BODY))
+        return decode_get_records(answer.body, is_cbor=answer.is_cbor)
 
     @asynccontextmanager
     async def subscribe_to_shard(
@@ -159,12 +154,62 @@ class AioDataPlane(DataPlane):
         async with self._subscriber.subscribe(shard, consumer_arn, position) as subscription:
             yield subscription
 
-    async def _call(self, operation: str, shard: Shard, request: dict[str, Any]) -> dict[str, Any]:
-        if self._client is None:
+    async def _call(
+        self, operation: str, shard: Shard, request: dict[str, Any], millis: int | None = None
+    ) -> Answer:
+        """Return the answer to a request, which need not name the stream.
+
+        Args:
+            millis: the ``Timestamp`` of the request.
+        """
+        calls = self._calls
+        if calls is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")
-        with mapped_errors(operation, str(shard), client=self._client):
-            answer: dict[str, Any] = await method_of(self._client, operation)(**request)
+
+        async def send(is_cbor: bool) -> Answer:
+            named = request | self._naming(operation, shard)
+            body = cbor.dumps(named, millis) if is_cbor else _json(named, millis)
+            content_type = cbor.CONTENT_TYPE if is_cbor else JSON
+            arn, where = shard.stream_arn, str(shard)
+            return await calls.post(await calls.sign(operation, arn, body, where, content_type))
+
+        with calls.errors(operation, str(shard)):
+            answer = await self._negotiate(send)
+            if answer.status != 200 and self._learns_naming(operation, answer):
+                answer = await self._negotiate(send)
+            if answer.status != 200:
+                raise calls.refusal(operation, answer)
         return answer
+
+    async def _negotiate(self, send: Callable[[bool], Awaitable[Answer]]) -> Answer:
+        """Send a request in the encoding that the service understands, found out if need be."""
+        encoding = self._encoding
+        answer = await send(encoding is not Encoding.JSON)
+        if encoding is not Encoding.AUTO:
+            return answer
+        if not _is_understood(answer):
+            answer = await send(False)
+        # Another call may have found it out meanwhile.
+        if self._encoding is encoding and (answer.is_cbor or answer.status == 200):
+            self._encoding = Encoding.CBOR if answer.is_cbor else Encoding.JSON
+            if not answer.is_cbor:
+                _LOGGER.info("The service does not answer in CBOR: it is asked in JSON from now on")
+        return answer
+
+    def _naming(self, operation: str, shard: Shard) -> dict[str, str]:
+        if self._uses_names and operation in _OPERATIONS_BY_NAME:
+            return {"StreamName": shard.stream_arn.rpartition("/")[2]}
+        return {"StreamARN": shard.stream_arn}
+
+    def _learns_naming(self, operation: str, refusal: Answer) -> bool:
+        if self._uses_names or operation not in _OPERATIONS_BY_NAME:
+            return False
+        self._uses_names = asks_for_name(error_in(refusal))
+        return self._uses_names
+
+
+def _json(members: dict[str, Any], millis: int | None) -> bytes:
+    return orjson.dumps(members if millis is None else members | {"Timestamp": millis / 1000})
 
 
 def _user_agent(session: AioSession) -> str:
@@ -178,30 +223,11 @@ def _user_agent(session: AioSession) -> str:
     return " ".join(names)
 
 
-def _note_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    context[_TIMESTAMP] = _position_of(params).get("Timestamp")
+def _is_understood(answer: Answer) -> bool:
+    """Return whether an answer shows that a service has read a call in CBOR.
 
-
-def _restore_timestamp(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    # Whole milliseconds, rounded down, like the service's own arrival times. botocore writes whole
-    # seconds in some versions, which would begin too early, with records from before a pinned
-    # LATEST, and microseconds in others, which would skip a record of the same millisecond.
-    timestamp = context.get(_TIMESTAMP)
-    if timestamp is not None:
-        request = orjson.loads(params["body"])
-        _position_of(request)["Timestamp"] = int(timestamp.timestamp() * 1000) / 1000
-        params["body"] = orjson.dumps(request)
-
-
-def _position_of(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the part that holds the position: SubscribeToShard has it one level down."""
-    position: dict[str, Any] = request.get("StartingPosition", request)
-    return position
-
-
-def _divert_body(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
-) -> None:
-    if response_dict["status_code"] == 200:
-        customized_response_dict[_RAW_BODY] = response_dict["body"]
-        response_dict["body"] = b"{}"
+    It refuses others in CBOR too. Errors of gateways say nothing, and are for the caller.
+    """
+    if answer.status == 200 or answer.status in _OF_GATEWAYS:
+        return True
+    return answer.is_cbor and error_in(answer)["Error"]["Code"] not in _CODES_OF_UNREADABLE

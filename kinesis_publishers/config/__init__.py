@@ -39,6 +39,7 @@ from kinesis_publishers.config.sections.positions import (
 )
 from kinesis_publishers.config.sections.reading import (
     DiscoveryConfig,
+    Encoding,
     FanOutConfig,
     Http2Client,
     HttpVersion,
@@ -88,6 +89,7 @@ __all__ = [
     "RegistrationStrategy",
     "DeregistrationPolicy",
     "DiscoveryConfig",
+    "Encoding",
     "ShardOrder",
     "PendingConfig",
     "CheckpointConfig",

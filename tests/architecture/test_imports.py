@@ -24,6 +24,25 @@ _FIRST_TASK = """
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 list(PrefetchedPartition.of([]).read())
 """
+# What the driver does with every record, and under the ranges planner every worker.
+_FIRST_RECORDS = """
+from datetime import UTC, datetime
+from kinesis_publishers import RecordBatch, Shard, ShardProgress, StartingPosition
+from kinesis_publishers_spark.chunks import BatchLimit, Chunk, pack, take
+from kinesis_publishers_spark.schema import to_spark_arrow
+batch = RecordBatch(
+    shard=Shard(stream_arn="arn:aws:kinesis:us-east-1:123456789012:stream/orders", shard_id="s"),
+    requested_at=datetime.now(UTC),
+    payloads=[b"x"] * 9,
+    partition_keys=["k"] * 9,
+    sequence_numbers=[str(number) for number in range(9)],
+    arrival_epoch_seconds=[1.5] * 9,
+)
+progress = ShardProgress(position=StartingPosition.trim_horizon())
+key, rows = batch.shard.key, to_spark_arrow(batch)
+chunk = Chunk(shard=key, rows=rows, progress=progress, payload_bytes=9)
+pack(take([chunk], BatchLimit(records=None, payload_bytes=5))[0], 1)
+"""
 _LOADED = """
 import sys
 before = set(sys.modules)
@@ -103,8 +122,10 @@ def test_type_checkers_see_the_public_names_and_no_others(monkeypatch: pytest.Mo
     [
         ("import kinesis_publishers_spark", frozenset({"pyspark"})),
         (_FIRST_TASK, frozenset({"pyspark", "attr", "attrs"})),
+        # Not pandas, which pyarrow would import: half a second of CPU.
+        (_FIRST_RECORDS, _FRAMEWORK | {"pyarrow", "pyspark"}),
     ],
-    ids=["import", "task"],
+    ids=["import", "task", "records"],
 )
 def test_the_spark_source_loads_no_package_that_spark_has_not_loaded(
     code: str, allowed: frozenset[str]

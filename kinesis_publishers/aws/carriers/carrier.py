@@ -18,6 +18,7 @@ from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from aiobotocore.session import AioSession
 
@@ -43,6 +44,8 @@ class SignedCall:
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
     where: str
+    # By this machine's clock; a call is sent at once.
+    signed_at: datetime
 
 
 class SubscriptionResponse(ABC):

@@ -14,6 +14,7 @@ __all__ = ["Planner", "SparkConfig", "WatermarkConfig"]
 class Planner(Enum):
     """How the end of a micro-batch is found."""
 
+    AUTO = "auto"
     PREFETCH = "prefetch"
     RANGES = "ranges"
 
@@ -24,9 +25,10 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     planner: Option[Planner] = Option(
         key="spark.planner",
         parser=Choice(members=Planner),
-        default=Planner.PREFETCH,
+        default=Planner.AUTO,
         doc="Which processes read the records: the driver's, ahead of the micro-batch (prefetch), "
-        "or the executors', after the driver has found its end (ranges; with POLLING or EFO).",
+        "or the executors', after the driver has found its end (ranges; with POLLING or EFO). auto "
+        "is prefetch at the tip, and ranges while more waits than the pool should hold.",
     )
     parallelism: Option[int | None] = Option(
         key="spark.parallelism",

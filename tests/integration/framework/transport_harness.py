@@ -26,6 +26,7 @@ from kinesis_publishers.config import (
     HttpVersion,
     SubscriptionHttpConfig,
 )
+from kinesis_publishers.testing.local_kinesis.dispatch import CBOR, json_of_cbor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -156,7 +157,8 @@ async def _speak_http1(
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head)}
     body = await reader.readexactly(int(headers["content-length"]))
-    await service.run(_Http1Exchange(reader, writer, headers, json.loads(body)))
+    text = json_of_cbor(body) if headers["content-type"] == CBOR else body
+    await service.run(_Http1Exchange(reader, writer, headers, json.loads(text)))
 
 
 class _Http1Exchange(Exchange):

@@ -108,3 +108,35 @@ def test_an_end_that_one_planner_has_written_is_the_end_for_the_other(
         {"shardId-000000000000", "shardId-000000000001"}
     )
     ledger.assert_in_order_per_key(map(places, query.batches))
+
+
+@BOTH_ENDS
+def test_auto_takes_turns_and_each_record_comes_once(
+    server: LocalKinesis, query_of: QueryOf
+) -> None:
+    ledger = StreamLedger(server, STREAM)
+    # Half of it is what a few records have, and an eighth is one.
+    small = {"pending_maxbytes": "200", "pending_maxrecords": "16"}
+    query = query_of(lambda: planner(server, kind="auto", **small))
+    planned: list[str] = []
+
+    def read_until(count: int) -> None:
+        def has_enough() -> bool:
+            if query.run_batch():
+                planned.append(query.planner.planner)
+            return len(query.rows) >= count
+
+        eventually(has_enough, f"{count} rows")
+
+    for number in range(1, 4):
+        ledger.put(60)
+        server.reshard(STREAM, 1 + number)
+        ledger.put(60)
+        read_until(120 * number)
+        eventually(lambda: not query.run_batch() and query.planner.planner == "prefetch", "the tip")
+    for batch in query.batches:
+        ledger.assert_is_between(batch.start, batch.end, places(batch))
+    ledger.assert_in_order_per_key(map(places, query.batches))
+    assert len({row for batch in query.batches for row in batch.rows}) == 360
+    turns = [one for one, before in zip(planned, ["", *planned], strict=False) if one != before]
+    assert turns[:4] == ["prefetch", "ranges", "prefetch", "ranges"]

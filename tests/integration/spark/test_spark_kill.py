@@ -49,6 +49,9 @@ class KilledQuery:
         if planner == "prefetch":
             # Under ranges a limit is counted out, and records would never be jumped over.
             properties["maxRecordsPerTrigger"] = "700"
+        if planner == "auto":
+            # What is put at once fills half of it, so that the planners take turns.
+            properties["kinesis.pending.maxrecords"] = "400"
         return Driver(properties, self.folder / "checkpoint", self.output)
 
     def put_more(self, count: int) -> None:
@@ -109,11 +112,11 @@ def test_each_record_is_there_once_and_in_order_after_every_kill(
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
     chance = random.Random(seed)
-    # Each goes on after itself and after the other one.
+    # Each goes on after itself and after another one.
     planners = chance.choice(
         [
-            ["prefetch", "ranges", "ranges", "prefetch"],
-            ["ranges", "prefetch", "prefetch", "ranges"],
+            ["prefetch", "auto", "auto", "ranges", "ranges", "prefetch"],
+            ["ranges", "auto", "prefetch", "prefetch", "auto", "ranges"],
         ]
     )
     query = KilledQuery(local_kinesis, tmp_path, chance)

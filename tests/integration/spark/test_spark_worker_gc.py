@@ -1,24 +1,28 @@
-"""What Spark's garbage collection after every task has to look at in a Python worker."""
+"""What tasks cost in a Python worker besides their rows: collections and importers."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from threading import Event
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+from pyspark.sql.functions import udf
 
 from kinesis_publishers import Properties
-from kinesis_publishers_spark.partitions import (
-    PrefetchedPartition,
-    RangePartition,
-    freeze_in_task,
-)
+from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
+from kinesis_publishers_spark.processes import prepare_worker
+from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.integration.spark.spark_harness import QueryRunner, RunningQuery
 
 
 def frozen_after(spark: SparkSession, steps: list[Callable[[], object]]) -> list[int]:
@@ -49,7 +53,7 @@ def test_a_new_reader_freezes_what_it_has_loaded(
     local_kinesis.create_stream("orders", 1)
     properties = Properties.parse(local_kinesis.properties("orders"))
     partition = RangePartition(properties, ())
-    before, after = frozen_after(spark, [freeze_in_task, lambda: list(partition.read())])
+    before, after = frozen_after(spark, [prepare_worker, lambda: list(partition.read())])
     assert after > before + 1000
 
 
@@ -61,10 +65,10 @@ def test_what_has_become_garbage_is_not_kept(spark: SparkSession) -> None:
     def run(_: object) -> list[bool]:
         knot = Knot()
         knots = weakref.WeakSet([knot])
-        freeze_in_task(again=True)
+        prepare_worker(again=True)
         del knot
         kept = len(knots)
-        freeze_in_task(again=True)
+        prepare_worker(again=True)
         return [kept == 1, len(knots) == 0]
 
     assert spark.sparkContext.parallelize([None], 1).map(run).collect() == [[True, True]]
@@ -72,6 +76,41 @@ def test_what_has_become_garbage_is_not_kept(spark: SparkSession) -> None:
 
 def test_outside_of_a_task_nothing_is_frozen() -> None:
     before = gc.get_freeze_count()
-    freeze_in_task(again=True)
+    prepare_worker(again=True)
     list(PrefetchedPartition.of([]).read())
     assert gc.get_freeze_count() == before
+
+
+def test_a_task_imports_files_that_were_added_after_the_first_micro_batch(
+    spark: SparkSession, runner: QueryRunner, flights: str, tmp_path: Path
+) -> None:
+    name = f"added_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}_file.py").write_text("VALUE = 'file'")
+    with ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+        archive.writestr(f"{name}_zip.py", "VALUE = 'zip'")
+
+    def values(_: str) -> str:
+        from importlib import import_module
+        from zipimport import zipimporter
+
+        added = [import_module(f"{name}_{kind}").VALUE for kind in ("file", "zip")]
+        # The worker is one that has read a partition before.
+        return "+".join([*added, zipimporter.invalidate_caches.__name__])
+
+    is_added = Event()
+
+    def sink(running: RunningQuery, frame: DataFrame, batch_id: int) -> None:
+        if is_added.is_set():
+            frame = frame.select(udf(values, useArrow=False)("partitionKey").alias("partitionKey"))
+        if rows := frame.collect():
+            running.batches[batch_id] = rows
+
+    with runner.run(sink=sink, **FROM_THE_START) as running:
+        runner.server.put_many(flights, numbered(0, 20))
+        running.wait_for_rows(20)
+        spark.sparkContext.addPyFile(str(tmp_path / f"{name}_file.py"))
+        spark.sparkContext.addPyFile(str(tmp_path / f"{name}.zip"))
+        is_added.set()
+        runner.server.put_many(flights, numbered(20, 40))
+        running.wait_for_rows(40)
+    assert {row.partitionKey for row in running.rows[20:]} == {"file+zip+invalidate_if_changed"}

@@ -57,6 +57,7 @@ _FLIP = [
 _OURS = [
     ("streams", None, "a,b", "a,b"),
     ("stream.efo.deregister", "created", "NEVER", "never"),
+    ("shard.getrecords.encoding", "auto", "CBOR", "cbor"),
     ("stream.efo.http-version", "auto", "1.1", "1.1"),
     ("stream.efo.http2-client", "httpx", "PyReqwest", "pyreqwest"),
     ("stream.initpos.shards", (), "{}", ()),
@@ -79,7 +80,7 @@ _OURS = [
     ("metrics.cloudwatch.namespace", "KinesisPublishers", "my/app", "my/app"),
     ("metrics.cloudwatch.intervalmillis", 60000, "10s", 10_000),
     ("metrics.cloudwatch.endpoint", None, "http://localhost:5000", "http://localhost:5000"),
-    ("spark.planner", "prefetch", "ranges", "ranges"),
+    ("spark.planner", "auto", "ranges", "ranges"),
     ("spark.parallelism", None, "8", 8),
     ("spark.maxrecordspertrigger", None, "1000", 1000),
     ("spark.maxbytespertrigger", None, "2MiB", 2_097_152),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 import traceback
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -100,5 +101,11 @@ def test_the_password_of_a_proxy_is_not_shown() -> None:
 
 def test_the_headers_of_a_signed_call_are_not_shown() -> None:
     headers = {"x-amz-security-token": "Secret", "authorization": "Secret"}
-    call = SignedCall(url="https://host/", headers=headers, body=b"{}", where="shard 0")
+    call = SignedCall(
+        url="https://host/",
+        headers=headers,
+        body=b"{}",
+        where="shard 0",
+        signed_at=datetime.now(UTC),
+    )
     assert "Secret" not in _texts(call)

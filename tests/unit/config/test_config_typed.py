@@ -103,6 +103,7 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "aggregation.on-invalid": ("fail", {}),
     "failondataloss": (False, {}),
     "shard.adaptivereads": (True, {}),
+    "shard.getrecords.encoding": ("json", {}),
     "stream.efo.http-version": ("1.1", {}),
     "stream.efo.http2-client": ("pyreqwest", {}),
     "stream.efo.registration": ("EAGER", {}),
@@ -206,7 +207,7 @@ def test_the_defaults_of_the_other_configs() -> None:
         describe_retry=_policy(max_retries=50, base_seconds=2.0, max_seconds=5.0),
     )
     assert SparkConfig.from_properties(properties) == SparkConfig(
-        planner=Planner.PREFETCH,
+        planner=Planner.AUTO,
         parallelism=None,
         max_records_per_trigger=None,
         max_bytes_per_trigger=None,

@@ -40,6 +40,61 @@ def test_the_configured_planner_plans_for_a_spark_that_says_where_it_stands(
     ]
 
 
+def _planned_at(sessions: TipSessions, tips: list[int], **options: str) -> list[str]:
+    """Plan up to each of the tips, 10 bytes a record; return which planner has planned."""
+    reader = sessions.reader(**{"kinesis.pending.maxbytes": "100", **options})
+    start, planned = place(1), []
+    for sessions.tip in tips:
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        planned += [call.split(".")[0] for call in sessions.calls if ".plan(" in call]
+        assert len(reader.partitions(start, end)) == 1
+        sessions.calls.clear()
+        start = end
+    return planned
+
+
+def test_by_default_the_executors_read_what_half_fills_the_pool_until_little_comes() -> None:
+    sessions = TipSessions(1)
+    tips = [5, 9, 14, 20, 22, 23, 24, 27, 28, 29, 30, 31]
+    # After 50 bytes, until three in a row had less than 12.5.
+    expected = ["prefetch"] * 3 + ["ranges"] * 8 + ["prefetch"]
+    assert _planned_at(sessions, tips) == expected
+
+
+def test_the_records_count_for_the_pool_too() -> None:
+    sessions = TipSessions(1)
+    little = {"kinesis.pending.maxbytes": "1GiB", "kinesis.pending.maxrecords": "8"}
+    assert _planned_at(sessions, [4, 8, 9], **little) == ["prefetch"] * 2 + ["ranges"]
+
+
+def test_a_limit_is_counted_by_prefetch_however_much_waits() -> None:
+    options = {"maxRecordsPerTrigger": "1000"}
+    assert _planned_at(TipSessions(1), [50, 100, 150], **options) == ["prefetch"] * 3
+
+
+def test_at_the_tip_nothing_new_is_little_as_well() -> None:
+    sessions = TipSessions(9)
+    reader = sessions.reader(**{"kinesis.pending.maxbytes": "100"})
+    start = reader.latestOffset(place(1), reader.getDefaultReadLimit())
+    for _ in range(4):
+        assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    assert sessions.calls == [
+        *(f"prefetch.plan(1, {NO_LIMIT})", "prefetch.close()"),
+        *[f"ranges.plan(9, {NO_LIMIT})"] * 3,
+        *("ranges.close()", f"prefetch.plan(9, {NO_LIMIT})"),
+    ]
+
+
+def test_the_lag_stays_known_between_two_planners() -> None:
+    sessions = TipSessions(9)
+    reader = sessions.reader(**{"kinesis.pending.maxbytes": "100"})
+    reader.latestOffset(place(1), reader.getDefaultReadLimit())
+    assert sessions.calls[-1] == "prefetch.close()"
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert (report["planner"], report["maxLagMillis"]) == ("prefetch", 700)
+
+
 @pytest.mark.parametrize("configured", ["prefetch", "ranges"])
 def test_once_has_everything_in_one_micro_batch_under_any_configuration(configured: str) -> None:
     sessions = TipSessions(9)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import botocore.session
+import cbor2
 import pytest
 from botocore.parsers import create_parser
 from hypothesis import given
@@ -17,6 +18,9 @@ from kinesis_publishers import RecordBatch, RecordPage
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.testing.fakes import sample_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OUTPUT_SHAPE = (
@@ -68,6 +72,23 @@ def as_body(answer: object) -> bytes:
     return json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
+def as_cbor(answer: object, *, indefinite: bool = True) -> bytes:
+    """Return an answer as the service writes it in CBOR."""
+    return cbor2.dumps(cbor_of("", answer), indefinite_containers=indefinite)
+
+
+def cbor_of(name: str, value: object) -> object:
+    if isinstance(value, dict):
+        return {key: cbor_of(key, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [cbor_of(name, item) for item in value]
+    if name == "Data" and isinstance(value, str):
+        return base64.b64decode(value)
+    if name == "ApproximateArrivalTimestamp" and type(value) in (int, float):
+        return cbor2.CBORTag(1, round(value * 1000))  # type: ignore[operator]
+    return value
+
+
 def parse_with_botocore(body: bytes) -> dict[str, Any]:
     response = {"status_code": 200, "headers": {}, "body": body, "context": {}}
     parsed: dict[str, Any] = create_parser("json").parse(response, OUTPUT_SHAPE)
@@ -78,10 +99,12 @@ def parse_with_botocore(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-@given(ANSWERS)
-def test_every_field_is_what_botocore_makes_of_it(answer: dict[str, Any]):
-    body = as_body(answer)
-    expected, page = parse_with_botocore(body), decode_get_records(body)
+@given(ANSWERS, st.sampled_from([as_body, as_cbor]))
+def test_every_field_is_what_botocore_makes_of_it(
+    answer: dict[str, Any], encode: Callable[[object], bytes]
+):
+    expected = parse_with_botocore(as_body(answer))
+    page = decode_get_records(encode(answer), is_cbor=encode is as_cbor)
     batch = RecordBatch.from_page(page, shard=sample_shard(), requested_at=NOW)
     assert [
         {
@@ -190,9 +213,9 @@ def test_a_truncated_body_is_refused_and_may_be_asked_for_again():
     assert caught.value.operation == "GetRecords"
 
 
-def assert_decodes_or_refuses(body: bytes) -> None:
+def assert_decodes_or_refuses(body: bytes, *, is_cbor: bool = False) -> None:
     try:
-        page = decode_get_records(body)
+        page = decode_get_records(body, is_cbor=is_cbor)
     except MalformedResponseError:
         return
     assert_is_sound(page)

@@ -1,0 +1,164 @@
+"""Makes the calls of the data plane: botocore makes the pattern of each, and only that.
+
+For the first call of an operation on a stream botocore resolves the endpoint, finds the credentials
+and writes the headers, as for any call. The hook ``before-send``, where something else may answer a
+signed request, takes that request away before it is sent. Then each call is signed here, and sent
+by the HTTP session of the client, with its connections, proxies, certificates and timeouts.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import orjson
+from attrs import field, frozen
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.parsers import create_parser
+
+from kinesis_publishers.aws import cbor
+from kinesis_publishers.aws.carriers.carrier import SignedCall
+from kinesis_publishers.aws.clients import method_of
+from kinesis_publishers.aws.errors import mapped_errors
+from kinesis_publishers.aws.signing import CallPattern
+from kinesis_publishers.clock import ServiceClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from kinesis_publishers.clock import Clock
+
+__all__ = ["JSON", "Answer", "ServiceCalls", "error_in", "millis_of"]
+
+JSON = "application/x-amz-json-1.1"
+
+
+@frozen
+class Answer:
+    """What the service answers.
+
+    Attributes:
+        headers: with names in lower case.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def is_cbor(self) -> bool:
+        return self.headers.get("content-type", "").startswith(cbor.CONTENT_TYPE)
+
+    def parsed(self) -> Any:
+        """Return what the body says.
+
+        Raises:
+            ValueError: it is not what its content type announces.
+        """
+        return cbor.loads(self.body) if self.is_cbor else orjson.loads(self.body)
+
+
+class _Taken(BaseException):
+    """Carries a signed request out of botocore; nothing there catches it."""
+
+    def __init__(self, request: Any) -> None:
+        super().__init__()
+        self.request = request
+
+
+class ServiceCalls:
+    """Makes calls through the HTTP session of a client of aiobotocore.
+
+    The operations must not be called through the client itself.
+
+    Args:
+        clock: learns the time of the service.
+    """
+
+    def __init__(self, client: Any, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._machine = clock.machine if isinstance(clock, ServiceClock) else clock
+        self._patterns: dict[tuple[str, str], CallPattern] = {}
+        for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard"):
+            client.meta.events.register(f"before-send.kinesis.{operation}", _take)
+
+    @contextmanager
+    def errors(self, operation: str, where: str) -> Iterator[None]:
+        """Raise errors of our tree for those of a call."""
+        with mapped_errors(operation, where, client=self._client):
+            yield
+
+    async def sign(
+        self, operation: str, arn: str, body: bytes, where: str, content_type: str = JSON
+    ) -> SignedCall:
+        """Return a call that is ready to be sent, now.
+
+        Args:
+            arn: of the stream, or of the consumer; the endpoint may depend on it.
+            where: for messages.
+        """
+        pattern = self._patterns.get((operation, arn)) or await self._learn(operation, arn)
+        credentials = await self._client._request_signer._credentials.get_frozen_credentials()
+        now = self._machine.now()
+        headers = pattern.sign(body, content_type=content_type, credentials=credentials, at=now)
+        return SignedCall(url=pattern.url, headers=headers, body=body, where=where, signed_at=now)
+
+    async def _learn(self, operation: str, arn: str) -> CallPattern:
+        named = "ConsumerARN" if operation == "SubscribeToShard" else "StreamARN"
+        try:
+            await method_of(self._client, operation)(**{named: arn})
+        except _Taken as taken:
+            pattern = CallPattern.of_request(taken.request)
+        self._patterns[operation, arn] = pattern
+        return pattern
+
+    async def post(self, call: SignedCall) -> Answer:
+        """Send a call and return the whole answer, whatever its status is."""
+        headers: Any = call.headers
+        request = AWSPreparedRequest("POST", call.url, headers, call.body, False)
+        response = await self._client._endpoint.http_session.send(request)
+        answer = Answer(response.status_code, response.headers, await response.content)
+        self.observe(answer.headers, call.signed_at)
+        return answer
+
+    def observe(self, headers: Mapping[str, str], sent_at: datetime) -> None:
+        """Learn the time of the service from the headers of an answer."""
+        if isinstance(self._clock, ServiceClock):
+            self._clock.observe(headers.get("date"), sent_at=sent_at)
+
+    def refusal(self, operation: str, answer: Answer) -> Exception:
+        """Return botocore's error for an answer that is a refusal."""
+        parsed = error_in(answer)
+        error: Exception = self._client.exceptions.from_code(parsed["Error"]["Code"])(
+            parsed, operation
+        )
+        return error
+
+
+def error_in(answer: Answer) -> dict[str, Any]:
+    """Return what botocore's parser makes of a refusal, also of one in CBOR."""
+    body = answer.body
+    if answer.is_cbor:
+        try:
+            body = orjson.dumps(answer.parsed())
+        except (TypeError, ValueError):
+            body = b""
+    response = {"status_code": answer.status, "headers": answer.headers, "body": body}
+    no_shape: Any = None
+    parsed: dict[str, Any] = create_parser("json").parse(response, no_shape)
+    return parsed
+
+
+def millis_of(instant: datetime) -> int:
+    """Return an instant as calls say it, in whole milliseconds, like the arrival of a record.
+
+    Rounded down like those: more would skip a record of the same millisecond. Whole seconds would
+    begin too early, with records from before a pinned LATEST.
+    """
+    return int(instant.timestamp() * 1000)
+
+
+def _take(request: Any, **_: Any) -> NoReturn:
+    raise _Taken(request)

@@ -1,0 +1,77 @@
+"""What this package changes in the Python processes that Spark starts: all of it is here.
+
+Workers serve the tasks of every query, so that each change must suit code that is not ours.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from zipimport import zipimporter
+
+from pyspark import TaskContext
+
+__all__ = ["invalidate_if_changed", "prepare_source", "prepare_worker"]
+
+# How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
+# Python's default of 5 ms, a trigger that finds nothing took three times as long.
+_SWITCH_SECONDS = 0.0005
+_SOURCE_MODULE = "pyspark.sql.streaming.python_streaming_source_runner"
+_read_directory_again = zipimporter.invalidate_caches
+
+
+def prepare_worker(*, again: bool = False) -> None:
+    """Make the next tasks of this worker cheaper; in a task only, elsewhere nothing happens.
+
+    Spark collects garbage after every task, and before 4.3 it makes every task invalidate the
+    caches of all importers.
+
+    Args:
+        again: also where that has been done before, because much has been loaded since.
+    """
+    if TaskContext.get() is None or (gc.get_freeze_count() and not again):
+        return
+    zipimporter.invalidate_caches = invalidate_if_changed  # type: ignore[assignment]
+    _freeze()
+
+
+def prepare_source() -> None:
+    """Make planning and fetching cheaper in the process that Spark keeps for a query's source.
+
+    It is called when the clients are loaded: the thousands of objects of a page make the collector
+    look at all that is alive.
+    """
+    sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+    # A program that runs a planner itself decides about its own objects.
+    spec = sys.modules["__main__"].__spec__
+    if spec is not None and spec.name == _SOURCE_MODULE:
+        _freeze()
+
+
+def _freeze() -> None:
+    """Let the garbage collector pass over everything that is alive now.
+
+    What is frozen and becomes garbage is collected at the next freezing, which comes before there
+    can be much of it.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+def invalidate_if_changed(importer: zipimporter) -> None:
+    """Read the directory of the importer's archive again if the archive may have changed.
+
+    Python reads it in any case, and each package in an archive has an importer: with PySpark's that
+    takes 90 ms. An importer's first invalidation reads, because nobody knows what it has seen.
+    """
+    try:
+        found = os.stat(importer.archive)
+        # Before reading: what changes meanwhile shows the next time.
+        seen = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
+    except OSError:
+        seen = None
+    if seen is None or vars(importer).get("_seen") != seen:
+        _read_directory_again(importer)
+        vars(importer)["_seen"] = seen

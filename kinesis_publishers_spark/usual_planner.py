@@ -1,0 +1,70 @@
+"""Which planner plans the next micro-batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_publishers.config import PendingConfig, Planner, SparkConfig
+from kinesis_publishers.readers import publisher_factory_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_publishers import Properties
+    from kinesis_publishers_spark.lag import Lag
+
+__all__ = ["UsualPlanner"]
+
+# By what waits, in shares of the pending pool: a micro-batch that has the first is more than the
+# driver should carry, and after some in a row with less than the second it can again.
+_MUCH, _LITTLE = 1 / 2, 1 / 8
+_LITTLE_IN_A_ROW = 3
+# So close behind the tip, nothing found says that little waits.
+_NEAR_TIP_MILLIS = 2_000
+
+
+class UsualPlanner:
+    """The planner of the next micro-batch, unless that must have all records that exist now.
+
+    ``auto`` is prefetch, which has the lower latency, until a micro-batch half fills the pool: then
+    more waits than the driver should carry. The executors read what follows, until several
+    micro-batches in a row are small.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        pending = PendingConfig.from_properties(properties)
+        self._pool_records, self._pool_bytes = pending.max_records, pending.max_bytes
+        spark = SparkConfig.from_properties(properties)
+        is_auto = spark.planner is Planner.AUTO
+        limits = (spark.max_records_per_trigger, spark.max_bytes_per_trigger)
+        # A limit must be counted, which under ranges costs the driver the bytes once more.
+        self._takes_turns = (
+            is_auto and limits == (None, None) and publisher_factory_class(properties).reads_ranges
+        )
+        self.planner = Planner.PREFETCH if is_auto else spark.planner
+        self._little_in_a_row = 0
+
+    def observe_batch(self, records: int | None, payload_bytes: int) -> None:
+        """Learn how large the next micro-batch is; ``None`` records are not counted."""
+        if not self._takes_turns:
+            return
+        filled = max((records or 0) / self._pool_records, payload_bytes / self._pool_bytes)
+        if self.planner is Planner.RANGES:
+            self._count(is_little=filled < _LITTLE)
+        elif filled >= _MUCH:
+            self.planner, self._little_in_a_row = Planner.RANGES, 0
+
+    def observe_nothing_new(self, lag: Callable[[], Lag | None]) -> None:
+        """Learn that there is nothing for a micro-batch yet."""
+        if self._takes_turns and self.planner is Planner.RANGES:
+            self._count(is_little=_is_near_tip(lag()))
+
+    def _count(self, *, is_little: bool) -> None:
+        self._little_in_a_row = self._little_in_a_row + 1 if is_little else 0
+        if self._little_in_a_row >= _LITTLE_IN_A_ROW:
+            self.planner = Planner.PREFETCH
+
+
+def _is_near_tip(lag: Lag | None) -> bool:
+    millis = None if lag is None else lag.max_millis_behind_latest
+    return millis is not None and millis <= _NEAR_TIP_MILLIS
