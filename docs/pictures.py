@@ -1,24 +1,22 @@
 """Writes the pictures of the documentation: ``python docs/pictures.py``.
 
 The pictures of the architecture are tables of rooms and arrows, which a test compares with the
-imports of the code. The picture of figures reads ``benchmarks/results``.
+imports of the code. ``python -m benchmarks.charts`` draws what was measured.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
 _IMAGES: Final = Path(__file__).parent / "images"
 _PACKAGE: Final = Path(__file__).parents[1] / "kinesis_publishers"
-_RESULTS: Final = Path(__file__).parents[1] / "benchmarks" / "results"
 _WIDTH: Final = 900
 _SIDE: Final = 14
 _INK, _GREY = "#37474f", "#546e7a"
@@ -382,143 +380,6 @@ PROPERTY: Final = Picture(
 MAPS: Final = {"way-of-a-record.svg": RECORD, "way-of-a-property.svg": PROPERTY}
 
 
-@frozen(kw_only=True)
-class Bar:
-    """One measured figure."""
-
-    label: str
-    value: float
-    is_ours: bool = True
-
-
-@frozen(kw_only=True)
-class Chart:
-    """Bars under one heading, and where their figures come from."""
-
-    heading: str
-    bars: tuple[Bar, ...]
-    source: str
-
-
-def figures() -> str:
-    """Return the picture of measured figures."""
-    return render_charts(
-        "Measured: payload read per second of CPU, and the time from a put to the application",
-        [*_cpu_charts(), _latency_chart()],
-    )
-
-
-def _cpu_charts() -> Iterable[Chart]:
-    polling, fan_out = _result("polling"), _result("fanout")
-    yield Chart(
-        heading="GetRecords: MB of payload per second of CPU (records of 1 KiB, 4 shards)",
-        bars=tuple(
-            _cpu_bar(label, polling["rows"], client=client, record_bytes=1024, shards=4)
-            for label, client in (
-                ("kinesis-publishers", "ours-records"),
-                ("boto3", "boto3"),
-                ("aiobotocore", "aiobotocore"),
-                ("async-kinesis", "async-kinesis"),
-            )
-        ),
-        source=_source(polling),
-    )
-    yield Chart(
-        heading="SubscribeToShard: MB of payload per second of CPU (records of 1 KiB, 8 shards)",
-        bars=tuple(
-            _cpu_bar(
-                label,
-                fan_out["throughput"],
-                client=client,
-                subscriptions=8,
-                protocol="HTTP/1.1" if "HTTP/1.1" in label else "TLS, HTTP/2",
-            )
-            for label, client in (
-                ("kinesis-publishers, HTTP/1.1", "ours"),
-                ("aiobotocore, HTTP/1.1", "aiobotocore"),
-                ("kinesis-publishers, HTTP/2, pyreqwest", "ours-fast"),
-                ("kinesis-publishers, HTTP/2, httpx", "ours"),
-                ("aiobotocore, HTTP/2", "aiobotocore-http2"),
-            )
-        ),
-        source=_source(fan_out),
-    )
-
-
-def _latency_chart() -> Chart:
-    fan_out, spark = _result("fanout"), _result("spark-speed")
-    pushed = _row(fan_out["latency"], protocol="HTTP/1.1", shards=8)
-    called = {
-        name: _row(spark["latency"], planner=name, shards=8)["called"]
-        for name in ("prefetch", "ranges")
-    }
-    return Chart(
-        heading="From a put to the application: median in ms (8 shards)",
-        bars=(
-            Bar(label="on_batch, fan-out", value=pushed["p50_ms"]),
-            *(
-                Bar(label=f"foreachBatch of Spark, {name}", value=measured["p50_ms"])
-                for name, measured in called.items()
-            ),
-        ),
-        source=f"{_source(fan_out)}; {_source(spark)}",
-    )
-
-
-def _cpu_bar(label: str, rows: list[dict[str, Any]], **wanted: object) -> Bar:
-    value = _row(rows, **wanted)["mb_per_cpu_second"]
-    return Bar(label=label, value=value, is_ours=label.startswith("kinesis-publishers"))
-
-
-def _result(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((_RESULTS / f"{name}.json").read_text("utf-8"))
-    return found
-
-
-def _source(result: dict[str, Any]) -> str:
-    """Return the command without its arguments, which stand in the file."""
-    return " ".join(result["command"].split()[:3])
-
-
-def _row(rows: list[dict[str, Any]], **wanted: object) -> dict[str, Any]:
-    (found,) = [row for row in rows if wanted.items() <= row.items()]
-    return found
-
-
-def render_charts(title: str, charts: Iterable[Chart]) -> str:
-    """Return charts below each other as SVG."""
-    parts, y = [], float(_SIDE)
-    for chart in charts:
-        y += 22
-        parts.append(_text(2 * _SIDE, y, chart.heading, "title left"))
-        y += 8
-        most = max(bar.value for bar in chart.bars)
-        for bar in chart.bars:
-            parts += _bar(bar, y, most)
-            y += 22
-        y += 14
-        parts.append(_text(2 * _SIDE, y, chart.source, "room left"))
-        y += 14
-    head = _HEAD.format(width=_WIDTH, height=round(y + _SIDE / 2), title=escape(title))
-    return head + "".join(parts) + "</svg>\n"
-
-
-def _bar(bar: Bar, y: float, most: float) -> Iterator[str]:
-    left, longest = 320, 500
-    width = max(2.0, longest * bar.value / most)
-    fill = "#5c6bc0" if bar.is_ours else "#b0bec5"
-    shown = f"{bar.value:.0f}" if bar.value >= 10 else f"{bar.value:.1f}"
-    yield _text(left - 10, y + 13, bar.label, "right")
-    yield f'  <rect x="{left}" y="{y:.0f}" width="{width:.1f}" height="16" fill="{fill}"/>\n'
-    yield _text(left + width + 6, y + 13, shown, "left")
-
-
-#: What writes each picture, by its file below ``docs/images``.
-PICTURES: Final[dict[str, Callable[[], str]]] = {
-    **{name: picture.render for name, picture in MAPS.items()},
-    "figures.svg": figures,
-}
-
 if __name__ == "__main__":
-    for name, render in PICTURES.items():
-        (_IMAGES / name).write_text(render(), encoding="utf-8")
+    for name, picture in MAPS.items():
+        (_IMAGES / name).write_text(picture.render(), encoding="utf-8")

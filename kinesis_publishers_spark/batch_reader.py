@@ -26,6 +26,7 @@ from kinesis_publishers.readers import (
     plan_batch,
     publisher_factory_class,
 )
+from kinesis_publishers_spark.boundary import at_boundary
 from kinesis_publishers_spark.chunks import balanced
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 
@@ -83,6 +84,7 @@ class KinesisBatchReader(DataSourceReader):
         self._narrowing = pushed.narrowing
         return pushed.rest
 
+    @at_boundary
     def partitions(self) -> list[InputPartition]:
         """Return the partitions: the shards that have records, spread over the tasks."""
         ranges = asyncio.run(plan_batch(self._properties, self._bounds, self._narrowing))

@@ -6,11 +6,14 @@ what it needs.
 
 from __future__ import annotations
 
+import logging
 import os
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
+
+from kinesis_publishers_spark.boundary import at_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +26,17 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 __all__ = ["KinesisDataSource", "register"]
+
+_LOGGER = logging.getLogger(__name__)
+# What Spark adds to the options, by what is asked for.
+_NOT_READING = {
+    "checkpointlocation": "This source has no sink: neither writeStream nor write is possible with "
+    "this format. Write with foreachBatch or foreach and a client of your own. Only if you read: "
+    "remove checkpointLocation here, it belongs to writeStream.",
+    "provider": "CREATE TABLE ... USING kinesis is not possible: Spark does not give a Python "
+    "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis OPTIONS (...), or "
+    "spark.read and spark.readStream.",
+}
 
 
 class KinesisDataSource(DataSource):
@@ -38,9 +52,11 @@ class KinesisDataSource(DataSource):
     allow: ClassVar[Sequence[str]] = ()
     """What :func:`register` permits of the values that name code, files or variables."""
 
+    @at_boundary
     def __init__(self, options: dict[str, str]) -> None:
         from kinesis_publishers import Properties, SystemClock
         from kinesis_publishers.config import ALLOW_VARIABLE, SourceConfig, SparkConfig
+        from kinesis_publishers.errors import ConfigError
         from kinesis_publishers.readers import (
             publisher_factory_class,
             register_consumers,
@@ -49,19 +65,26 @@ class KinesisDataSource(DataSource):
         from kinesis_publishers_spark.partitions import TaskReader
 
         super().__init__(options)
+        for key in sorted(_NOT_READING.keys() & {name.lower() for name in options}):
+            raise ConfigError(_NOT_READING[key])
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake is reported at load() and not in the first micro-batch.
         allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
         self._written = properties = Properties.from_spark_options(
             dict(options), allow=[*self.allow, *allow]
         )
+        if idle := properties.unimplemented_keys():
+            _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
         SourceConfig.from_properties(properties)
         publisher_factory_class(properties)
         self._config = SparkConfig.from_properties(properties)
         # Executors may have another environment than the driver, so that the region travels with
         # the properties. So do the ARNs of the consumers that EAGER registers here, where it runs
         # once.
-        self._properties = register_consumers(with_region(properties))
+        properties = with_region(properties)
+        self._properties = register_consumers(properties)
+        # Registering checks the streams, too.
+        self._is_checked = self._properties is not properties
         self._tasks = TaskReader.of(self._properties)
         self._has_reader = False
 
@@ -74,10 +97,20 @@ class KinesisDataSource(DataSource):
         """Return the name for ``format(...)``."""
         return "kinesis"
 
+    @at_boundary
     def schema(self) -> str:
-        """Return the columns in Spark's DDL."""
+        """Return the columns in Spark's DDL; Spark asks once, in ``load()``.
+
+        Raises:
+            KinesisPublishersError: the streams cannot be read, as :func:`check_streams` says.
+        """
+        from kinesis_publishers.readers import check_streams
         from kinesis_publishers_spark.schema import spark_schema
 
+        # Not in the constructor, which also runs where nothing is read.
+        if not self._is_checked:
+            check_streams(self._properties)
+            self._is_checked = True
         return spark_schema(include_metadata=self._config.include_metadata)
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
@@ -97,6 +130,7 @@ class KinesisDataSource(DataSource):
             make = partial(_refuse, problem)
         return KinesisStreamReader(self._properties, self._config, make, tasks=self._tasks)
 
+    @at_boundary
     def reader(self, schema: StructType) -> KinesisBatchReader:
         """Return a reader of the records between two positions."""
         from kinesis_publishers_spark.batch_reader import KinesisBatchReader, checked_bounds
@@ -105,6 +139,15 @@ class KinesisDataSource(DataSource):
         self._check(schema)
         bounds = checked_bounds(self._written, loaded_at=self._loaded_at)
         return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
+
+    @at_boundary
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """Say that there is no sink."""
+        from kinesis_publishers.errors import ConfigError
+
+        raise ConfigError(_NOT_READING["checkpointlocation"])
+
+    streamWriter = writer
 
     def _check(self, schema: StructType) -> None:
         from kinesis_publishers_spark.schema import check_schema

@@ -41,9 +41,7 @@ class Lag:
         statuses: Iterable[ShardStatus],
         oldest: Mapping[ShardKey, datetime],
         now: datetime,
-        *,
-        buffered_records: int = 0,
-        buffered_bytes: int = 0,
+        **buffered: int,
     ) -> Self:
         """Measure the lag.
 
@@ -51,8 +49,7 @@ class Lag:
             statuses: how far each shard is read, or looked at.
             oldest: when the first record of a shard arrived that was read and is not committed.
             now: by the service's clock.
-            buffered_records: as the attribute.
-            buffered_bytes: as the attribute.
+            buffered: the other attributes.
         """
         # A shard that has ended is behind only with what waits.
         open_shards = [one for one in statuses if not one.progress.is_ended]
@@ -64,8 +61,7 @@ class Lag:
                 for shard, one in {**seconds, **waiting}.items()
             },
             millis_behind_latest={str(one.shard): one.millis_behind_latest for one in open_shards},
-            buffered_records=buffered_records,
-            buffered_bytes=buffered_bytes,
+            **buffered,
         )
 
     @property

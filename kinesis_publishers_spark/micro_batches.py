@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
@@ -19,7 +19,7 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.usual_planner import UsualPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from pyspark.sql.datasource import InputPartition
@@ -72,7 +72,7 @@ class MicroBatch:
     end: Offset
     payload_bytes: int
     records: int | None = None
-    oldest: Mapping[ShardKey, datetime] = field(factory=dict)
+    oldest: dict[ShardKey, datetime] = field(factory=dict)
     partitions: Callable[[], Sequence[InputPartition]]
 
 
@@ -113,7 +113,7 @@ class Session(ABC):
         """Return the partitions of a micro-batch that another process has planned."""
 
     @abstractmethod
-    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+    def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         """Return how far the query is behind, ``None`` before it reads.
 
         Args:
@@ -167,6 +167,9 @@ class MicroBatches:
         self._usual = UsualPlanner(properties)
         self._choice = _Choice(self._usual.planner)
         self._asked: Planner = self._usual.planner
+        self._max_delay_seconds = config.max_trigger_delay_seconds
+        # How long the next micro-batch may wait for more records; the first one does not.
+        self._waits_until = float("-inf")
         self._catch_up_to: datetime | None = None
         self._initial: Offset | None = None
         self._session: Session | None = None
@@ -175,7 +178,7 @@ class MicroBatches:
         # The end of the micro-batch that was planned or replayed last: there the session stands.
         self._reached: Offset | None = None
         self._batch: MicroBatch | None = None
-        self._uncommitted: Mapping[ShardKey, datetime] = {}
+        self._uncommitted: dict[ShardKey, datetime] = {}
         self._planned: tuple[Offset, Offset] | None = None
         # Where the query stands, as far as is known: Spark before 4.2 does not say.
         self._position: Offset | None = None
@@ -245,7 +248,7 @@ class MicroBatches:
         batch = self._batch
         # Comparing many shards takes its time, and Spark asks again and again with the same one.
         if batch is None or start is self._reached or start != batch.start:
-            limit = None if self._choice.reads_everything else limit
+            limit = None if self._choice.reads_everything else self._in_time(limit)
             session = self._session_at(start)
             self._asked = self._choice.planner
             batch = session.plan(start, limit)
@@ -255,9 +258,17 @@ class MicroBatches:
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
+            self._waits_until = self._query.clock.monotonic() + self._max_delay_seconds
         # Asked again for a micro-batch that has been planned: it must not change.
         self._planned = start, batch.end
         return batch.end
+
+    def _in_time(self, limit: BatchLimit | None) -> BatchLimit | None:
+        """Return ``limit`` without its minimum where that must not hold a micro-batch up."""
+        is_held_up = self._query.clock.monotonic() >= self._waits_until
+        if limit is not None and limit.min_records and (is_held_up or self._catch_up_to):
+            return evolve(limit, min_records=0)
+        return limit
 
     def _take_turns(self, session: Session, batch: MicroBatch | None) -> None:
         """Let another planner plan what follows ``batch``, which ``session`` has planned."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,9 +15,9 @@ from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
     balanced,
+    divided,
     needs_refresh,
     next_offset,
-    oldest,
     pack,
     take,
 )
@@ -29,7 +30,7 @@ from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import to_spark_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterable
     from concurrent.futures import Future
     from datetime import datetime
 
@@ -58,7 +59,9 @@ class PrefetchSession(Session, DeliverySink):
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
         super().__init__(query, resume, catch_up_to)
-        self._has_metadata = SparkConfig.from_properties(query.properties).include_metadata
+        spark = SparkConfig.from_properties(query.properties)
+        self._has_metadata = spark.include_metadata
+        self._most_rows = spark.max_records_per_partition or sys.maxsize
         pending = PendingConfig.from_properties(query.properties)
         # The whole pool: it is free again when the micro-batch is planned, and fills up while Spark
         # works on that.
@@ -159,7 +162,7 @@ class PrefetchSession(Session, DeliverySink):
         limit = self._most if limit is None else limit.tightened(self._most)
         if self._catch_up_to is not None:
             end, chunks = self._ask(self._plan_catching_up(start, limit))
-        elif not self._is_dirty and self._clock.monotonic() < self._next_refresh_check:
+        elif self._has_too_little(limit):
             self._raise_if_failed()
             return None
         else:
@@ -171,11 +174,23 @@ class PrefetchSession(Session, DeliverySink):
             end=end,
             records=sum(map(len, chunks)),
             payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
-            oldest=oldest(chunks),
+            oldest=_oldest(chunks),
             partitions=partial(
-                _partitions, chunks, self._query.parallelism, include_metadata=self._has_metadata
+                _partitions,
+                chunks,
+                self._query.parallelism,
+                self._most_rows,
+                include_metadata=self._has_metadata,
             ),
         )
+
+    def _has_too_little(self, limit: BatchLimit) -> bool:
+        if limit.min_records and self._fetcher is not None:
+            # More than half of the pool would never wait.
+            enough = limit.tightened(self._enough)
+            if not self._fills(enough.tightened(BatchLimit(records=limit.min_records))):
+                return True
+        return not self._is_dirty and self._clock.monotonic() < self._next_refresh_check
 
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
@@ -235,13 +250,13 @@ class PrefetchSession(Session, DeliverySink):
         self._is_dirty = bool(rest)
         return end, taken
 
-    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+    def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         return None if self._loop is None else self._ask(self._lag(planned))
 
-    async def _lag(self, planned: Mapping[ShardKey, datetime]) -> Lag:
+    async def _lag(self, planned: dict[ShardKey, datetime]) -> Lag:
         return Lag.of(
             [] if self._fetcher is None else self._fetcher.statuses,
-            {**oldest(self._waiting), **planned},
+            _oldest(self._waiting) | planned,
             self._clock.now(),
             buffered_records=self._waiting_records,
             buffered_bytes=self._waiting_bytes,
@@ -267,12 +282,20 @@ class PrefetchSession(Session, DeliverySink):
             self._loop.close()
 
 
+def _oldest(chunks: Iterable[Chunk]) -> dict[ShardKey, datetime]:
+    firsts: dict[ShardKey, Chunk] = {}
+    for chunk in chunks:
+        firsts.setdefault(chunk.shard, chunk)
+    return {key: chunk.arrived for key, chunk in firsts.items()}
+
+
 # Not a method: a micro-batch that is not committed may outlive its session, and what that has read
 # since is fetched again.
 def _partitions(
-    chunks: list[Chunk], parallelism: int, *, include_metadata: bool
+    chunks: list[Chunk], parallelism: int, most_rows: int, *, include_metadata: bool
 ) -> list[PrefetchedPartition]:
     return [
-        PrefetchedPartition.of(rows, include_metadata=include_metadata)
+        PrefetchedPartition.of(part, include_metadata=include_metadata)
         for rows in pack(chunks, parallelism)
+        for part in divided(rows, most_rows)
     ]

@@ -137,12 +137,11 @@ class RangeSession(Session):
             for group in balanced(ranges, weights, self._query.parallelism)
         ]
 
-    def lag(self, planned: Mapping[ShardKey, datetime]) -> Lag | None:
+    def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         if self._thread is None:
             return None
         finder = self._thread.value
-        waiting = {**finder.waiting_since, **planned}
-        return Lag.of(finder.statuses, waiting, self._clock.now())
+        return Lag.of(finder.statuses, finder.waiting_since | planned, self._clock.now())
 
     def close(self) -> None:
         if self._thread is not None:

@@ -25,7 +25,7 @@ __all__ = [
 #: The columns that every query has, in Spark's DDL.
 SPARK_SCHEMA = (
     "data binary, streamName string, shardId string, sequenceNumber string, partitionKey string, "
-    "approximateArrivalTimestamp timestamp"
+    "approximateArrivalTimestamp timestamp_ltz"
 )
 # Nothing here may depend on when or how a record was read: a replay gives the same rows.
 _SPARK_METADATA = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
@@ -34,7 +34,8 @@ _ARROW_TYPES = {
     "binary": pa.binary(),
     "string": pa.string(),
     "bigint": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    # Not "timestamp", which spark.sql.timestampType may turn into a type without a time zone.
+    "timestamp_ltz": pa.timestamp("us", tz="UTC"),
 }
 
 
@@ -70,7 +71,8 @@ def check_schema(schema: StructType, *, include_metadata: bool) -> None:
     Raises:
         InvalidOptionError: names the columns of the source.
     """
-    columns = spark_schema(include_metadata=include_metadata)
+    # As Spark shows it.
+    columns = spark_schema(include_metadata=include_metadata).replace("_ltz", "")
     asked = ", ".join(
         f"{one.name} {one.dataType.simpleString()}{'' if one.nullable else ' not null'}"
         for one in schema

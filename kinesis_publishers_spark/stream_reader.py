@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_publishers.config import Planner, StreamsConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
+from kinesis_publishers_spark.boundary import LEVEL_VARIABLE, at_boundary
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
@@ -45,8 +46,6 @@ except ImportError:  # Spark before 4.2 has neither admission control nor Availa
 
 __all__ = ["LEVEL_VARIABLE", "KinesisStreamReader", "make_session"]
 
-#: The environment variable that names the level from which the driver writes logs.
-LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
 _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -98,7 +97,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._properties = properties
         self._limit = BatchLimit(
-            records=config.max_records_per_trigger, payload_bytes=config.max_bytes_per_trigger
+            records=config.max_records_per_trigger,
+            payload_bytes=config.max_bytes_per_trigger,
+            min_records=config.min_records_per_trigger or 0,
         )
         self._make_session = make_session
         self._tasks = tasks or TaskReader.of(properties)
@@ -119,11 +120,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._micro_batches = MicroBatches(self._properties, self._make_session)
         return self._micro_batches
 
+    @at_boundary
     def initialOffset(self) -> OffsetJson:
         """Return where a new query begins."""
         return self._text_of(self._batches.initial_offset())
 
     # Spark before 4.2 passes neither argument; it finds the defaults by inspecting the signature.
+    @at_boundary
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
@@ -167,6 +170,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(limit.payload_bytes)
         return ReadMaxRows(limit.records or _UNLIMITED_ROWS)
 
+    @at_boundary
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the lag, which Spark shows in the query's progress as ``latestOffset``.
 
@@ -190,10 +194,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         streams = StreamsConfig.from_properties(self._properties).streams
         return ",".join(one.name for one in streams)
 
+    @at_boundary
     def prepareForTriggerAvailableNow(self) -> None:
         """Read the records that exist now, children of ended shards included, and no more."""
         self._batches.prepare_for_available_now()
 
+    @at_boundary
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
         return self._tasks.split(self._batches.partitions(self._parse(start), self._parse(end)))
@@ -202,6 +208,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the records of one partition, in a task."""
         return self._tasks.read(partition)
 
+    @at_boundary
     def commit(self, end: OffsetJson) -> None:
         """Learn that Spark is done with the micro-batch that ends at ``end``."""
         offset = self._parse(end)

@@ -11,8 +11,14 @@ from kinesis_publishers.config.assignments import Assignments, assign_custom, as
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
 from kinesis_publishers.config.option import Entry, Lookup, Option
 from kinesis_publishers.config.rules import find_problems
+from kinesis_publishers.config.sections.source import StreamsConfig
 from kinesis_publishers.config.spark_options import assign_spark_options
-from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
+from kinesis_publishers.errors import (
+    ConfigError,
+    ConfigErrors,
+    InvalidOptionError,
+    MissingOptionError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -94,7 +100,14 @@ class Properties(Lookup):
 
         What names code, files or variables is refused unless a pattern in ``allow`` matches it.
         """
-        return cls._build(assign_spark_options(options, allow=allow), complete=complete)
+        assignments = assign_spark_options(options, allow=allow)
+        if complete and not any(one.option is StreamsConfig.names for one in assignments.found):
+            # By the name that most queries use, too.
+            key = StreamsConfig.names.full_key
+            text = str(StreamsConfig.names.missing()).replace(key, f"streamName ({key})")
+            assignments.problems.append(MissingOptionError(text))
+            complete = False
+        return cls._build(assignments, complete=complete)
 
     @classmethod
     def _build(

@@ -14,7 +14,7 @@ from kinesis_publishers.model import PositionType, is_refresh_due
 
 if TYPE_CHECKING:
     from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, is_after, plan_batch
-    from kinesis_publishers.readers.eager_registration import register_consumers
+    from kinesis_publishers.readers.eager_registration import check_streams, register_consumers
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     from kinesis_publishers.readers.guard import ConsumerGuard
     from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
@@ -32,6 +32,7 @@ __all__ = [
     "ReadLimit",
     "ServiceClock",
     "as_polling",
+    "check_streams",
     "is_after",
     "is_refresh_due",
     "plan_batch",
@@ -42,7 +43,7 @@ __all__ = [
 
 _NAMES: Final = {
     "bounded_read": "BatchBounds Narrowing is_after plan_batch",
-    "eager_registration": "register_consumers",
+    "eager_registration": "check_streams register_consumers",
     "fetcher": "KinesisDataFetcher",
     "guard": "ConsumerGuard",
     "range_ends": "Ends KinesisRangeFinder ReadLimit",

@@ -1,23 +1,78 @@
-"""EAGER registration without reading: for a source that other processes read."""
+"""What a source does before other processes read: it checks the streams and registers EAGER."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_publishers.assembly import open_control, publisher_factory_class
 from kinesis_publishers.config import Properties, RegistrationConfig, RegistrationStrategy
+from kinesis_publishers.errors import (
+    InternalServiceError,
+    LimitExceededError,
+    RetriesExhaustedError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.events import ignore_event
 from kinesis_publishers.registration import ConsumerLease, create_registrar
+from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from kinesis_publishers.assembly import ControlServices
 
-__all__ = ["register_consumers"]
+__all__ = ["check_streams", "register_consumers"]
 
 _T = TypeVar("_T")
+_LOGGER = logging.getLogger(__name__)
+
+_CHECK_SECONDS = 6.0
+_CHECK_POLICY = RetryPolicy(
+    max_retries=2, base_seconds=0.2, max_seconds=1.0, exponent=2.0, start_seconds=2.0
+)
+# The service answers, and has no time: that passes.
+_PASSING = (InternalServiceError, LimitExceededError, ThroughputExceededError)
+
+
+def check_streams(properties: Properties) -> None:
+    """Ask the service for the streams, for some seconds at most.
+
+    A service that is slow or throttles is a warning: readers have more patience.
+
+    Raises:
+        ServiceError: a stream does not exist, or the credentials are missing or do not suffice.
+        RetriesExhaustedError: the service cannot be reached.
+    """
+
+    async def check() -> None:
+        async with open_control(properties, events=ignore_event) as control:
+            await _check(control)
+
+    _run(check())
+
+
+async def _check(control: ControlServices) -> None:
+    try:
+        async with control.clock.timeout(_CHECK_SECONDS):
+            for stream in control.selectors:
+                await call_with_retries(
+                    partial(control.control_plane.describe_stream, stream),
+                    policy=_CHECK_POLICY,
+                    clock=control.clock,
+                    events=ignore_event,
+                    is_start=True,
+                )
+    except (TimeoutError, RetriesExhaustedError) as error:
+        reason = error.__cause__
+        if isinstance(error, RetriesExhaustedError) and not isinstance(reason, _PASSING):
+            raise
+        said = reason or f"no answer in {_CHECK_SECONDS:.0f} s"
+        _LOGGER.warning("The streams could not be checked, the reader will try again: %s", said)
 
 
 def register_consumers(properties: Properties) -> Properties:
@@ -60,6 +115,7 @@ async def _register(properties: Properties, config: RegistrationConfig) -> dict[
     """Return the ARN of the consumer on each stream, by the stream's name."""
     name = config.required_name()
     async with open_control(properties) as control:
+        await _check(control)
         streams = {one.name: one.arn for one in await control.streams()}
         registrar = create_registrar(config, control)
         with ExitStack() as leases:

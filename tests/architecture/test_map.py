@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import runpy
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.charts import CHARTS
 from tests.architecture.sources import ROOT, sources
 
 if TYPE_CHECKING:
@@ -61,11 +63,21 @@ def test_the_page_has_the_rooms_from_the_highest_layer_to_the_lowest() -> None:
     assert names == rooms_of_the_contract()
 
 
-@pytest.mark.parametrize("name", DRAWN["PICTURES"])
+@pytest.mark.parametrize("name", DRAWN["MAPS"])
 def test_a_picture_is_up_to_date(name: str) -> None:
     # Otherwise: python docs/pictures.py
     drawn = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
-    assert drawn == DRAWN["PICTURES"][name]()
+    assert drawn == DRAWN["MAPS"][name].render()
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_shows_the_stored_figures(name: str) -> None:
+    # Otherwise: python -m benchmarks.charts
+    drawn = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
+    shown = Counter(re.findall(r"<text[^>]*>([^<]*)</text>", drawn))
+    charts = CHARTS[name]()
+    assert not Counter(bar.shown for one in charts for bar in one.bars) - shown
+    assert not Counter(one.heading for one in charts) - shown
 
 
 @pytest.mark.parametrize("picture", DRAWN["MAPS"].values(), ids=DRAWN["MAPS"])

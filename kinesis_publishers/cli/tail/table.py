@@ -25,7 +25,6 @@ from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from rich.console import Console, RenderableType
 
@@ -181,8 +180,8 @@ class LiveTable(RecordView):
         self._clock = clock
         self._started_at = clock.monotonic()
         self._meters: dict[ShardKey, Meter] = {}
-        # Of all shards that were read, also of those that no longer are, and when it was so.
-        self._statuses: dict[ShardKey, tuple[ShardStatus, datetime]] = {}
+        # Of all shards that were read, also of those that no longer are.
+        self._lags: dict[ShardKey, float | None] = {}
         self.newest: deque[str] = deque(maxlen=newest)
         self._has_ended = False
 
@@ -194,7 +193,7 @@ class LiveTable(RecordView):
             self.newest.extend(plain_line(one, longest=_SHOWN_BYTES) for one in last)
 
     def observe(self, status: ShardStatus) -> None:
-        self._statuses[status.shard.key] = status, self._clock.now()
+        self._lags[status.shard.key] = status.lag_seconds(self._clock.now())
 
     async def run(self, fetcher: KinesisDataFetcher) -> None:
         # The last state stays on the terminal.
@@ -218,7 +217,9 @@ class LiveTable(RecordView):
 
     def _rows(self, fetcher: KinesisDataFetcher) -> list[ShardRow]:
         now = self._clock.monotonic()
-        reading = {one.shard.key for one in fetcher.statuses}
+        # It grows where no answer comes.
+        reading = {one.shard.key: one.lag_seconds(self._clock.now()) for one in fetcher.statuses}
+        lags = self._lags | reading
         rows = []
         for stream_arn, stream in fetcher.progress.items():
             for shard_id, progress in stream.shards.items():
@@ -231,23 +232,15 @@ class LiveTable(RecordView):
                         records=meter.records,
                         rate=meter.rate(now),
                         # One that has ended has no tip.
-                        lag_seconds=None
-                        if progress.is_ended
-                        else self._lag(key, is_reading=key in reading),
+                        lag_seconds=None if progress.is_ended else lags.get(key),
                         position=describe_position(progress.position),
                     )
                 )
         return rows
-
-    def _lag(self, key: ShardKey, *, is_reading: bool) -> float | None:
-        if key not in self._statuses:
-            return None
-        status, observed_at = self._statuses[key]
-        return status.lag_seconds(self._clock.now() if is_reading else observed_at)
 
     def _state(self, key: ShardKey, progress: ShardProgress, *, is_reading: bool) -> str:
         if progress.is_ended:
             return "ended"
         if is_reading:
             return "reading"
-        return "stopped" if self._has_ended or key in self._statuses else "waiting"
+        return "stopped" if self._has_ended or key in self._lags else "waiting"

@@ -186,7 +186,7 @@ def test_what_cannot_be_read_is_said_before_aws_is_asked(batches: Batches) -> No
         batches.load(stream_initpos="LATEST").collect()
     with pytest.raises(AnalysisException, match=r"(?s)2 configuration problems.*TRIM_HORIZON"):
         batches.load(stream_endpos="TRIM_HORIZON", stream_initpos="SOMEWHERE")
-    assert batches.server.calls() == []
+    assert {call.operation for call in batches.server.calls()} <= {"DescribeStreamSummary"}
 
 
 def test_a_missing_stream_is_named(batches: Batches) -> None:

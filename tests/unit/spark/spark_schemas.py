@@ -8,7 +8,8 @@ from pyspark.sql.types import StructType
 def struct_type(ddl: str) -> StructType:
     """Return the schema of flat columns in the types that the source has."""
     schema = StructType()
+    names = {"bigint": "long", "timestamp_ltz": "timestamp"}
     for column in ddl.split(", "):
         name, type_name = column.split(" ")
-        schema = schema.add(name, {"bigint": "long"}.get(type_name, type_name))
+        schema = schema.add(name, names.get(type_name, type_name))
     return schema

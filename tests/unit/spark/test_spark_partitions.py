@@ -31,7 +31,7 @@ from kinesis_publishers_spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, to_spark
 from tests.unit.spark.spark_builders import ARN, NOON, rows_of, shard
 
 SECRET = "not-to-be-shown"
-TYPES = {"binary": BinaryType(), "string": StringType(), "timestamp": TimestampType()}
+TYPES = {"binary": BinaryType(), "string": StringType(), "timestamp_ltz": TimestampType()}
 
 PICKLERS: list[Callable[[Any], bytes]] = [pickle.dumps, cloudpickle.dumps]
 

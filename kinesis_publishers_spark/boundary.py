@@ -1,0 +1,47 @@
+"""How an error of this package reaches a user of Spark: its message first, and once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from kinesis_publishers.errors import KinesisPublishersError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LEVEL_VARIABLE", "at_boundary"]
+
+#: The environment variable that names the level from which the driver writes logs.
+LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def at_boundary(call: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a method that Spark calls raise errors of this package without their history.
+
+    Otherwise Spark shows the whole chain of tracebacks before the message, several times.
+    """
+
+    @wraps(call)
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return call(*args, **kwargs)
+        except KinesisPublishersError as error:
+            if os.environ.get(LEVEL_VARIABLE, "").strip().upper() == "DEBUG":
+                raise
+            _hide_traceback()
+            raise error.with_traceback(None) from None
+
+    return wrapper
+
+
+def _hide_traceback() -> None:
+    """Let Spark show the message alone; the process ends with the error, and so does this."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    # Not in a process of the user's.
+    if main is not None and main.name.startswith("pyspark."):
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
