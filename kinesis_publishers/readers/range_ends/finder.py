@@ -149,6 +149,9 @@ class KinesisRangeFinder:
             await self._for_each(probes, ShardProbe.look)
         else:
             await self._for_each(probes, lambda probe: probe.look_for_tip(until))
+        if sum(probe.waiting_records for probe in self._probes.values()) < limit.min_records:
+            self._next_round = self._services.clock.monotonic() + _LOOK_INTERVAL_SECONDS
+            return {}
         found = await self._take_within(limit)
         if not found:
             self._pause()
@@ -211,6 +214,9 @@ class KinesisRangeFinder:
             probes = [probe for probe in probes if not probe.has_seen(until)]
         now, interval = self._services.clock.monotonic(), _look_interval(len(probes))
         due = [probe for probe in probes if probe.last_look + interval <= now]
+        if due and interval == _LOOK_INTERVAL_SECONDS:
+            # Few shards come due together, or each would have micro-batches of its own.
+            due = [probe for probe in probes if probe.last_look + interval / 2 <= now]
         if not due and not has_news:
             earliest = min((probe.last_look for probe in probes), default=now)
             self._next_round = min(earliest + interval, self._next_discovery)

@@ -18,9 +18,12 @@ __all__ = [
     "Sample",
     "Weight",
     "expected_bytes",
+    "is_divisible",
+    "is_narrow",
     "is_small_tail",
     "is_within_reach",
     "jump_target",
+    "latest_end",
     "reach_seconds",
     "sampled",
     "shares",
@@ -40,8 +43,9 @@ _RANGE_BYTES = 32 * 1024 * 1024
 _SHORTEST_REACH_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
-# Below this, what is left between a position and an instant is read record by record.
-_NARROW = timedelta(milliseconds=20)
+# Arrival times have no parts of a millisecond: what comes within less is not divided by them.
+_INSTANT = timedelta(milliseconds=1)
+_NARROW = 2 * _INSTANT
 # How much the latest sample counts.
 _WEIGHT = 0.3
 
@@ -74,35 +78,62 @@ def reach_seconds(sample: Sample | None) -> float:
     return max(_SHORTEST_REACH_SECONDS, _RANGE_BYTES / rate)
 
 
-def jump_target(
-    progress: ShardProgress,
-    now: datetime,
-    sample: Sample | None,
-    nothing_since: datetime | None,
-    *,
-    is_bounded: bool,
-) -> datetime | None:
-    """Return the instant at which to look for a record, ``None`` to read on from the position.
+def latest_end(
+    progress: ShardProgress, now: datetime, sample: Sample | None, *, is_bounded: bool
+) -> datetime:
+    """Return the instant around which a range ends at the latest.
 
     Args:
         progress: how far the shard is read.
         now: the present.
         sample: what the records that were seen say.
-        nothing_since: an instant after which nothing had arrived at the last look.
         is_bounded: whether a range may cover only so much of the shard's time.
+    """
+    latest = now - _BEHIND_NOW
+    if is_bounded and progress.as_of is not None:
+        latest = min(latest, progress.as_of + timedelta(seconds=reach_seconds(sample)))
+    return latest
+
+
+def jump_target(
+    progress: ShardProgress,
+    latest: datetime,
+    nothing_since: datetime | None = None,
+    *,
+    misses: int = 0,
+) -> datetime | None:
+    """Return the instant at which to look for a record, ``None`` to read on from the position.
+
+    Args:
+        progress: how far the shard is read.
+        latest: where the range may end.
+        nothing_since: an instant after which nothing had arrived.
+        misses: how many jumps in a row have found nothing: a burst may be over in no time.
     """
     # A range whose beginning is no record yet must name its first one: a replay checks it.
     if progress.processed is None or progress.as_of is None:
         return None
-    target = now - _BEHIND_NOW
-    if nothing_since is not None and nothing_since > progress.as_of:
-        gap = nothing_since - progress.as_of
-        if gap < _NARROW:
-            return None
-        target = min(target, progress.as_of + gap / 2)
-    if is_bounded:
-        target = min(target, progress.as_of + timedelta(seconds=reach_seconds(sample)))
+    target = latest
+    if is_narrow(progress, nothing_since):
+        return None
+    if is_divisible(progress, nothing_since):
+        step = _gap(progress, nothing_since) / 2 ** (1 + 2 * misses)
+        target = min(target, progress.as_of + max(step, _INSTANT))
     return target if target > progress.as_of else None
+
+
+def is_narrow(progress: ShardProgress, nothing_since: datetime | None) -> bool:
+    """Say whether instants no longer divide what came before ``nothing_since``."""
+    return timedelta(0) < _gap(progress, nothing_since) < _NARROW
+
+
+def is_divisible(progress: ShardProgress, nothing_since: datetime | None) -> bool:
+    """Say whether they do."""
+    return _gap(progress, nothing_since) >= _NARROW
+
+
+def _gap(progress: ShardProgress, until: datetime | None) -> timedelta:
+    return timedelta(0) if until is None or progress.as_of is None else until - progress.as_of
 
 
 def is_within_reach(
@@ -151,8 +182,12 @@ class Weight(NamedTuple):
 
 @frozen(kw_only=True)
 class ReadLimit:
-    """The most that the ranges of one round may have together; ``None`` is no limit."""
+    """The most that the ranges of one round may have together; ``None`` is no limit.
 
+    While fewer than ``min_records`` wait, a round has none.
+    """
+
+    min_records: int = 0
     records: int | None = None
     payload_bytes: int | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,12 @@ from kinesis_publishers.readers.range_ends.last_record import read_page
 from kinesis_publishers.readers.range_ends.rules import (
     Sample,
     expected_bytes,
+    is_divisible,
+    is_narrow,
     is_small_tail,
     is_within_reach,
     jump_target,
+    latest_end,
     sampled,
     tail_limit,
 )
@@ -43,9 +47,11 @@ _GROWTH = 4
 # From a place near the tip so many records at a time lead to the tip itself.
 _STEP_TO_TIP = 1000
 _NEAR = timedelta(seconds=5)
-# Where nothing came for long, the time between is halved so often in one look, at most: a shard
-# allows five new iterators a second (AWS service limits).
-_JUMPS_AT_ONCE = 3
+# A shard allows five new iterators a second (AWS service limits), and its readers need some.
+_JUMPS_AT_ONCE = 5.0
+_JUMPS_PER_SECOND = 3.0
+# What comes at one instant is read with so many calls in one look, at most.
+_PAGES_OF_AN_INSTANT = 4
 
 
 @define(eq=False)
@@ -78,11 +84,15 @@ class ShardProbe:
     _is_anchored: bool = field(default=False, init=False)
     # Whether so little comes that reading on finds the tip.
     _is_quiet: bool = field(default=False, init=False)
+    # Whether the last answer had all that there was.
+    _is_at_tip: bool = field(default=False, init=False)
     # Whether the last look stopped short of the tip on purpose.
     _is_behind: bool = field(default=False, init=False)
     # Whether a few records were seen to arrive at one instant: they do not tell how fast it fills.
     _is_written_in_bursts: bool = field(default=False, init=False)
     _step: int = field(default=1, init=False)
+    _jumps_left: float = field(default=0.0, init=False)
+    _jumps_counted_at: float = field(default=float("-inf"), init=False)
     _tip_seen_at: datetime | None = field(default=None, init=False)
     # What arrived before this instant, by the reader's clock, has been seen.
     _seen_until: datetime | None = field(default=None, init=False)
@@ -119,6 +129,15 @@ class ShardProbe:
     def waiting(self) -> Sequence[Weight]:
         """What each record counts for that was seen and is in no range yet."""
         return self._seen.weights
+
+    @property
+    def waiting_records(self) -> float:
+        """About how many they are; endless at the end of a shard, because its children wait."""
+        if self._seen.has_ended or self.waiting:
+            return math.inf if self._seen.has_ended else sum(one.records for one in self.waiting)
+        now, reached = self._clock.now(), self._seen.reached
+        size = expected_bytes(self._sample, self._seen.begun, reached, now) if self._seen else 0
+        return size / self.record_bytes
 
     @property
     def record_bytes(self) -> float:
@@ -193,21 +212,67 @@ class ShardProbe:
         ):
             self._seen.leap_to_end()
             return
+        latest = latest_end(reached, now, self._sample, is_bounded=is_bounded)
         # Read on once before jumping: the reader of the range must find its beginning, too.
-        if self._is_anchored and not self._is_quiet:
-            for _ in range(_JUMPS_AT_ONCE):
-                known = self._sample, self._nothing_since
-                target = jump_target(reached, now, *known, is_bounded=is_bounded)
-                if target is None:
-                    break
-                if await self._jump(target):
-                    self._is_behind = target < now - _NEAR
-                    return
-                # A shard that fell silent lately has little before that: it is read on at once.
-                nothing_since, as_of = self._nothing_since, reached.as_of
-                if nothing_since is None or as_of is None or as_of >= target - _NEAR:
-                    break
+        is_known = self._is_anchored and not self._is_quiet
+        if not is_known or not await self._jump_on(latest):
+            await self._read_tail()
+            await self._close_in(latest)
+        as_of = self._seen.reached.as_of
+        self._is_behind = latest < now - _NEAR and as_of is not None and as_of >= latest
+
+    async def _jump_on(self, latest: datetime) -> bool:
+        """Jump as far as that leads; say whether it led on, or what is left has been read."""
+        reached, nothing_since = self._seen.reached, self._nothing_since
+        if is_divisible(reached, nothing_since):
+            await self._close_in(latest)
+            return self._has_moved(reached) or self._nothing_since != nothing_since
+        is_instant = nothing_since is not None and is_narrow(reached, nothing_since)
+        # What follows an instant ends it; if nothing does, it is over, and is read.
+        target = nothing_since if is_instant else jump_target(reached, latest)
+        landed = await self._jump(target) if target is not None and self._may_jump() else None
+        if is_instant and landed is not None:
+            await (self._close_in(latest) if landed else self._read_instant())
+        return self._has_moved(reached)
+
+    def _has_moved(self, before: ShardProgress) -> bool:
+        return self._seen.has_ended or self._seen.reached != before
+
+    async def _read_tail(self) -> None:
         await self._read_on(tail_limit(self._sample))
+
+    async def _read_instant(self) -> None:
+        """Read what is left of one instant, which times do not divide.
+
+        That is fetched twice: so it waits until the next instant would have shown itself.
+        """
+        for _ in range(_PAGES_OF_AN_INSTANT):
+            await self._read_on(_MOST_RECORDS)
+            if self._is_at_tip or not is_narrow(self._seen.reached, self._nothing_since):
+                return
+
+    async def _close_in(self, latest: datetime) -> None:
+        """Jump into what is left, again and again."""
+        misses = 0
+        while self._is_anchored and not (self._is_at_tip or self._seen.has_ended):
+            reached = self._seen.reached
+            target = jump_target(reached, latest, self._nothing_since, misses=misses)
+            # One is left for the next look.
+            if target is None or not self._may_jump(keep=1):
+                return
+            landed = await self._jump(target)
+            if landed is None:
+                return
+            misses = 0 if landed else misses + 1
+
+    def _may_jump(self, *, keep: int = 0) -> bool:
+        now = self._clock.monotonic()
+        self._jumps_left += _JUMPS_PER_SECOND * (now - self._jumps_counted_at)
+        self._jumps_left, self._jumps_counted_at = min(_JUMPS_AT_ONCE, self._jumps_left), now
+        if self._jumps_left < 1 + keep:
+            return False
+        self._jumps_left -= 1.0
+        return True
 
     async def _read_on(self, limit: int) -> None:
         reached = self._seen.reached
@@ -227,18 +292,22 @@ class ShardProbe:
         self._is_quiet = is_small_tail(len(fresh), fresh.payload_bytes)
         self._note_tip(page.batch, limit)
 
-    async def _jump(self, target: datetime) -> bool:
-        """Take a record that arrived at or after ``target``; say whether that leads on."""
+    async def _jump(self, target: datetime) -> bool | None:
+        """Take a record that arrived at or after ``target``.
+
+        Returns:
+            Whether that leads on; ``None`` if the answer says neither.
+        """
         publisher = await self._create_publisher(StartingPosition.at_timestamp(target), self.shard)
         publisher.limit = limit = tail_limit(self._sample, is_jump=not self._is_written_in_bursts)
         page = await self._run(publisher)
         if page is None:
-            return False
+            return None
         fresh = drop_processed(page.batch, self._seen.reached.processed)
         if len(fresh):
             self._seen.leap_to(fresh)
             self._seen.has_ended = page.has_ended
-            self._tail = publisher
+            self._tail, self._step = publisher, 1
             arrivals = page.batch.arrival_epoch_seconds
             self._is_written_in_bursts |= len(page.batch) == limit and arrivals[0] == arrivals[-1]
             self._resample(fresh, since=target)
@@ -246,16 +315,19 @@ class ShardProbe:
             return True
         return self._note_nothing_since(target, page)
 
-    def _note_nothing_since(self, target: datetime, page: ShardPage) -> bool:
+    def _note_nothing_since(self, target: datetime, page: ShardPage) -> bool | None:
         # Empty answers are possible with records ahead.
         if len(page.batch) or not page.is_last:
-            return False
+            return None
         if page.has_ended or self.shard.is_closed:
             # There is no record after the instant, and never will be: what is left before it is
             # read to the end of the shard.
             self._seen.leap_to_end()
             return True
-        self._nothing_since = target
+        # What an earlier look has shown of the time before is kept.
+        known, as_of = self._nothing_since, self._seen.reached.as_of
+        if known is None or as_of is None or not as_of < known < target:
+            self._nothing_since = target
         return False
 
     async def _run(self, publisher: PollingRecordPublisher) -> ShardPage | None:
@@ -269,7 +341,8 @@ class ShardProbe:
         if page.millis_behind_latest:
             self._seen_until = page.read_until
         # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
-        if page.millis_behind_latest != 0 or len(page) >= limit:
+        self._is_at_tip = page.millis_behind_latest == 0 and len(page) < limit
+        if not self._is_at_tip:
             self._is_quiet = False
             return
         self._tip_seen_at, self._nothing_since = page.requested_at, None

@@ -262,3 +262,19 @@ async def test_a_lag_of_hours_shrinks_quickly_also_where_records_come_in_bursts(
         await query.read_some(ReadLimit())
         rounds += 1
         assert rounds < 30
+
+
+@pytest.mark.parametrize("instants", [60, 1])
+async def test_a_burst_that_is_over_is_few_micro_batches(query: Query, instants: int) -> None:
+    await query.clock.advance(5.0)
+    await query.read_some(ReadLimit())
+    fetched, batches = query.records_fetched, 0
+    for _ in range(instants):
+        query.put(MANY // instants)
+        await query.clock.advance(0.001)
+    while query.read != query.stored():
+        await query.clock.advance(0.5)
+        batches += bool(await query.read_some(ReadLimit()))
+    assert batches <= 3
+    # Beyond one instant the driver sees samples.
+    assert query.records_fetched - fetched <= MANY // instants + 1000

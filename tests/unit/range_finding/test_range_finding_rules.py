@@ -10,9 +10,12 @@ from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.rules import (
     Sample,
     expected_bytes,
+    is_divisible,
+    is_narrow,
     is_small_tail,
     is_within_reach,
     jump_target,
+    latest_end,
     reach_seconds,
     sampled,
     tail_limit,
@@ -34,11 +37,11 @@ def target(
     sample: Sample | None = SLOW,
     nothing_since: datetime | None = None,
     is_bounded: bool = True,
+    misses: int = 0,
 ) -> float | None:
     """Return how many seconds ago the target is."""
-    found = jump_target(
-        progress, NOW, sample=sample, nothing_since=nothing_since, is_bounded=is_bounded
-    )
+    latest = latest_end(progress, NOW, sample, is_bounded=is_bounded)
+    found = jump_target(progress, latest, nothing_since, misses=misses)
     return None if found is None else (NOW - found).total_seconds()
 
 
@@ -82,9 +85,21 @@ def test_where_nothing_came_lately_the_jump_halves_what_is_left() -> None:
     assert target(read_until(60), nothing_since=nothing_since) == pytest.approx(40)
 
 
-def test_a_narrow_rest_is_read_record_by_record() -> None:
-    nothing_since = NOW - timedelta(seconds=59.99)
-    assert target(read_until(60), nothing_since=nothing_since) is None
+def test_a_burst_that_the_jumps_miss_is_sought_nearer_and_nearer() -> None:
+    nothing_since = NOW - timedelta(seconds=52)
+    found = [target(read_until(60), nothing_since=nothing_since, misses=n) for n in range(4)]
+    assert found == [56.0, 59.0, 59.75, 59.9375]
+    assert target(read_until(60), nothing_since=nothing_since, misses=9) == 59.999
+
+
+def test_times_divide_a_burst_down_to_the_instant() -> None:
+    progress = read_until(60)
+    for millis, divides in ((0, False), (1.5, False), (2, True)):
+        nothing_since = NOW - timedelta(seconds=60, milliseconds=-millis)
+        assert is_divisible(progress, nothing_since) is divides
+        assert is_narrow(progress, nothing_since) is (0 < millis < 2)
+    assert target(progress, nothing_since=NOW - timedelta(seconds=59.9985)) is None
+    assert target(progress, nothing_since=NOW - timedelta(seconds=59.998)) == 59.999
 
 
 def test_an_old_answer_about_an_empty_time_does_not_hold_the_jump_back() -> None:
