@@ -183,8 +183,8 @@ async def open_services(
 
         context = evolve(context, poll_rest=poll_rest)
         # Two would count the calls to a shard separately.
-        shares = factory_class is PollingRecordPublisherFactory
-        made = polling if shares else factory_class.from_properties(properties, context)
+        is_polling = factory_class is type(polling)
+        made = polling if is_polling else factory_class.from_properties(properties, context)
         factory = _checked(made, factory_class, RecordPublisherFactory)  # type: ignore[type-abstract]
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)

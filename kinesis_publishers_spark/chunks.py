@@ -16,9 +16,18 @@ from kinesis_publishers.readers import ReadLimit, is_refresh_due
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["BatchLimit", "Chunk", "balanced", "needs_refresh", "next_offset", "pack", "take"]
+__all__ = [
+    "BatchLimit",
+    "Chunk",
+    "balanced",
+    "divided",
+    "needs_refresh",
+    "next_offset",
+    "pack",
+    "take",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Spark passes partitions of 32 MB and fails on 90 MB. Below the lower size an additional Python
@@ -96,6 +105,7 @@ class BatchLimit(ReadLimit):
         return BatchLimit(
             records=_least(self.records, other.records),
             payload_bytes=_least(self.payload_bytes, other.payload_bytes),
+            min_records=max(self.min_records, other.min_records),
         )
 
 
@@ -248,6 +258,21 @@ def pack(chunks: Iterable[Chunk], parallelism: int) -> list[Sequence[pa.RecordBa
     sizes = [rows.size for rows in shared]
     groups = balanced(shared, sizes, parallelism, capacity=_MAX_PARTITION_BYTES)
     return [_merged(rows) for rows in [*own, *map(_Rows.joined, groups)]]
+
+
+def divided(rows: Iterable[pa.RecordBatch], most: int) -> Iterator[list[pa.RecordBatch]]:
+    """Divide the rows of a partition into some of at most so many, in their order."""
+    part: list[pa.RecordBatch] = []
+    room = most
+    for batch in rows:
+        for start in (0, *range(room, batch.num_rows, most)):
+            part.append(batch.slice(start, room))
+            room -= part[-1].num_rows
+            if room == 0:
+                yield part
+                part, room = [], most
+    if part:
+        yield part
 
 
 @frozen

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
     from kinesis_publishers_spark.batch_reader import KinesisBatchReader
@@ -31,9 +30,9 @@ __all__ = ["KinesisDataSource", "register"]
 _LOGGER = logging.getLogger(__name__)
 # What Spark adds to the options, by what is asked for.
 _NOT_READING = {
-    "checkpointlocation": "This source has no sink: writeStream.format('kinesis') is not possible. "
-    "Write with foreachBatch or foreach and a client of your own. Only if you read: remove "
-    "checkpointLocation here, it belongs to writeStream.",
+    "checkpointlocation": "This source has no sink: neither writeStream nor write is possible with "
+    "this format. Write with foreachBatch or foreach and a client of your own. Only if you read: "
+    "remove checkpointLocation here, it belongs to writeStream.",
     "provider": "CREATE TABLE ... USING kinesis is not possible: Spark does not give a Python "
     "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis OPTIONS (...), or "
     "spark.read and spark.readStream.",
@@ -142,15 +141,13 @@ class KinesisDataSource(DataSource):
         return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
 
     @at_boundary
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Say that there is no sink."""
         from kinesis_publishers.errors import ConfigError
 
-        raise ConfigError(_NOT_READING["checkpointlocation"].replace("writeStream", "write", 1))
+        raise ConfigError(_NOT_READING["checkpointlocation"])
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Say that there is no sink."""
-        return self.writer(schema, overwrite)  # type: ignore[return-value]
+    streamWriter = writer
 
     def _check(self, schema: StructType) -> None:
         from kinesis_publishers_spark.schema import check_schema

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import CheckpointError
@@ -167,6 +167,9 @@ class MicroBatches:
         self._usual = UsualPlanner(properties)
         self._choice = _Choice(self._usual.planner)
         self._asked: Planner = self._usual.planner
+        self._max_delay_seconds = config.max_trigger_delay_seconds
+        # How long the next micro-batch may wait for more records; the first one does not.
+        self._waits_until = float("-inf")
         self._catch_up_to: datetime | None = None
         self._initial: Offset | None = None
         self._session: Session | None = None
@@ -245,7 +248,7 @@ class MicroBatches:
         batch = self._batch
         # Comparing many shards takes its time, and Spark asks again and again with the same one.
         if batch is None or start is self._reached or start != batch.start:
-            limit = None if self._choice.reads_everything else limit
+            limit = None if self._choice.reads_everything else self._in_time(limit)
             session = self._session_at(start)
             self._asked = self._choice.planner
             batch = session.plan(start, limit)
@@ -255,9 +258,17 @@ class MicroBatches:
             if batch is None:
                 return start
             self._batch, self._reached = batch, batch.end
+            self._waits_until = self._query.clock.monotonic() + self._max_delay_seconds
         # Asked again for a micro-batch that has been planned: it must not change.
         self._planned = start, batch.end
         return batch.end
+
+    def _in_time(self, limit: BatchLimit | None) -> BatchLimit | None:
+        """Return ``limit`` without its minimum where that must not hold a micro-batch up."""
+        is_held_up = self._query.clock.monotonic() >= self._waits_until
+        if limit is not None and limit.min_records and (is_held_up or self._catch_up_to):
+            return evolve(limit, min_records=0)
+        return limit
 
     def _take_turns(self, session: Session, batch: MicroBatch | None) -> None:
         """Let another planner plan what follows ``batch``, which ``session`` has planned."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
     balanced,
+    divided,
     needs_refresh,
     next_offset,
     pack,
@@ -57,7 +59,9 @@ class PrefetchSession(Session, DeliverySink):
 
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
         super().__init__(query, resume, catch_up_to)
-        self._has_metadata = SparkConfig.from_properties(query.properties).include_metadata
+        spark = SparkConfig.from_properties(query.properties)
+        self._has_metadata = spark.include_metadata
+        self._most_rows = spark.max_records_per_partition or sys.maxsize
         pending = PendingConfig.from_properties(query.properties)
         # The whole pool: it is free again when the micro-batch is planned, and fills up while Spark
         # works on that.
@@ -158,7 +162,7 @@ class PrefetchSession(Session, DeliverySink):
         limit = self._most if limit is None else limit.tightened(self._most)
         if self._catch_up_to is not None:
             end, chunks = self._ask(self._plan_catching_up(start, limit))
-        elif not self._is_dirty and self._clock.monotonic() < self._next_refresh_check:
+        elif self._has_too_little(limit):
             self._raise_if_failed()
             return None
         else:
@@ -172,9 +176,21 @@ class PrefetchSession(Session, DeliverySink):
             payload_bytes=sum(chunk.payload_bytes for chunk in chunks),
             oldest=_oldest(chunks),
             partitions=partial(
-                _partitions, chunks, self._query.parallelism, include_metadata=self._has_metadata
+                _partitions,
+                chunks,
+                self._query.parallelism,
+                self._most_rows,
+                include_metadata=self._has_metadata,
             ),
         )
+
+    def _has_too_little(self, limit: BatchLimit) -> bool:
+        if limit.min_records and self._fetcher is not None:
+            # More than half of the pool would never wait.
+            enough = limit.tightened(self._enough)
+            if not self._fills(enough.tightened(BatchLimit(records=limit.min_records))):
+                return True
+        return not self._is_dirty and self._clock.monotonic() < self._next_refresh_check
 
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
@@ -276,9 +292,10 @@ def _oldest(chunks: Iterable[Chunk]) -> dict[ShardKey, datetime]:
 # Not a method: a micro-batch that is not committed may outlive its session, and what that has read
 # since is fetched again.
 def _partitions(
-    chunks: list[Chunk], parallelism: int, *, include_metadata: bool
+    chunks: list[Chunk], parallelism: int, most_rows: int, *, include_metadata: bool
 ) -> list[PrefetchedPartition]:
     return [
-        PrefetchedPartition.of(rows, include_metadata=include_metadata)
+        PrefetchedPartition.of(part, include_metadata=include_metadata)
         for rows in pack(chunks, parallelism)
+        for part in divided(rows, most_rows)
     ]

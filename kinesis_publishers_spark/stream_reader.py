@@ -97,7 +97,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._properties = properties
         self._limit = BatchLimit(
-            records=config.max_records_per_trigger, payload_bytes=config.max_bytes_per_trigger
+            records=config.max_records_per_trigger,
+            payload_bytes=config.max_bytes_per_trigger,
+            min_records=config.min_records_per_trigger or 0,
         )
         self._make_session = make_session
         self._tasks = tasks or TaskReader.of(properties)

@@ -57,9 +57,11 @@ class RecordBatchConsumer(ABC):
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         """Take ``batch``, which may be empty, and return when it has been processed.
 
+        With a publisher that reads ahead it may return before.
+
         Returns:
             The last *processed* record, after which the publisher continues; ``None`` while nothing
-            has been processed.
+            has been processed. For a publisher that reads ahead, the last one that was taken.
         """
 
 
@@ -67,7 +69,13 @@ class RecordPublisher(ABC):
     """Reads one shard and publishes its records (FLIP-128, *Record Publisher*).
 
     A publisher is made for one shard and one starting position, and is run by one task at a time.
+
+    Attributes:
+        reads_ahead: whether it may be told to continue while the application still processes what
+            it has delivered; not for one that confirms to its source what was processed.
     """
+
+    reads_ahead: ClassVar[bool] = False
 
     @abstractmethod
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:

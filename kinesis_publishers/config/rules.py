@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -72,6 +73,7 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_fan_out_problems(lookup, streams),
         *_positions_of_several_streams(lookup, streams),
         *_unknown_ends(lookup),
+        *_trigger_problems(lookup),
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
@@ -145,6 +147,15 @@ def _unknown_ends(lookup: Lookup) -> Iterator[ConfigError]:
             f"{lookup.written_key(planner)} is ranges, which finds the ends of micro-batches "
             f"with GetRecords, and {lookup.written_key(publisher)} is {name}, "
             "which need not deliver the same records: use prefetch, or POLLING or EFO"
+        )
+
+
+def _trigger_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    least, most = SparkConfig.min_records_per_trigger, SparkConfig.max_records_per_trigger
+    if (lookup.get(least) or 0) > (lookup.get(most) or math.inf):
+        yield InvalidOptionError(
+            f"{lookup.written_key(least)} ({lookup.get(least)}) is more than "
+            f"{lookup.written_key(most)} ({lookup.get(most)}): no micro-batch could have so many"
         )
 
 

@@ -67,6 +67,9 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
             (SourceConfig.fail_on_data_loss, "failOnDataLoss"),
             (SparkConfig.max_records_per_trigger, "maxRecordsPerTrigger maxOffsetsPerTrigger"),
             (SparkConfig.max_bytes_per_trigger, "maxBytesPerTrigger"),
+            (SparkConfig.min_records_per_trigger, "minRecordsPerTrigger minOffsetsPerTrigger"),
+            (SparkConfig.max_trigger_delay_seconds, "maxTriggerDelay"),
+            (SparkConfig.max_records_per_partition, "maxRecordsPerPartition"),
             (SparkConfig.parallelism, "maxPartitions"),
             (SparkConfig.include_metadata, "includeMetadata"),
             (DiscoveryConfig.interval_seconds, "describeShardInterval shardFetchInterval"),
@@ -130,10 +133,9 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
             "records of all shards",
             "addIdleTimeBetweenReads": "set kinesis.shard.getrecords.intervalmillis, the polling "
             "period of a shard",
-            "shardsPerTask minPartitions maxRecordsPerPartition": "set kinesis.spark.parallelism, "
+            "shardsPerTask minPartitions": "set kinesis.spark.parallelism, "
             "the largest number of tasks in a micro-batch",
-            "windowSize minOffsetsPerTrigger maxTriggerDelay": "set the interval with "
-            "writeStream.trigger(processingTime=...)",
+            "windowSize": "set the interval with writeStream.trigger(processingTime=...)",
             "consumerNamePrefix groupIdPrefix kafka.group.id": "set consumerName to a name that "
             "no other application has",
             "registeredConsumerId registeredConsumerIdType": "set kinesis.stream.efo.registration "

@@ -137,6 +137,7 @@ class DeliverySink(ABC):
     def observe(self, status: ShardStatus) -> None:  # noqa: B027 - optional to override
         """Learn how far a shard has been read; called after each answer, empty ones included.
 
+        Those that come while a delivery is in progress are told of together, after it.
         Only while whole shards are read: the reader of a range knows where it ends.
         """
 
@@ -199,10 +200,14 @@ class DeliveryRoom:
 
     async def acquire(self, records: int, payload_bytes: int) -> None:
         """Wait for about so much room, in place of what is held."""
+        if not self.try_acquire(records, payload_bytes):
+            self._reservation = await self._wait_for_room(records, payload_bytes)
+
+    def try_acquire(self, records: int, payload_bytes: int) -> bool:
+        """Take so much room, in place of what is held, if there is some that nothing waits for."""
         self.release()
         self._reservation = self._context.pool.try_acquire(records, payload_bytes)
-        if self._reservation is None:
-            self._reservation = await self._wait_for_room(records, payload_bytes)
+        return self._reservation is not None
 
     async def _wait_for_room(self, records: int, payload_bytes: int) -> Reservation:
         context, shard = self._context, self._shard
@@ -214,18 +219,22 @@ class DeliveryRoom:
             seconds = context.clock.monotonic() - began_at
             context.events(BackpressureEnded(shard=shard, seconds=seconds))
 
-    async def deliver(self, batch: RecordBatch, progress: ShardProgress) -> None:
-        """Hand ``batch``, which is not empty, over in the room that is held or waited for now."""
+    async def take(self, batch: RecordBatch) -> Reservation:
+        """Return the room for ``batch``, which is not empty: what is held, or is waited for now."""
         if self._reservation is None:
             await self.acquire(len(batch), batch.payload_bytes)
         reservation, self._reservation = self._reservation, None
         assert reservation is not None
         reservation.resize(len(batch), batch.payload_bytes)
+        return reservation
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Hand records over in the room that they have."""
         self.is_delivering = True
         try:
-            await self._process(Delivery(batch, progress, reservation))
+            await self._process(delivery)
         except BaseException:
-            reservation.release()
+            delivery.release()
             raise
         finally:
             self.is_delivering = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.engine.delivery import user_records
+from kinesis_publishers.engine.delivery import Delivery, user_records
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, ReplayMismatchError
@@ -55,7 +55,7 @@ class RangeConsumer(ShardLoop):
     @property
     def processed(self) -> SequenceNumber | None:
         """The last record that was handed on, or that the range begins after."""
-        return self.progress.processed
+        return self.reached.processed
 
     @property
     def records_wanted(self) -> int | None:
@@ -70,11 +70,11 @@ class RangeConsumer(ShardLoop):
             PublisherCancelledError: the publisher stopped although nothing asked it to.
             ServiceError: a failure that retrying does not cure.
         """
-        start, began_at = self.progress.position, self.context.clock.monotonic()
+        start, began_at = self.reached.position, self.context.clock.monotonic()
         self._finish_if_ended()
         if self._begin is not None:
             await self._take_up(self._begin)
-        await self._read(self.progress.position)
+        await self._read(self.reached.position)
         seconds = self.context.clock.monotonic() - began_at
         self.context.events(
             RangeRead(shard=self.shard.key, start=start, end=self._end, seconds=seconds)
@@ -91,7 +91,7 @@ class RangeConsumer(ShardLoop):
             self._reach_end_of_shard()
 
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
-        place = self.progress.position
+        place = self.reached.position
         message = f"the position where reading continues, {place}, is no longer available."
         self.context.data_loss.report(self.shard.key, message, cause=error)
         self._was_trimmed = True
@@ -125,7 +125,8 @@ class RangeConsumer(ShardLoop):
             await self._check_beginning(batch)
             records = await user_records(batch, self.processed, self.context)
             if len(records):
-                await self._room.deliver(records, progress)
+                room = await self._room.take(records)
+                await self._room.deliver(Delivery(records, progress, room))
             else:
                 self._room.release()
         except BaseException as error:
@@ -133,10 +134,10 @@ class RangeConsumer(ShardLoop):
                 await self._deliver(batch.slice(0, error.valid_records))
             self._delivery_error = error
             raise
-        self.progress = progress
+        self.reached = progress
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
-        place = self.progress.position
+        place = self.reached.position
         if self._was_trimmed and place.type is not PositionType.AT_SEQUENCE_NUMBER:
             self.context.data_loss.report(
                 self.shard.key,
@@ -183,7 +184,7 @@ class RangeConsumer(ShardLoop):
         self.context.data_loss.report(
             self.shard.key,
             f"the range that ends with record {self._end} does not read the same again: "
-            f"{what_follows} after {self.progress.position}.",
+            f"{what_follows} after {self.reached.position}.",
             kind=ReplayMismatchError,
         )
         self._finish()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.engine.delivery import ShardStatus, user_records
+from kinesis_publishers.engine.delivery import Delivery, ShardStatus, user_records
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped
 from kinesis_publishers.model import PositionType, ShardProgress, resume_after
+from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,30 +26,43 @@ __all__ = ["ShardConsumer"]
 
 # By how much a delivery of aggregates may be larger than the one before, as far as room goes.
 _GROWTH = 2
+# While so much waits behind a delivery in progress, no more is read ahead: one full page, or what
+# several small ones bring together.
+_ENOUGH_RECORDS = 1000
+_ENOUGH_BYTES = 1024 * 1024
 
 
 class ShardConsumer(ShardLoop):
-    """Reads one shard, from a position to its end."""
+    """Reads one shard, from a position to its end.
+
+    While a delivery is in progress, a publisher that may reads on. What it brings waits in the
+    pool, and becomes the next delivery: the progress is that of finished deliveries.
+    """
 
     def __init__(self, shard: Shard, progress: ShardProgress, context: ConsumerContext) -> None:
         super().__init__(shard, progress, context)
+        self._status = ShardStatus(shard=shard, progress=progress)
         #: What continues the shard, as far as the last answer names it.
         self.child_shards: tuple[ChildShard, ...] = ()
-        self._millis_behind_latest: int | None = None
         self._read_until: datetime | None = None
         # Of the last delivery: its records, and how many of them one stored record became.
         self._delivered = 0
         self._expansion = 1.0
+        # What reads, what delivers beside it, and what waits for that.
+        self._scope = TaskScope()
+        self._reading: asyncio.Task[None] | None = None
+        self._delivering: asyncio.Task[None] | None = None
+        self._waiting: tuple[Delivery | None, ShardStatus] | None = None
+        self._has_delivered = asyncio.Event()
+        self._has_ended = False
 
     @property
     def status(self) -> ShardStatus:
-        return ShardStatus(
-            shard=self.shard,
-            progress=self.progress,
-            millis_behind_latest=self._millis_behind_latest,
-            read_until=self._read_until,
-            is_delivering=self.is_delivering,
-        )
+        return evolve(self._status, is_delivering=self.is_delivering)
+
+    @property
+    def progress(self) -> ShardProgress:
+        return self._status.progress
 
     @property
     def is_delivering(self) -> bool:
@@ -57,10 +72,14 @@ class ShardConsumer(ShardLoop):
     def stop(self) -> None:
         """Make :meth:`run` return after the delivery in flight, or else after the next one.
 
-        It interrupts nothing: to avoid waiting for the next answer, which may be an empty one,
-        cancel the task unless :attr:`is_delivering`.
+        It interrupts no delivery: to avoid waiting for the next answer, which may be an empty one,
+        cancel the task unless :attr:`is_delivering`. What was read ahead is dropped.
         """
         self._is_done = True
+        if self._is_reading_ahead:
+            self._drop_waiting()
+            if self._reading is not None:
+                self._reading.cancel()
 
     async def run(self) -> None:
         """Read until the end of the shard, or :meth:`stop`.
@@ -75,32 +94,70 @@ class ShardConsumer(ShardLoop):
         error: str | None = None
         try:
             await context.data_loss.check_retention(self.shard, self.progress, context.clock.now())
-            await self._read(self.progress.position)
+            async with self._scope as scope:
+                self._reading = scope.spawn(self._read_and_deliver(), name=f"read {self.shard}")
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
             raise
         finally:
+            self._drop_waiting()
             progress = self.progress
             if not progress.is_ended:
                 context.events(
                     ShardStopped(shard=self.shard.key, position=progress.position, error=error)
                 )
 
+    async def _read_and_deliver(self) -> None:
+        try:
+            await self._read(self.reached.position)
+        except Exception:
+            # What was read before the failure comes before it.
+            await self._finish_delivering()
+            raise
+        await self._finish_delivering()
+        if self._has_ended:
+            self._status = evolve(self._status, progress=self.progress.ended())
+            self.context.events(ShardEnded(shard=self.shard.key))
+            self.context.sink.observe(self.status)
+
+    async def _finish_delivering(self) -> None:
+        # A failure is raised by the scope, and cancels this.
+        if self._delivering is not None:
+            await asyncio.wait([self._delivering])
+
     async def _report_trimmed(self, error: PositionTrimmedError) -> None:
         now = self.context.clock.now()
-        await self.context.data_loss.report_trimmed(self.shard, self.progress, now, cause=error)
+        await self.context.data_loss.report_trimmed(self.shard, self.reached, now, cause=error)
 
     def _reach_end_of_shard(self) -> None:
-        self.progress = self.progress.ended()
-        self.context.events(ShardEnded(shard=self.shard.key))
-        self.context.sink.observe(self.status)
+        self._has_ended = True
 
     _leave_shard = _reach_end_of_shard
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         await self._end_run_if_done()
-        await self._room.acquire(self._expected(records), payload_bytes)
+        wanted = self._expected(records), payload_bytes
+        if not await self._has_room_ahead(*wanted):
+            await self._room.acquire(*wanted)
         await self._end_run_if_done()
+
+    async def _has_room_ahead(self, records: int, payload_bytes: int) -> bool:
+        """Wait while too much has been read ahead; say whether there is room to do so now.
+
+        It is room that no other shard waits for: those may have nothing to deliver.
+        """
+        while self._is_reading_ahead:
+            if not self._has_enough() and self._room.try_acquire(records, payload_bytes):
+                return True
+            self._has_delivered.clear()
+            await self._has_delivered.wait()
+        return False
+
+    def _has_enough(self) -> bool:
+        delivery = None if self._waiting is None else self._waiting[0]
+        return delivery is not None and (
+            len(delivery.batch) >= _ENOUGH_RECORDS or delivery.batch.payload_bytes >= _ENOUGH_BYTES
+        )
 
     def _expected(self, records: int) -> int:
         """Return how many records may come of so many that Kinesis stored.
@@ -116,48 +173,98 @@ class ShardConsumer(ShardLoop):
         batch = self.context.in_order(batch)
         self.child_shards = batch.child_shards
         fresh = self._fresh(batch)
-        as_of = self._seen_until(fresh, batch)
         try:
-            moves = len(fresh) > 0 and await self._deliver(fresh, as_of)
-        except AggregationError as error:
-            if error.valid_records:
+            await self._pass_on(*await self._take(fresh, batch))
+        except BaseException as error:
+            self._delivery_error = error
+            if isinstance(error, AggregationError) and error.valid_records:
                 # With the rest unread, the answer says nothing about the tip.
                 await self(evolve(fresh.slice(0, error.valid_records), millis_behind_latest=None))
             raise
-        if moves:
-            self.progress = _progress_after(fresh, as_of)
-        else:
-            # With nothing handed on, the position stays as it is.
-            self._room.release()
-            self.progress = evolve(self.progress, as_of=as_of)
-        self._millis_behind_latest = batch.millis_behind_latest
-        self._read_until = _latest(self._read_until, batch.read_until)
-        self.context.sink.observe(self.status)
         # A fan-out subscription lasts for minutes: its end is not waited for.
         await self._end_run_if_done()
-        return self.progress.processed
+        return self.reached.processed
+
+    async def _take(
+        self, fresh: RecordBatch, answer: RecordBatch
+    ) -> tuple[Delivery | None, ShardStatus]:
+        """Return the records of ``fresh`` with their room, if any, and what ``answer`` leads to."""
+        as_of = self._seen_until(fresh, answer)
+        progress, delivery = evolve(self.reached, as_of=as_of), None
+        if len(fresh):
+            # The record has come, even if nothing of it is delivered: it is not read again.
+            is_found = progress.position.type is PositionType.AT_SEQUENCE_NUMBER
+            await self._check_beginning(fresh)
+            records = await user_records(fresh, progress.processed, self.context, self.shard)
+            self._delivered, self._expansion = len(records), max(1.0, len(records) / len(fresh))
+            if len(records) or is_found:
+                progress = _progress_after(fresh, as_of)
+            if len(records):
+                delivery = Delivery(records, progress, await self._room.take(records))
+        if delivery is None:
+            self._room.release()
+        self._read_until = _latest(self._read_until, answer.read_until)
+        return delivery, ShardStatus(
+            shard=self.shard,
+            progress=progress,
+            millis_behind_latest=answer.millis_behind_latest,
+            read_until=self._read_until,
+        )
+
+    async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
+        """Hand on what was taken; what was read ahead waits for the delivery in progress."""
+        if self._publisher is None or not self._publisher.reads_ahead:
+            await self._hand_on(delivery, status)
+            self.reached = status.progress
+            return
+        self.reached = status.progress
+        self._waiting = _joined(self._waiting and self._waiting[0], delivery), status
+        if self._is_reading_ahead:
+            return
+        if delivery is None:
+            # Nothing to wait for, as with every answer of an idle shard.
+            await self._deliver_waiting()
+        else:
+            work = self._deliver_waiting()
+            self._delivering = self._scope.spawn(work, name=f"deliver {self.shard}")
+            # It is over after one turn with a sink that does not wait.
+            await asyncio.sleep(0)
+
+    @property
+    def _is_reading_ahead(self) -> bool:
+        return self._delivering is not None and not self._delivering.done()
+
+    async def _deliver_waiting(self) -> None:
+        while self._waiting is not None:
+            taken, self._waiting = self._waiting, None
+            await self._hand_on(*taken)
+            self._has_delivered.set()
+
+    async def _hand_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
+        if delivery is not None:
+            await self._room.deliver(delivery)
+        self._status = status
+        self.context.sink.observe(self.status)
+
+    def _drop_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting[0] is not None:
+            waiting[0].release()
 
     def _seen_until(self, fresh: RecordBatch, answer: RecordBatch) -> datetime | None:
-        instants = [self.progress.as_of, fresh.last_arrival]
+        instants = [self.reached.as_of, fresh.last_arrival]
         if answer.millis_behind_latest == 0:
             instants.append(answer.requested_at)
         return _latest(*instants)
 
-    async def _deliver(self, batch: RecordBatch, as_of: datetime | None) -> bool:
-        """Hand on what is in ``batch``, which is not empty; say whether the position moves."""
-        processed = self.progress.processed
-        try:
-            await self._check_beginning(batch)
-            records = await user_records(batch, processed, self.context, self.shard)
-            self._delivered, self._expansion = len(records), max(1.0, len(records) / len(batch))
-            if len(records):
-                await self._room.deliver(records, _progress_after(batch, as_of))
-            # The record has come, even if nothing of it is delivered: it is not read again.
-            is_found = self.progress.position.type is PositionType.AT_SEQUENCE_NUMBER
-            return len(records) > 0 or is_found
-        except BaseException as error:
-            self._delivery_error = error
-            raise
+
+def _joined(first: Delivery | None, second: Delivery | None) -> Delivery | None:
+    if first is None or second is None:
+        return first or second
+    batch, room = first.batch.joined(second.batch), first.reservation
+    room.resize(len(batch), batch.payload_bytes)
+    second.release()
+    return Delivery(batch, second.progress, room)
 
 
 def _progress_after(batch: RecordBatch, as_of: datetime | None) -> ShardProgress:

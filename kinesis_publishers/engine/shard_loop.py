@@ -24,16 +24,15 @@ __all__ = ["ShardLoop"]
 class ShardLoop(RecordBatchConsumer):
     """Reads from a position on, and is the consumer of its own publishers.
 
-    The position follows what the sink has taken, never what was fetched; records at or before it
-    are dropped, so that each is delivered once.
+    Records at or before the place that was reached are dropped, so that each is delivered once.
 
     Attributes:
-        progress: where reading begins; it moves with every delivery.
+        reached: where reading continues: behind what was taken from the publishers.
     """
 
     def __init__(self, shard: Shard, progress: ShardProgress, context: ConsumerContext) -> None:
         self.shard = shard
-        self.progress = progress
+        self.reached = progress
         self.context = context
         self._room = DeliveryRoom(shard.key, context)
         self._missing = context.missing(shard)
@@ -59,14 +58,14 @@ class ShardLoop(RecordBatchConsumer):
 
     async def _read_from(self, position: StartingPosition) -> StartingPosition | None:
         """Read with one publisher; return where the next one begins, or ``None`` at the end."""
-        before, following = self.progress.position, None
+        before, following = self.reached.position, None
         try:
             await self._run_publisher(position)
             return None
         except PositionTrimmedError as error:
             following = StartingPosition.trim_horizon()
             is_stuck = (
-                position.type is PositionType.TRIM_HORIZON and self.progress.position == before
+                position.type is PositionType.TRIM_HORIZON and self.reached.position == before
             )
             # A failed delivery has been reported already.
             if is_stuck or error is self._delivery_error:
@@ -76,11 +75,11 @@ class ShardLoop(RecordBatchConsumer):
         except SHARD_NOT_FOUND as error:
             if error is self._delivery_error:
                 raise
-            if await self._missing.has_left(error, self.progress):
+            if await self._missing.has_left(error, self.reached):
                 self._leave_shard()
                 return None
-            is_unmoved = self.progress.position == before
-            following = position if is_unmoved else self.progress.position
+            is_unmoved = self.reached.position == before
+            following = position if is_unmoved else self.reached.position
         self._publisher = None
         return following
 
@@ -154,13 +153,13 @@ class ShardLoop(RecordBatchConsumer):
     def _fresh(self, batch: RecordBatch) -> RecordBatch:
         """Return the records of ``batch``, which are in order, that were not delivered before."""
         self._missing.reset()
-        return drop_processed(batch, self.progress.processed, self.context.events)
+        return drop_processed(batch, self.reached.processed, self.context.events)
 
     async def _check_beginning(self, batch: RecordBatch) -> None:
         """Report records that were removed between the position and the first one of ``batch``."""
         now, arrived = batch.requested_at, batch.slice(0, 1).last_arrival
         await self.context.data_loss.check_beginning(
-            self.shard, self.progress, now, batch.first_sequence_number, arrived
+            self.shard, self.reached, now, batch.first_sequence_number, arrived
         )
 
 

@@ -245,6 +245,16 @@ class RecordBatch:
             return self
         return self._select(lambda column: column[start:stop])
 
+    def joined(self, following: RecordBatch) -> RecordBatch:
+        """Return both as one batch, which is as complete as ``following``."""
+        pairs = {name: (getattr(self, name), getattr(following, name)) for name in _COLUMNS}
+        columns: dict[str, Any] = {
+            name: [*_column(own, len(self)), *_column(further, len(following))]
+            for name, (own, further) in pairs.items()
+            if own is not None or further is not None
+        }
+        return evolve(following, **columns)
+
     def in_order(self) -> RecordBatch:
         """Return the records in ascending order, each place once; the batch itself if possible."""
         places = self._places()

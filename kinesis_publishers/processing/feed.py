@@ -68,9 +68,8 @@ def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
 class DeliveryFeed(DeliverySink):
     """Runs a fetcher in the background and hands out what it delivers, in the order of arrival.
 
-    Reading of a shard continues only when its delivery is finished: at most one delivery per shard
-    is fetched and not processed, within the limits of the pool. Only what :meth:`record` reports
-    counts as processed and is written to the checkpoint store.
+    A shard has one delivery at a time; what is read ahead meanwhile stays with the fetcher. Only
+    what :meth:`record` reports counts as processed and is written to the checkpoint store.
 
     One task opens, reads and closes: if the event loop ends before the context is left, the
     cancellation of that task writes what was processed and closes everything.
@@ -278,7 +277,7 @@ class DeliveryFeed(DeliverySink):
         handed.recorded = count
 
     def finish(self, handed: HandedOut) -> None:
-        """Let reading of the delivery's shard continue; this records nothing."""
+        """Let the next delivery of the shard come; this records nothing."""
         if handed.recorded < len(handed.delivery.batch):
             self._held_back.add(handed.delivery.shard.key)
         handed.is_done.set()

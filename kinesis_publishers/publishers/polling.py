@@ -91,6 +91,8 @@ class PollingRecordPublisher(RecordPublisher):
         limit: the Limit of the next call, 1 to 10,000.
     """
 
+    reads_ahead = True
+
     def __init__(
         self,
         shard: Shard,
@@ -346,11 +348,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
 
 
 def period_after(
-    tip_seconds: float,
-    *,
-    is_cut: bool,
-    millis_behind_latest: int | None,
-    silent_seconds: float,
+    tip_seconds: float, *, is_cut: bool, millis_behind_latest: int | None, silent_seconds: float
 ) -> float:
     """Return the time between the beginnings of two calls, as far as the answer to one suggests it.
 
@@ -359,7 +357,7 @@ def period_after(
     Args:
         tip_seconds: the period of a shard at its tip.
         is_cut: whether the answer has as many records as it may have.
-        millis_behind_latest: how far it is behind the tip, if that is known.
+        millis_behind_latest: its lag, if that is known.
         silent_seconds: for how long there have been no records.
     """
     if is_cut or (millis_behind_latest or 0) >= _BEHIND_MILLIS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -51,7 +51,8 @@ class ShardQuota:
     def __init__(self, clock: Clock, *, is_kept: bool = True) -> None:
         self._clock = clock
         self.is_kept = is_kept
-        self._turns: dict[tuple[ShardKey, str], _Turns] = {}
+        self._turns: dict[tuple[ShardKey, str], _Turns] = defaultdict(_Turns)
+        self._tidied_at = clock.monotonic()
 
     def seconds_left(self, shard: ShardKey, operation: str) -> float:
         """Return how long the shard may not be called yet, 0 if it may."""
@@ -63,15 +64,14 @@ class ShardQuota:
         """Count a call that is about to be made; one that will be refused counts, too."""
         if not self.is_kept:
             return
-        key, now = (shard, operation), self._clock.monotonic()
-        if key not in self._turns:
-            # A shard begins rarely. Those that have ended must not stay for ever.
-            begun = self._turns.items()
-            self._turns = {
-                one: turns for one, turns in begun if turns.began_at[-1] > now - _IDLE_SECONDS
-            }
-            self._turns[key] = _Turns()
-        self._turns[key].began_at.append(now)
+        now = self._clock.monotonic()
+        self._turns[shard, operation].began_at.append(now)
+        if now > self._tidied_at + _IDLE_SECONDS:
+            # Shards that have ended must not stay for ever.
+            idle = [key for key, one in self._turns.items() if one.began_at[-1] < self._tidied_at]
+            for key in idle:
+                del self._turns[key]
+            self._tidied_at = now
 
     def charge(self, shard: ShardKey, operation: str, payload_bytes: int) -> None:
         """Count the payload that the last call was answered with."""

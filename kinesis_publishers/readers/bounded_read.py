@@ -12,7 +12,6 @@ from kinesis_publishers.assembly import open_services
 from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPositionConfig,
-    PollingConfig,
     StreamsConfig,
 )
 from kinesis_publishers.errors import DataLossError, InvalidOptionError, PositionTrimmedError
@@ -61,15 +60,9 @@ async def plan_batch(
     """
     streams = StreamsConfig.from_properties(properties).streams
     names = [one.reference for one in streams if narrowing.needs_stream(one.name)]
-    polling = PollingConfig.from_properties(properties)
     async with open_services(properties, events=events, clock=clock) as services:
         # Always by polling: a subscription belongs to one reader.
-        pages = PolledPages(
-            services.polling.create,
-            services.missing,
-            interval_seconds=polling.interval_seconds,
-            clock=services.clock,
-        )
+        pages = PolledPages(services.polling.create, services.missing)
         arns = [(await services.discovery.describe(name)).identity.arn for name in names]
         # LATEST was taken from this machine's clock, before the service had told the time.
         bounds = bounds.corrected(properties, services.clock.skew)

@@ -46,8 +46,8 @@ class KinesisDataFetcher:
 
     ``async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher`` followed by
     ``await fetcher.run()`` is the whole use. ``on_batch(shard, batch)`` is called for one batch per
-    shard at a time, in the order of the shard. Until it returns, that shard is not read on: a slow
-    ``on_batch`` is the backpressure.
+    shard at a time, in the order of the shard. Until it returns, that shard is read ahead by little
+    more than a page: a slow ``on_batch`` is the backpressure.
 
     Args:
         sink: what records are handed to.

@@ -44,6 +44,24 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     max_bytes_per_trigger: Option[int | None] = Option(
         key="spark.maxbytespertrigger", parser=Size(), doc="The largest size of a micro-batch."
     )
+    min_records_per_trigger: Option[int | None] = Option(
+        key="spark.minrecordspertrigger",
+        parser=WholeNumber(minimum=1),
+        doc="While fewer records wait there is no micro-batch, for spark.maxtriggerdelay at most. "
+        "Half of the pending pool is enough in any case; ranges estimates the number.",
+    )
+    max_trigger_delay_seconds: Option[float] = Option(
+        key="spark.maxtriggerdelay",
+        parser=Duration(),
+        default=900_000.0,
+        doc="How long after the last micro-batch the next may wait for spark.minrecordspertrigger.",
+    )
+    max_records_per_partition: Option[int | None] = Option(
+        key="spark.maxrecordsperpartition",
+        parser=WholeNumber(minimum=1),
+        doc="The largest number of records in a partition, with more partitions than "
+        "spark.parallelism if need be. Not of those that ranges plans: a task reads whole shards.",
+    )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",
         parser=Flag(),

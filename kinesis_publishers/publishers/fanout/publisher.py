@@ -46,6 +46,8 @@ _OPERATION = "SubscribeToShard"
 # takes one call per second, successful or not (AWS API reference).
 _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
+# Shards start at this rate, after as many at once as start in a second: each is a TLS handshake.
+_STARTS_PER_SECOND = 10
 # A shard that has ended says so at once: AWS is never silent about it for so long.
 _QUIET_SECONDS = 60.0
 
@@ -358,6 +360,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         self._registrar = registrar
         self._context = context
         self._warned_at: dict[str, float] = {}
+        self._next_start = -math.inf
 
     @classmethod
     def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
@@ -371,8 +374,16 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, starting_position: StartingPosition, shard: Shard
     ) -> FanOutRecordPublisher:
+        await self._wait_for_start()
         shared = self._config, self._registrar, self._context, self._warned_at
         return FanOutRecordPublisher(shard, starting_position, *shared)
+
+    async def _wait_for_start(self) -> None:
+        clock, step = self._context.clock, 1.0 / _STARTS_PER_SECOND
+        start = max(self._next_start, clock.monotonic() - 1.0 + step)
+        self._next_start = start + step
+        if (delay := start - clock.monotonic()) > 0:
+            await clock.sleep(delay)
 
     async def close(self) -> None:
         await self._registrar.close()

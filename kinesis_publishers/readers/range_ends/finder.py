@@ -149,6 +149,9 @@ class KinesisRangeFinder:
             await self._for_each(probes, ShardProbe.look)
         else:
             await self._for_each(probes, lambda probe: probe.look_for_tip(until))
+        if sum(probe.waiting_records for probe in self._probes.values()) < limit.min_records:
+            self._next_round = self._services.clock.monotonic() + _LOOK_INTERVAL_SECONDS
+            return {}
         found = await self._take_within(limit)
         if not found:
             self._pause()

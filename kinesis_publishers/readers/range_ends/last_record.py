@@ -6,7 +6,6 @@ rests on the order of the records alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
@@ -21,7 +20,6 @@ from kinesis_publishers.model import (
     RunResult,
     SequenceNumber,
     Shard,
-    ShardKey,
     ShardProgress,
     StartingPosition,
 )
@@ -278,29 +276,20 @@ class PolledPages:
 
     Args:
         missing: makes what decides if the service does not find a shard.
-        interval_seconds: the least time between two calls to one shard, over all publishers: each
-            keeps the pace of its own calls only.
     """
 
     def __init__(
         self,
         create_publisher: CreatePollingPublisher,
         missing: Callable[[Shard], MissingShard],
-        *,
-        interval_seconds: float,
-        clock: Clock,
     ) -> None:
         self._create_publisher = create_publisher
         self._missing = missing
-        self._interval_seconds = interval_seconds
-        self._clock = clock
-        self._last_begin: dict[ShardKey, float] = {}
 
     async def read(
         self, shard: Shard, position: StartingPosition, limit: int
     ) -> AsyncGenerator[ShardPage, None]:
         """Yield the pages of a shard, as :data:`ReadPages` says."""
-        await self._keep_pace(shard)
         publisher, missing = await self._create_publisher(position, shard), self._missing(shard)
         page = None
         while page is None or not page.has_ended:
@@ -315,10 +304,3 @@ class PolledPages:
             if page is not None:
                 missing.reset()
                 yield page
-
-    async def _keep_pace(self, shard: Shard) -> None:
-        """Wait for the shard's turn."""
-        elapsed = self._clock.monotonic() - self._last_begin.get(shard.key, -math.inf)
-        if elapsed < self._interval_seconds:
-            await self._clock.sleep(self._interval_seconds - elapsed)
-        self._last_begin[shard.key] = self._clock.monotonic()

@@ -184,8 +184,12 @@ class Weight(NamedTuple):
 
 @frozen(kw_only=True)
 class ReadLimit:
-    """The most that the ranges of one round may have together; ``None`` is no limit."""
+    """The most that the ranges of one round may have together; ``None`` is no limit.
 
+    While fewer than ``min_records`` wait, a round has none.
+    """
+
+    min_records: int = 0
     records: int | None = None
     payload_bytes: int | None = None
 

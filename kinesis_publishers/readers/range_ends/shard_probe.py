@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,15 @@ class ShardProbe:
     def waiting(self) -> Sequence[Weight]:
         """What each record counts for that was seen and is in no range yet."""
         return self._seen.weights
+
+    @property
+    def waiting_records(self) -> float:
+        """About how many they are; endless at the end of a shard, because its children wait."""
+        if self._seen.has_ended or self.waiting:
+            return math.inf if self._seen.has_ended else sum(one.records for one in self.waiting)
+        now, reached = self._clock.now(), self._seen.reached
+        size = expected_bytes(self._sample, self._seen.begun, reached, now) if self._seen else 0
+        return size / self.record_bytes
 
     @property
     def record_bytes(self) -> float:

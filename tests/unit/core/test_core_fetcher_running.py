@@ -159,17 +159,6 @@ async def test_one_slow_shard_does_not_stop_the_others():
         blocks.gate.set()
 
 
-async def test_a_slow_shard_is_not_read_any_further():
-    blocks = Blocks(ZERO)
-    world = World(sink=RecordingSink(blocks))
-    shard = world.add(0)
-    async with world.running():
-        shard.extend(records_of(0, 3, first=3))
-        await world.clock.advance(60)
-        assert len(world.data_plane.records_calls) == 1
-        blocks.gate.set()
-
-
 async def test_a_full_pool_holds_every_shard_until_there_is_room():
     world = World(
         sink=RecordingSink(release=False), pool=PendingPool(max_records=4, max_bytes=10**9)

@@ -89,6 +89,17 @@ def test_a_slice_holds_the_records_between_its_bounds(start: int, stop: int, is_
     assert cut.payload_bytes == 3 * len(records[start:stop])
 
 
+@given(st.integers(0, 10), st.booleans(), st.booleans())
+def test_two_batches_become_one_with_all_columns(at: int, first_has_subs: bool, second_has: bool):
+    batch = batch_of(sample_records(10))
+    columns = {"sub_sequence_numbers": list(range(10)), "encryption_types": ["KMS"] * 10}
+    first = evolve(batch, **columns if first_has_subs else {}).slice(0, at)
+    second = evolve(batch, **columns if second_has else {}, millis_behind_latest=7).slice(at, 10)
+    joined = first.joined(second)
+    assert list(joined) == [*first, *second]
+    assert (joined.payload_bytes, joined.millis_behind_latest) == (batch.payload_bytes, 7)
+
+
 def test_a_slice_of_everything_is_the_batch_itself():
     batch = batch_of(sample_records(3))
     assert batch.slice(0, 3) is batch

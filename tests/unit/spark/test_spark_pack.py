@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_publishers_spark.chunks import Chunk, balanced, pack
+from kinesis_publishers_spark.chunks import Chunk, balanced, divided, pack
 from kinesis_publishers_spark.partitions import PrefetchedPartition
 from tests.examples import examples
 from tests.unit.spark.spark_builders import MIB, chunk, numbers_in, shard
@@ -108,6 +108,15 @@ def test_every_row_is_packed_once_and_every_shard_keeps_its_order(
     assert all(partitions)
     # Shards of half a partition and a bit cannot share one, nor the last pieces of a cut one.
     assert len(partitions) <= max(parallelism, 3 * -(-sum(sizes(partitions)) // (24 * MIB)))
+
+
+@pytest.mark.parametrize("most", [1, 3, 5, 7, 40, 41])
+def test_a_partition_is_divided_into_some_of_so_many_rows_in_their_order(most: int) -> None:
+    (rows,) = pack(chunks_of([100] * 40, per_chunk=5), 4)
+    parts = list(divided(rows, most))
+    counts = [sum(one.num_rows for one in part) for part in parts]
+    assert counts == [most] * (40 // most) + [40 % most] * (40 % most > 0)
+    assert [number for part in parts for number in numbers_in(part)] == numbers_in(rows)
 
 
 def test_packing_twice_gives_the_same_partitions() -> None:

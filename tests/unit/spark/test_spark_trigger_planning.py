@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kinesis_publishers.errors import CheckpointError, InvalidOptionError
+from kinesis_publishers import Properties
+from kinesis_publishers.errors import CheckpointError, ConfigErrors, InvalidOptionError
 from kinesis_publishers_spark import stream_reader
 from kinesis_publishers_spark.chunks import BatchLimit
+from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.stream_reader import LEVEL_VARIABLE
 from tests.unit.spark.tip_sessions import TipSessions, place
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.manual_clock import ManualClock
 
 NO_LIMIT = BatchLimit()
 
@@ -254,6 +259,37 @@ def test_the_lag_is_not_asked_for_at_every_look(
         assert reader.reportLatestOffset()
         asked_for_the_report += sessions.lags - before
     assert asked_for_the_report == asked
+
+
+async def test_a_minimum_holds_from_the_second_micro_batch_on_and_until_the_delay_is_over(
+    manual_clock: ManualClock,
+) -> None:
+    sessions = TipSessions(5)
+    own = {"streamName": "orders", "region": "eu-west-1", "maxTriggerDelay": "60s"}
+    planned = MicroBatches(Properties.from_spark_options(own), sessions.make, clock=manual_clock)
+
+    def minimum_for(number: int) -> int:
+        sessions.limits.clear()
+        planned.latest_offset(Offset.from_json(place(number)), BatchLimit(min_records=9))
+        (asked,) = sessions.limits
+        assert asked is not None
+        return asked.min_records
+
+    assert minimum_for(0) == 0
+    assert minimum_for(5) == 9
+    await manual_clock.advance(59.0)
+    assert minimum_for(5) == 9
+    await manual_clock.advance(1.0)
+    assert minimum_for(5) == 0
+    planned.prepare_for_available_now()
+    sessions.tip = 6
+    assert minimum_for(5) == 0
+
+
+def test_no_micro_batch_can_have_more_than_the_most_and_fewer_than_the_least() -> None:
+    options = {"streamName": "orders", "minOffsetsPerTrigger": "9", "maxRecordsPerTrigger": "8"}
+    with pytest.raises(ConfigErrors, match=r"minOffsetsPerTrigger \(9\) is more than"):
+        Properties.from_spark_options(options)
 
 
 def test_planning_lets_the_interpreter_switch_between_threads_sooner() -> None:

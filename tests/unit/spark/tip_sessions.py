@@ -56,6 +56,7 @@ class TipSession(Session):
     def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
         begin = number_of(start)
         self._log(f"plan({begin}, {limit})")
+        self._sessions.limits.append(limit)
         most = None if limit is None else limit.records
         end = min(self._sessions.tip, begin + (most or self._sessions.tip))
         if end == begin:
@@ -94,12 +95,14 @@ class TipSessions:
     Attributes:
         tip: the last record.
         calls: what was planned.
+        limits: of the micro-batches.
         lags: how often the lag was asked for.
         caught_up_to: up to which instant the last session reads, ``None`` without an end.
     """
 
     tip: int
     calls: list[str] = field(factory=list)
+    limits: list[BatchLimit | None] = field(factory=list)
     lags: int = 0
     caught_up_to: datetime | None = None
 
