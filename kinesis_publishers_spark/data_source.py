@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -37,6 +39,12 @@ _NOT_READING = {
     "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis OPTIONS (...), or "
     "spark.read and spark.readStream.",
 }
+
+# Prints the version, and whether the package can be imported.
+_QUESTION = (
+    "import sys, importlib.util as u; "
+    "print('%d.%d' % sys.version_info[:2], u.find_spec('kinesis_publishers_spark') is not None)"
+)
 
 
 class KinesisDataSource(DataSource):
@@ -178,6 +186,7 @@ def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str]
     from kinesis_publishers.errors import ConfigError
 
     is_plain = name == "kinesis" and not allow
+    _compare_interpreters(getattr(spark, "_sc", None))
     own = {"allow": tuple(allow), "name": classmethod(lambda _: name)}
     try:
         # A class that is in no module is pickled by value, with its own attributes.
@@ -194,3 +203,36 @@ def register(spark: SparkSession, *, name: str = "kinesis", allow: Sequence[str]
             f"format({name!r}) is another data source in this session, as from a jar on its class "
             "path: choose another name with register(spark, name=...)"
         ) from error
+
+
+def _compare_interpreters(context: SparkContext | None) -> None:
+    """Warn if the Python of Spark's workers, which run the source too, cannot.
+
+    Over Spark Connect there is no context: the workers are the server's.
+    """
+    import shutil
+    import subprocess
+
+    workers = None if context is None else shutil.which(context.pythonExec)
+    if context is None or workers is None or workers == sys.executable:
+        return
+    try:
+        question = [workers, "-c", _QUESTION]
+        answer = subprocess.run(question, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return
+    version, has_package = answer.stdout.split()
+    own = "{}.{}".format(*sys.version_info)
+    if version != own:
+        lack = f"is Python {version}, and this driver has {own}"
+    elif has_package == "False" and not context._python_includes:  # what addPyFile sends
+        lack = "cannot import kinesis_publishers_spark"
+    else:
+        return
+    _LOGGER.warning(
+        "Spark's workers run %s, which %s: set PYSPARK_PYTHON=%s before the session is created, or "
+        "install the package there.",
+        workers,
+        lack,
+        sys.executable,
+    )

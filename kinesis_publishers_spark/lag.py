@@ -52,15 +52,15 @@ class Lag:
             buffered: the other attributes.
         """
         # A shard that has ended is behind only with what waits.
-        open_shards = [one for one in statuses if not one.progress.is_ended]
-        seconds = {str(one.shard): one.lag_seconds(now) for one in open_shards}
+        by_name = {str(one.shard): one for one in statuses if not one.progress.is_ended}
+        seconds = {name: one.lag_seconds(now) for name, one in by_name.items()}
         waiting = {str(key): max(0.0, (now - at).total_seconds()) for key, at in oldest.items()}
         return cls(
             lag_millis={
-                shard: None if one is None else round(one * 1000)
-                for shard, one in {**seconds, **waiting}.items()
+                name: None if one is None else round(one * 1000)
+                for name, one in (seconds | waiting).items()
             },
-            millis_behind_latest={str(one.shard): one.millis_behind_latest for one in open_shards},
+            millis_behind_latest={name: one.millis_behind_latest for name, one in by_name.items()},
             **buffered,
         )
 

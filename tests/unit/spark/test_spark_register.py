@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import define, field
@@ -15,6 +16,9 @@ from kinesis_publishers_spark import KinesisDataSource, register
 from kinesis_publishers_spark.schema import SPARK_SCHEMA
 from tests.unit.spark.spark_schemas import struct_type
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _OPTIONS = {"streamname": "orders", "region": "eu-west-1"}
 
 
@@ -25,6 +29,13 @@ class _Session:
     version: str = "4.3.0"
     refusal: str | None = None
     registered: list[type[KinesisDataSource]] = field(factory=list)
+    #: The part of the context that says how workers are started.
+    pythonExec: str = sys.executable
+    _python_includes: tuple[str, ...] = ()
+
+    @property
+    def _sc(self) -> Any:
+        return self
 
     @property
     def dataSource(self) -> Any:
@@ -86,3 +97,40 @@ def test_a_name_that_a_jar_has_is_an_error_that_says_what_to_do(version: str, na
 def test_any_other_refusal_is_spark_s_own() -> None:
     with pytest.raises(AnalysisException, match="refused"):
         register(_Session(refusal="INTERNAL_ERROR"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent", "said"),
+    [
+        ("3.4 False", (), "is Python 3.4, and this driver has"),
+        ("{own} False", (), "cannot import kinesis_publishers_spark"),
+        ("{own} True", (), None),
+        # By addPyFile, which a bare interpreter does not see.
+        ("{own} False", ("packages.zip",), None),
+    ],
+)
+def test_another_interpreter_of_the_workers_is_a_warning_where_it_cannot_work(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: str,
+    sent: tuple[str, ...],
+    said: str | None,
+) -> None:
+    python = tmp_path / "python"
+    own = "{}.{}".format(*sys.version_info)
+    python.write_text(f"#!/bin/sh\necho {answer.format(own=own)}\n")
+    python.chmod(0o755)
+    register(_Session(pythonExec=str(python), python_includes=sent))
+    if said is None:
+        assert caplog.text == ""
+    else:
+        assert f"workers run {python}, which {said}" in caplog.text
+        assert f"set PYSPARK_PYTHON={sys.executable}" in caplog.text
+
+
+@pytest.mark.parametrize("python", ["no-such-python", "/bin/false"])
+def test_an_interpreter_that_cannot_be_asked_is_left_to_spark(
+    caplog: pytest.LogCaptureFixture, python: str
+) -> None:
+    register(_Session(pythonExec=python))
+    assert caplog.text == ""
