@@ -124,6 +124,11 @@ def ours_json(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[
     return _ours(endpoint, workload, len, encoding="json")
 
 
+def ours_cbor(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
+    """The same as ours_batches with GetRecords in CBOR."""
+    return _ours(endpoint, workload, len, encoding="cbor")
+
+
 def ours_batches(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
     """Our whole framework; the consumer takes only the length of each batch."""
     return _ours(endpoint, workload, len)
@@ -235,6 +240,7 @@ CLIENTS: dict[str, Client] = {
     "ours-records": ours_records,
     "ours-batches": ours_batches,
     "ours-json": ours_json,
+    "ours-cbor": ours_cbor,
     "boto3": boto3_loop,
     "aiobotocore": aiobotocore_loop,
     "async-kinesis": async_kinesis,

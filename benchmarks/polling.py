@@ -23,9 +23,9 @@ from benchmarks.canned_server import cpu_seconds, running_server
 from benchmarks.clients import CLIENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-_PACKAGES = ("botocore", "aiobotocore", "aiohttp", "orjson", "pybase64", "async-kinesis")
+_PACKAGES = ("botocore", "aiobotocore", "aiohttp", "orjson", "pybase64", "cbor2", "async-kinesis")
 _BASELINE = "boto3"
 _MANY_SHARDS = 4
 
@@ -50,15 +50,18 @@ def workloads(sizes: list[int], pages: int) -> list[Workload]:
     ]
 
 
-def run(plan: list[Workload], repetitions: int) -> list[dict[str, Any]]:
-    """Measure every client on every workload, in an order that is rotated each time."""
-    names = list(CLIENTS)
+def run(
+    plan: list[Workload], repetitions: int, names: Sequence[str] = tuple(CLIENTS)
+) -> list[dict[str, Any]]:
+    """Measure clients on every workload, in an order that is rotated each time."""
+    names = list(names)
     rows = []
     with running_server() as url:
         for workload in plan:
             samples: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
             # The pages are made when they are first asked for: not while anything is measured.
-            measure(url, "ours-batches", Workload(workload.record_bytes, workload.shards, 1))
+            for name in ("ours-cbor", "ours-json"):
+                measure(url, name, Workload(workload.record_bytes, workload.shards, 1))
             for repetition in range(repetitions):
                 turn = repetition % len(names)
                 for name in names[turn:] + names[:turn]:
@@ -145,11 +148,14 @@ def main() -> None:
     parser.add_argument("--sizes", default="200,1024,102400", help="payload sizes in bytes")
     parser.add_argument("--pages", type=int, default=32, help="what each client reads")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--clients", default=",".join(CLIENTS), help="boto3 must be among them")
     parser.add_argument("--output", type=Path, help="JSON; the table goes next to it as .md")
     arguments = parser.parse_args()
-    rows = run(workloads(numbers(arguments.sizes), arguments.pages), arguments.repetitions)
+    plan = workloads(numbers(arguments.sizes), arguments.pages)
+    names = arguments.clients.split(",")
+    rows = run(plan, arguments.repetitions, names)
     command = f"python -m benchmarks.polling {shlex.join(sys.argv[1:])}".strip()
-    versions = environment()
+    versions = environment(name for name in _PACKAGES if name != "async-kinesis" or name in names)
     table = markdown(rows, command, versions)
     result = {"command": command, "environment": versions, "rows": rows}
     publish(table, result, arguments.output)

@@ -3,7 +3,7 @@
 For the first call of an operation on a stream botocore resolves the endpoint, finds the credentials
 and writes the headers, as for any call. The hook ``before-send``, where something else may answer a
 signed request, takes that request away before it is sent. Then each call is signed here, and sent
-by the HTTP session of the client, with its connections, proxies, certificates and timeouts.
+by a carrier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 from attrs import field, frozen
-from botocore.awsrequest import AWSPreparedRequest
 from botocore.parsers import create_parser
 
 from kinesis_publishers.aws import cbor
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
+    from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
     from kinesis_publishers.clock import Clock
 
 __all__ = ["JSON", "Answer", "ServiceCalls", "error_in", "millis_of"]
@@ -39,7 +39,7 @@ class Answer:
     """What the service answers.
 
     Attributes:
-        headers: with names in lower case.
+        headers: looked up by names in lower case.
     """
 
     status: int
@@ -68,16 +68,18 @@ class _Taken(BaseException):
 
 
 class ServiceCalls:
-    """Makes calls through the HTTP session of a client of aiobotocore.
+    """Makes calls with the endpoints and credentials of a client of aiobotocore.
 
     The operations must not be called through the client itself.
 
     Args:
+        carrier: sends the calls that are answered at once.
         clock: learns the time of the service.
     """
 
-    def __init__(self, client: Any, clock: Clock) -> None:
+    def __init__(self, client: Any, carrier: AiohttpCarrier, clock: Clock) -> None:
         self._client = client
+        self._carrier = carrier
         self._clock = clock
         self._machine = clock.machine if isinstance(clock, ServiceClock) else clock
         self._patterns: dict[tuple[str, str], CallPattern] = {}
@@ -116,10 +118,7 @@ class ServiceCalls:
 
     async def post(self, call: SignedCall) -> Answer:
         """Send a call and return the whole answer, whatever its status is."""
-        headers: Any = call.headers
-        request = AWSPreparedRequest("POST", call.url, headers, call.body, False)
-        response = await self._client._endpoint.http_session.send(request)
-        answer = Answer(response.status_code, response.headers, await response.content)
+        answer = Answer(*await self._carrier.post(call))
         self.observe(answer.headers, call.signed_at)
         return answer
 

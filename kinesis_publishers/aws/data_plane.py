@@ -14,6 +14,7 @@ from aiobotocore.session import AioSession
 from kinesis_publishers.abc import DataPlane
 from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, millis_of
+from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import Endpoint
 from kinesis_publishers.aws.carriers.choice import check_carrier, create_carrier
 from kinesis_publishers.aws.clients import ServiceAddress, asks_for_name, open_aio_client
@@ -40,15 +41,18 @@ _READ_TIMEOUT_SECONDS = 60.0
 _NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
 # Those of our calls that have a StreamName.
 _OPERATIONS_BY_NAME = ("GetShardIterator",)
+# Below it a record in JSON costs less CPU than one in CBOR, of which each key is a new text.
+_SMALL_BYTES = 1000
+_SAMPLE_RECORDS = 100
 _OF_GATEWAYS = (502, 503, 504)
 _CODES_OF_UNREADABLE = ("SerializationException", "UnknownOperationException")
 _LOGGER = logging.getLogger(__name__)
 
 
 class AioDataPlane(DataPlane):
-    """Calls Kinesis with the endpoints, credentials and connections of a client of aiobotocore.
+    """Calls Kinesis with the endpoints and the credentials of a client of aiobotocore.
 
-    Calls are signed by :mod:`kinesis_publishers.aws.calls`, answers go through
+    Calls are made by :mod:`kinesis_publishers.aws.calls`, answers go through
     :mod:`kinesis_publishers.aws.decoding`, and subscriptions have connections of their own
     (:mod:`kinesis_publishers.aws.carriers`), so that they never hold up another call.
 
@@ -74,6 +78,9 @@ class AioDataPlane(DataPlane):
         self._config = config
         self._http = http or SubscriptionHttpConfig()
         self._encoding = encoding
+        self._may_choose = encoding is Encoding.AUTO
+        # The ARNs of streams whose records are small.
+        self._small: set[str] = set()
         # Whether streams go by their names, where an operation allows it.
         self._uses_names = False
         self._clock = clock or SystemClock()
@@ -88,17 +95,13 @@ class AioDataPlane(DataPlane):
         with mapped_errors("CreateClient", "Kinesis"):
             client = await self._stack.enter_async_context(self._create_client(session))
         try:
-            calls = ServiceCalls(client, self._clock)
-            self._subscriber = await self._create_subscriber(session, calls, client)
+            await self._open_carriers(session, client)
         except BaseException:
             await self._stack.aclose()
             raise
-        self._calls = calls
         return self
 
-    async def _create_subscriber(
-        self, session: AioSession, calls: ServiceCalls, client: Any
-    ) -> ShardSubscriber:
+    async def _open_carriers(self, session: AioSession, client: Any) -> None:
         url = str(client.meta.endpoint_url)
         # Again: the environment may have named another endpoint than AWS's own.
         check_carrier(self._http, url)
@@ -106,9 +109,15 @@ class AioDataPlane(DataPlane):
         if endpoint.ca_bundle is not None:
             # Now, not at the first call, where it would look like a connection that may recover.
             await asyncio.to_thread(endpoint.tls_context)
-        carrier = create_carrier(endpoint, self._http, self._config.max_connections)
-        self._stack.push_async_callback(carrier.close)
-        return ShardSubscriber(calls, carrier, self._clock)
+        connections = self._config.max_connections
+        carrier = AiohttpCarrier(
+            endpoint, read_timeout_seconds=_READ_TIMEOUT_SECONDS, max_connections=connections
+        )
+        subscriptions = create_carrier(endpoint, self._http, connections)
+        for one in (carrier, subscriptions):
+            self._stack.push_async_callback(one.close)
+        self._calls = ServiceCalls(client, carrier, self._clock)
+        self._subscriber = ShardSubscriber(self._calls, subscriptions, self._clock)
 
     def _create_client(self, session: AioSession) -> Any:
         address = ServiceAddress(
@@ -143,7 +152,12 @@ class AioDataPlane(DataPlane):
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
         request = {"ShardIterator": shard_iterator, "Limit": limit}
         answer = await self._call("GetRecords", shard, request)
-        return decode_get_records(answer.body, is_cbor=answer.is_cbor)
+        page = decode_get_records(answer.body, is_cbor=answer.is_cbor)
+        if page.payloads and self._may_choose:
+            sample = page.payloads[:_SAMPLE_RECORDS]
+            is_small = sum(map(len, sample)) < _SMALL_BYTES * len(sample)
+            (self._small.add if is_small else self._small.discard)(shard.stream_arn)
+        return page
 
     @asynccontextmanager
     async def subscribe_to_shard(
@@ -174,17 +188,18 @@ class AioDataPlane(DataPlane):
             return await calls.post(await calls.sign(operation, arn, body, where, content_type))
 
         with calls.errors(operation, str(shard)):
-            answer = await self._negotiate(send)
+            is_small = shard.stream_arn in self._small
+            answer = await self._negotiate(send, is_small)
             if answer.status != 200 and self._learns_naming(operation, answer):
-                answer = await self._negotiate(send)
+                answer = await self._negotiate(send, is_small)
             if answer.status != 200:
                 raise calls.refusal(operation, answer)
         return answer
 
-    async def _negotiate(self, send: Callable[[bool], Awaitable[Answer]]) -> Answer:
+    async def _negotiate(self, send: Callable[[bool], Awaitable[Answer]], is_small: bool) -> Answer:
         """Send a request in the encoding that the service understands, found out if need be."""
         encoding = self._encoding
-        answer = await send(encoding is not Encoding.JSON)
+        answer = await send(encoding is not Encoding.JSON and not is_small)
         if encoding is not Encoding.AUTO:
             return answer
         if not _is_understood(answer):

@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP/1.1 and aiohttp."""
+"""Subscriptions over HTTP/1.1 and aiohttp, and calls that are answered at once."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ __all__ = ["AiohttpCarrier"]
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.
 _BUFFER_BYTES = 64 * 1024
+# As aiobotocore keeps connections that are not in use.
+_KEEPALIVE_SECONDS = 12.0
 
 
 class AiohttpCarrier(SubscriptionCarrier):
-    """Has its own session: subscriptions hold connections that no other call needs."""
+    """Has its own session: subscriptions hold connections that no other call needs.
+
+    So calls that are answered at once have a carrier of their own.
+    """
 
     def __init__(
         self, endpoint: Endpoint, *, read_timeout_seconds: float, max_connections: int
@@ -46,26 +51,42 @@ class AiohttpCarrier(SubscriptionCarrier):
         self._session_lock = asyncio.Lock()
 
     async def open(self, call: SignedCall) -> SubscriptionResponse:
-        session = await self._open_session()
-        # Without a tunnel, the proxy gets what the endpoint gets.
-        more_headers = {} if self._endpoint.is_https else self._proxy_headers
         with connection_errors(_ERRORS, call.where):
-            response = await session.post(
-                URL(call.url, encoded=True),
-                headers={**call.headers, **more_headers},
-                data=call.body,
-                allow_redirects=False,
-                proxy=self._proxy,
-                proxy_headers=self._proxy_headers,
-            )
+            response = await self._send(call)
         return _AiohttpResponse(response, call.where)
+
+    async def post(self, call: SignedCall) -> tuple[int, Mapping[str, str], bytes]:
+        """Send ``call`` and return the status, headers of any case, and the whole body.
+
+        Raises:
+            aiohttp.ClientError, OSError: there was no complete answer.
+        """
+        async with await self._send(call) as response:
+            return response.status, response.headers, await response.read()
+
+    async def _send(self, call: SignedCall) -> aiohttp.ClientResponse:
+        session = self._session or await self._open_session()
+        headers = call.headers
+        if self._proxy_headers and not self._endpoint.is_https:
+            # Without a tunnel, the proxy gets what the endpoint gets.
+            headers = {**headers, **self._proxy_headers}
+        return await session.post(
+            URL(call.url, encoded=True),
+            headers=headers,
+            data=call.body,
+            allow_redirects=False,
+            proxy=self._proxy,
+            proxy_headers=self._proxy_headers,
+        )
 
     async def _open_session(self) -> aiohttp.ClientSession:
         async with self._session_lock:
             if self._session is None:
                 self._session = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(
-                        limit=self._max_connections, ssl=await self._tls_context()
+                        limit=self._max_connections,
+                        ssl=await self._tls_context(),
+                        keepalive_timeout=_KEEPALIVE_SECONDS,
                     ),
                     timeout=self._timeout,
                     cookie_jar=aiohttp.DummyCookieJar(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -58,6 +59,11 @@ class Emulator:
         self.refusal: tuple[int, bytes, str] | None = None
         self.service = KinesisService(Limits.off(), ManualClock(), Behaviour())
         self.service.state.create("orders", "PROVISIONED", 1)
+
+    async def put(self, data: bytes) -> None:
+        """Put a record."""
+        record = {"StreamName": "orders", "PartitionKey": "k", "Data": b64encode(data).decode()}
+        await self.service.handle("Kinesis_20131202.PutRecord", orjson.dumps(record))
 
     async def answer(self, request: web.Request) -> web.Response:
         target, body = request.headers["X-Amz-Target"], await request.read()
@@ -121,6 +127,28 @@ async def test_a_service_that_understands_both_is_asked_once(
         await read(plane)
     assert emulator.calls == [("GetShardIterator", expected), ("GetRecords", expected)]
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        (Encoding.AUTO, ["cbor", "json", "json", "cbor"]),
+        (Encoding.CBOR, ["cbor"] * 4),
+        (Encoding.JSON, ["json"] * 4),
+    ],
+)
+async def test_small_records_are_asked_for_in_json_if_the_encoding_is_free(
+    emulator: Emulator, encoding: Encoding, expected: list[str]
+) -> None:
+    sizes = (1, 1, 5000, 5000)
+    async with AioDataPlane(emulator.config, encoding=encoding) as plane:
+        iterator = await plane.get_shard_iterator(SHARD, TRIM_HORIZON)
+        for size in sizes:
+            await emulator.put(b"x" * size)
+            page = await plane.get_records(SHARD, iterator, 10)
+            assert [len(payload) for payload in page.payloads] == [size]
+            iterator = page.next_shard_iterator or ""
+    assert [encoding for name, encoding in emulator.calls if name == "GetRecords"] == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Subscriptions through a proxy and to an IPv6 address, over every HTTP client."""
+"""Calls through a proxy and to an IPv6 address; subscriptions over every HTTP client."""
 
 from __future__ import annotations
 
@@ -107,6 +107,17 @@ async def read_all(url: str, ca_bundle: Path, carrier: str) -> list[bytes]:
     return payloads
 
 
+async def one_iterator(exchange: Exchange) -> None:
+    await exchange.answer()
+    await exchange.send(b'{"ShardIterator": "it"}')
+    await exchange.end()
+
+
+async def find_iterator(url: str, ca_bundle: Path | None) -> str:
+    async with asyncio.timeout(DEADLINE_SECONDS), AioDataPlane(aws_config(url, ca_bundle)) as plane:
+        return await plane.get_shard_iterator(SHARD, StartingPosition.trim_horizon())
+
+
 @asynccontextmanager
 async def proxied(
     monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext, status: str
@@ -143,6 +154,37 @@ async def test_a_proxy_without_a_tunnel_is_given_its_credentials_too(
         headers = proxy.exchanges[0].headers
     assert headers["host"] == "kinesis.invalid"
     assert headers["proxy-authorization"] == f"Basic {base64.b64encode(b'me:secret').decode()}"
+
+
+async def test_other_calls_go_through_the_proxy_too(
+    authority: trustme.CA, ca_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = server_tls(authority, ["http/1.1"])
+    async with proxied(monkeypatch, tls, "200 OK") as (service, proxy):
+        service.script = one_iterator
+        assert await find_iterator(service.url, ca_bundle) == "it"
+    credentials = base64.b64encode(b"me:secret").decode()
+    assert f"Proxy-Authorization: Basic {credentials}" in proxy.requests[0].splitlines()
+
+
+async def test_a_proxy_that_refuses_another_call_is_a_failed_connection(
+    authority: trustme.CA, ca_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = server_tls(authority, ["http/1.1"])
+    async with proxied(monkeypatch, tls, "407 No") as (service, _):
+        with pytest.raises(ConnectionFailedError, match=r"orders/shardId-0") as raised:
+            await find_iterator(service.url, ca_bundle)
+        assert "secret" not in str(raised.value)
+
+
+async def test_a_certificate_that_is_not_trusted_is_a_failed_connection(
+    authority: trustme.CA,
+) -> None:
+    tls = server_tls(authority, ["http/1.1"])
+    async with ScriptedService(one_iterator, tls).serve() as service:
+        with pytest.raises(ConnectionFailedError, match="certificate"):
+            await find_iterator(service.url, None)
+        assert service.exchanges == []
 
 
 @WITH_TLS

@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.aws.calls import JSON, ServiceCalls
+from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
+from kinesis_publishers.aws.carriers.carrier import Endpoint
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.signing import CallPattern
 from kinesis_publishers.config import AwsConfig, CredentialsConfig, CredentialsProvider
@@ -109,6 +111,12 @@ def client_of(aws: AwsConfig) -> Any:
     return open_aio_client(aws, address, parameter_validation=False)
 
 
+def calls_of(client: Any, clock: ManualClock) -> ServiceCalls:
+    endpoint = Endpoint(url=client.meta.endpoint_url)
+    carrier = AiohttpCarrier(endpoint, read_timeout_seconds=1.0, max_connections=1)
+    return ServiceCalls(client, carrier, clock)
+
+
 class _Sent(Exception):
     """Carries the request that botocore was about to send."""
 
@@ -145,7 +153,7 @@ async def test_a_call_goes_where_botocore_sends_it_with_the_same_headers(
     stream = STREAM.format(partition, region)
     consumer = f"{stream}/consumer/reader:1"
     async with client_of(aws) as client:
-        calls = ServiceCalls(client, clock)
+        calls = calls_of(client, clock)
         for operation, arn, request in (
             ("GetRecords", stream, {"StreamARN": stream, "ShardIterator": "i", "Limit": 5}),
             (
@@ -176,9 +184,7 @@ async def test_an_endpoint_of_the_user_s_is_kept_with_its_path() -> None:
         with frozen(clock.now()):
             request = {"StreamARN": stream, "ShardIterator": "i"}
             expected = await sent_by_botocore(aws, "GetRecords", request)
-            call = await ServiceCalls(client, clock).sign(
-                "GetRecords", stream, expected.body, "where"
-            )
+            call = await calls_of(client, clock).sign("GetRecords", stream, expected.body, "where")
     assert call.url == expected.url
     assert lowered(call.headers) == lowered(expected.headers)
 
@@ -186,7 +192,7 @@ async def test_an_endpoint_of_the_user_s_is_kept_with_its_path() -> None:
 async def test_an_arn_of_another_partition_is_refused_before_a_call() -> None:
     stream = STREAM.format("aws-cn", "cn-north-1")
     async with client_of(config("us-east-1")) as client:
-        calls = ServiceCalls(client, ManualClock())
+        calls = calls_of(client, ManualClock())
         with pytest.raises(ServiceError, match="Partition"), calls.errors("GetRecords", "orders"):
             await calls.sign("GetRecords", stream, b"{}", "orders")
 
@@ -201,6 +207,6 @@ async def test_missing_credentials_are_an_error_of_our_tree(
         credentials=CredentialsConfig(provider=CredentialsProvider.ENV_VAR),
     )
     async with client_of(aws) as client:
-        calls = ServiceCalls(client, ManualClock())
+        calls = calls_of(client, ManualClock())
         with pytest.raises(CredentialsError), calls.errors("GetRecords", "orders"):
             await calls.sign("GetRecords", STREAM.format("aws", "us-east-1"), b"{}", "orders")
