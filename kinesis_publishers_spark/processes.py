@@ -19,8 +19,8 @@ __all__ = ["invalidate_if_changed", "keep_heap", "prepare_source", "prepare_work
 # Python's default of 5 ms, a trigger that finds nothing took three times as long.
 _SWITCH_SECONDS = 0.0005
 _SOURCE_MODULE = "pyspark.sql.streaming.python_streaming_source_runner"
-# The parameters of mallopt (malloc.h) and their values. The pages of several shards fit into what is
-# kept; with one arena it is kept once, and not in each thread.
+# The parameters of mallopt (malloc.h) and their values. The pages of several shards fit into what
+# is kept; with one arena it is kept once, and not in each thread.
 _HEAP_OPTIONS = {
     -3: 32 * 1024 * 1024,  # M_MMAP_THRESHOLD: the largest value; a page of 10 MB is smaller
     -1: 64 * 1024 * 1024,  # M_TRIM_THRESHOLD
