@@ -235,7 +235,8 @@ class CannedPage:
         return memoryview(self._text)[start : max(start, stop - len(self._separator))]
 
     def _write_binary_times(self, page: int, arrival_millis: int) -> None:
-        workload, is_past = self._workload, page < self._workload.pages
+        workload = self._workload
+        is_past = page < workload.pages and not workload.arrives_later
         places = range(workload.page_records)
         offsets = (_offset(workload, place) if is_past else 0 for place in places)
         times = array("Q", (arrival_millis + offset for offset in offsets))

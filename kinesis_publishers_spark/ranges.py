@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.readers import (
     KinesisRangeFinder,
@@ -20,10 +22,10 @@ from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.partitions import RangePartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable
     from datetime import datetime
 
-    from kinesis_publishers import Properties, ShardKey
+    from kinesis_publishers import Properties, ShardKey, ShardRange
     from kinesis_publishers.readers import ConsumerGuard, Ends
 
 __all__ = ["RangeSession", "executor_properties"]
@@ -103,21 +105,18 @@ class RangeSession(Session):
         end = Offset(streams=known.streams, shards=shards)
         if end == start:
             return None
-        sizes = {key: one.payload_bytes or 0 for key, one in found.items()}
         return MicroBatch(
             start=start,
             end=end,
-            payload_bytes=sum(sizes.values()),
+            payload_bytes=sum(one.payload_bytes or 0 for one in found.values()),
             oldest=_oldest(start, found),
-            partitions=partial(self._partitions, start, end, sizes),
+            partitions=partial(self._partitions, start, end, found),
         )
 
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         return self._partitions(start, end, None)
 
-    def _partitions(
-        self, start: Offset, end: Offset, expected: Mapping[ShardKey, int] | None
-    ) -> list[RangePartition]:
+    def _partitions(self, start: Offset, end: Offset, found: Ends | None) -> list[RangePartition]:
         """Return the tasks for the records between two offsets, balanced by expected bytes."""
         ranges = end.ranges_since(start)
         if not ranges:
@@ -126,7 +125,10 @@ class RangeSession(Session):
             self._executor_properties = executor_properties(
                 self._query.properties, end.streams, self._query.guard
             )
-        sizes = None if expected is None else {one: expected.get(one.shard, 0) for one in ranges}
+        sizes = None
+        if found is not None:
+            ranges = [_sized(one, found) for one in ranges]
+            sizes = {one: _expected_bytes(one, found) for one in ranges}
         weights = None if sizes is None else list(sizes.values())
         return [
             RangePartition(
@@ -146,6 +148,14 @@ class RangeSession(Session):
     def close(self) -> None:
         if self._thread is not None:
             self._thread.close()
+
+
+def _sized(one: ShardRange, found: Ends) -> ShardRange:
+    return evolve(one, size=found[one.shard].size) if one.shard in found else one
+
+
+def _expected_bytes(one: ShardRange, found: Ends) -> int:
+    return (found[one.shard].payload_bytes or 0) if one.shard in found else 0
 
 
 def _oldest(start: Offset, found: Ends) -> dict[ShardKey, datetime]:

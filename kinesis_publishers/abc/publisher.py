@@ -36,6 +36,14 @@ __all__ = [
 class RecordBatchConsumer(ABC):
     """Takes the records of a publisher, and tells it when to ask for more."""
 
+    @property
+    def records_wanted(self) -> int | None:
+        """How many Kinesis records the next answer should have at most; ``None`` for any number.
+
+        A publisher that can should not ask for more: what comes after them may be fetched in vain.
+        """
+        return None
+
     @abstractmethod
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         """Wait until there is room for about this much, before the service is asked for it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.engine.delivery import Delivery, user_records
+from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.engine.shard_loop import ShardLoop
 from kinesis_publishers.errors import AggregationError, ReplayMismatchError
 from kinesis_publishers.events import RangeRead
@@ -45,6 +46,7 @@ class RangeConsumer(ShardLoop):
         progress = ShardProgress(position=wanted.start, as_of=wanted.as_of)
         super().__init__(shard, progress, context)
         self._end = wanted.end
+        self._estimate = RangeEstimate(wanted.size)
         self._begin = begin
         self._rest: RecordBatch | None = None
         self._is_exact = self._is_complete = self._was_trimmed = False
@@ -54,6 +56,10 @@ class RangeConsumer(ShardLoop):
     def processed(self) -> SequenceNumber | None:
         """The last record that was handed on, or that the range begins after."""
         return self.reached.processed
+
+    @property
+    def records_wanted(self) -> int | None:
+        return self._estimate.records_wanted
 
     async def run(self) -> Leftover | None:
         """Read the range; return what one that follows it may begin with, if there is anything.
@@ -98,7 +104,9 @@ class RangeConsumer(ShardLoop):
         await self._end_run_if_done()
         fresh = self._fresh(self.context.in_order(batch))
         covered = len(fresh) if self._end is None else fresh.count_up_to(self._end)
-        await self._deliver(fresh.slice(0, covered))
+        inside = fresh.slice(0, covered)
+        self._estimate.add(inside)
+        await self._deliver(inside)
         if not self._finish_if_ended():
             self._check_end(fresh, covered, batch.millis_behind_latest)
         if self._is_done and covered < len(fresh):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PositionType",
+    "RangeSize",
     "SequenceNumber",
     "ShardProgress",
     "ShardRange",
@@ -223,6 +224,22 @@ class StreamProgress:
 
 
 @frozen(kw_only=True)
+class RangeSize:
+    """What the planner of a range knows about its size.
+
+    Attributes:
+        records: how many Kinesis records it has, or about how many; ``None`` if nothing tells.
+        seen_since: where only its end was looked at, the instant of that look: what arrived before
+            it was not seen. ``None`` if :attr:`records` is exact.
+        seen_records: how many arrived since then.
+    """
+
+    records: int | None
+    seen_since: datetime | None = None
+    seen_records: int = 0
+
+
+@frozen(kw_only=True)
 class ShardRange:
     """Some records of one shard.
 
@@ -235,6 +252,7 @@ class ShardRange:
             record. It shows whether records at its beginning may have been removed.
         follows: the record before the first one, if known: a reader that has read up to it may
             continue there. It does not affect which records the range has.
+        size: lets a reader fetch little that comes after the end; no more follows from it.
     """
 
     shard: ShardKey
@@ -245,6 +263,7 @@ class ShardRange:
         eq=False,
         default=Factory(lambda self: ShardProgress(position=self.start).processed, takes_self=True),
     )
+    size: RangeSize | None = field(default=None, eq=False)
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:

@@ -110,7 +110,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._quota = quota
         shortest = _SHORTEST_PERIOD_SECONDS if quota.is_kept else 0.0
         self._tip_period = max(config.interval_seconds, shortest)
-        self.limit = config.max_records
+        self.limit = self._asked = config.max_records
         self._iterator: str | None = None
         self._iterator_received_at = -math.inf
         self._last_call: float | None = None
@@ -134,7 +134,9 @@ class PollingRecordPublisher(RecordPublisher):
         await self._keep_pace()
         if await self._valid_iterator() is None:
             return RunResult.INCOMPLETE
-        await consumer.wait_for_space(*expected_page(*self._last_size, self.limit))
+        wanted = consumer.records_wanted
+        self._asked = self.limit if wanted is None else max(1, min(self.limit, wanted))
+        await consumer.wait_for_space(*expected_page(*self._last_size, self._asked))
         # The wait may have outlived the iterator. It is replaced here, with a single attempt: if
         # the room were given back for that, a shard that always waits so long would read nothing.
         iterator = await self._valid_iterator()
@@ -220,7 +222,7 @@ class PollingRecordPublisher(RecordPublisher):
         self._last_call = self._context.clock.monotonic()
         # Unless an answer says that there is more: what fails or is refused is not hurried.
         self._period = self._tip_period
-        call = self._context.data_plane.get_records(self._shard, iterator, self.limit)
+        call = self._context.data_plane.get_records(self._shard, iterator, self._asked)
         try:
             page = await self._attempt(call, self._records_retries)
         except IteratorExpiredError:
@@ -258,7 +260,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._silent_since = self._last_call
         self._period = period_after(
             self._tip_period,
-            is_cut=len(batch) >= self.limit,
+            is_cut=len(batch) >= self._asked,
             millis_behind_latest=batch.millis_behind_latest,
             silent_seconds=self._last_call - self._silent_since,
         )
@@ -270,7 +272,7 @@ class PollingRecordPublisher(RecordPublisher):
                 records=len(batch),
                 payload_bytes=batch.payload_bytes,
                 millis_behind_latest=batch.millis_behind_latest,
-                limit=self.limit,
+                limit=self._asked,
                 loop_seconds=loop_seconds,
                 sleep_seconds=self._slept_seconds,
                 call_seconds=self._call_seconds,

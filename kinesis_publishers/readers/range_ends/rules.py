@@ -169,7 +169,9 @@ def expected_bytes(
     if sample is None or begin is None:
         return 0
     # What is left of a closed shard ends at an unknown record: its age is that of the beginning.
-    until = now if end.as_of is None or end.as_of <= begin else end.as_of
+    until = end.as_of or now
+    if end.is_ended and until <= begin:
+        until = now
     return int(max(0.0, (until - begin).total_seconds()) * sample.bytes_per_second)
 
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardProgress, resume_after
+from kinesis_publishers.model import (
+    RangeSize,
+    RecordBatch,
+    SequenceNumber,
+    ShardProgress,
+    resume_after,
+)
 from kinesis_publishers.readers.range_ends.rules import Weight
 
 if TYPE_CHECKING:
@@ -25,12 +31,14 @@ class RangeEnd:
         first: the first record of the range, if it was seen.
         first_arrival: when that one arrived.
         payload_bytes: how large the range is, as far as it was seen; ``None`` if parts were not.
+        size: what is known about the number of records.
     """
 
     progress: ShardProgress
     first: SequenceNumber | None = None
     first_arrival: datetime | None = None
     payload_bytes: int | None = None
+    size: RangeSize | None = None
 
 
 @define(eq=False)
@@ -41,6 +49,9 @@ class Sighting:
     start: ShardProgress
     has_ended: bool = field(default=False, init=False)
     _is_gap: bool = field(default=False, init=False)
+    # What was seen behind the gap.
+    _seen_since: datetime | None = field(default=None, init=False)
+    _seen_records: int = field(default=0, init=False)
     _first: SequenceNumber | None = field(default=None, init=False)
     _last: SequenceNumber | None = field(default=None, init=False)
     _first_arrival: datetime | None = field(default=None, init=False)
@@ -83,6 +94,7 @@ class Sighting:
         if self._last is None:
             self._first = fresh.first_sequence_number
             self._first_arrival = instant_of(fresh.arrival_epoch_seconds[0])
+        self._seen_records += len(fresh)
         self._last = fresh.last_sequence_number
         self._last_arrival = _latest(self._last_arrival, fresh.last_arrival)
         if not self._is_gap:
@@ -90,10 +102,11 @@ class Sighting:
             self._weights += map(Weight, map(len, fresh.payloads), counts)
             self._arrivals += fresh.arrival_epoch_seconds
 
-    def leap_to(self, fresh: RecordBatch) -> None:
-        """Add records that follow at a distance: there is a gap before them."""
+    def leap_to(self, fresh: RecordBatch, since: datetime) -> None:
+        """Add the first records since an instant: there is a gap before them."""
         first, arrival = self._first, self._first_arrival
         self._open_gap()
+        self._seen_since = since
         self.add(fresh, ())
         self._first, self._first_arrival = first, arrival
 
@@ -105,6 +118,7 @@ class Sighting:
 
     def _open_gap(self) -> None:
         self._is_gap = True
+        self._seen_since, self._seen_records = None, 0
         self._numbers, self._weights, self._arrivals = [], [], []
 
     def take(self, count: int | None = None) -> tuple[RangeEnd | None, Sighting]:
@@ -124,6 +138,11 @@ class Sighting:
             first=self._first,
             first_arrival=self._first_arrival,
             payload_bytes=size,
+            size=RangeSize(
+                records=None if self._is_gap else len(self._numbers),
+                seen_since=self._seen_since,
+                seen_records=self._seen_records,
+            ),
         )
         return end, Sighting(progress)
 
@@ -134,7 +153,12 @@ class Sighting:
         )
         whole, _ = self.take()
         assert whole is not None, "there are more records than are taken"
-        end = evolve(whole, progress=progress, payload_bytes=_bytes_of(self._weights[:count]))
+        end = evolve(
+            whole,
+            progress=progress,
+            payload_bytes=_bytes_of(self._weights[:count]),
+            size=RangeSize(records=count),
+        )
         rest = Sighting(progress)
         rest._first, rest._last = SequenceNumber(self._numbers[count]), self._last
         rest._first_arrival = instant_of(self._arrivals[count])

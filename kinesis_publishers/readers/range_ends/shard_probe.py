@@ -50,6 +50,10 @@ _NEAR = timedelta(seconds=5)
 # A shard allows five new iterators a second (AWS service limits), and its readers need some.
 _JUMPS_AT_ONCE = 5.0
 _JUMPS_PER_SECOND = 3.0
+# More than a shard takes in a tenth of a second, at one instant (AWS service limits): the range is
+# worth a task.
+_DENSE_RECORDS = 100
+_DENSE_BYTES = 2 * 1024 * 1024
 # What comes at one instant is read with so many calls in one look, at most.
 _PAGES_OF_AN_INSTANT = 4
 
@@ -69,6 +73,7 @@ class ShardProbe:
     Attributes:
         last_look: when the service was asked last, on the monotonic clock.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
+            One that has skipped what was not seen does not count.
     """
 
     shard: Shard
@@ -90,6 +95,8 @@ class ShardProbe:
     _is_behind: bool = field(default=False, init=False)
     # Whether a few records were seen to arrive at one instant: they do not tell how fast it fills.
     _is_written_in_bursts: bool = field(default=False, init=False)
+    # Whether more was seen to come at one instant than looks tell.
+    _is_dense: bool = field(default=False, init=False)
     _step: int = field(default=1, init=False)
     _jumps_left: float = field(default=0.0, init=False)
     _jumps_counted_at: float = field(default=float("-inf"), init=False)
@@ -305,7 +312,7 @@ class ShardProbe:
             return None
         fresh = drop_processed(page.batch, self._seen.reached.processed)
         if len(fresh):
-            self._seen.leap_to(fresh)
+            self._seen.leap_to(fresh, target)
             self._seen.has_ended = page.has_ended
             self._tail, self._step = publisher, 1
             arrivals = page.batch.arrival_epoch_seconds
@@ -332,14 +339,14 @@ class ShardProbe:
 
     async def _run(self, publisher: PollingRecordPublisher) -> ShardPage | None:
         self.last_look = self._clock.monotonic()
-        page = await read_page(publisher)
-        if page is not None:
-            self.millis_behind_latest = page.batch.millis_behind_latest
-        return page
+        return await read_page(publisher)
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
+        self.millis_behind_latest = page.millis_behind_latest
         if page.millis_behind_latest:
             self._seen_until = page.read_until
+        arrivals = page.arrival_epoch_seconds
+        self._is_dense |= len(page) >= limit >= _DENSE_RECORDS and arrivals[0] == arrivals[-1]
         # A page that is cut off by its Limit may have the arrival time of the tip, and not be it.
         self._is_at_tip = page.millis_behind_latest == 0 and len(page) < limit
         if not self._is_at_tip:
@@ -365,10 +372,21 @@ class ShardProbe:
         self._seen = rest
         if end is None:
             return None
+        if end.payload_bytes is None:
+            expected = expected_bytes(self._sample, begun, end.progress, self._clock.now())
+            end = self._guessed(end, expected)
         if not rest and self._tip_seen_at is not None:
             rest.renew(self._tip_seen_at)
             end = evolve(end, progress=rest.start)
-        if end.payload_bytes is None:
-            size = expected_bytes(self._sample, begun, end.progress, self._clock.now())
-            end = evolve(end, payload_bytes=size)
+        self._is_dense = False
         return end
+
+    def _guessed(self, end: RangeEnd, payload_bytes: int) -> RangeEnd:
+        """Return ``end`` with what looks have shown of its size."""
+        assert end.size is not None, "the sighting says what it has seen"
+        if self._is_dense:
+            # Nothing tells how many come at one instant.
+            return evolve(end, payload_bytes=max(payload_bytes, _DENSE_BYTES))
+        # No look is exact: a range that is cut short by a tenth costs a call.
+        records = max(1, int(1.1 * payload_bytes / self.record_bytes))
+        return evolve(end, payload_bytes=payload_bytes, size=evolve(end.size, records=records))

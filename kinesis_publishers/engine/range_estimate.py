@@ -1,0 +1,83 @@
+"""How many records of a range are still to come: a guess that spares bytes, and costs no record."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from kinesis_publishers.model import RangeSize, RecordBatch
+
+__all__ = ["RangeEstimate"]
+
+# Where a guess is too low, so much is asked for next: calls cost more than what they fetch in vain.
+_LEAST_SHARE = 0.05
+_LEAST_RECORDS = 100
+_LEAST_BYTES = 256 * 1024
+# Records whose times tell nothing may be followed by so many of the same kind.
+_INSTANT_SHARE = 0.1
+# What a guess by time may be short of.
+_MARGIN = 1.05
+# Arrival times have no parts of a millisecond.
+_INSTANT_SECONDS = 0.001
+
+
+@define(eq=False)
+class RangeEstimate:
+    """Follows the records of a range, and says how many to ask for.
+
+    Args:
+        size: what the planner of the range knows; ``None`` for nothing.
+    """
+
+    _size: RangeSize | None
+    _records: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _first_arrival: float = field(default=math.inf, init=False)
+    _last_arrival: float = field(default=-math.inf, init=False)
+    # Of those that the planner has seen.
+    _seen_records: int = field(default=0, init=False)
+
+    def add(self, batch: RecordBatch) -> None:
+        """Count Kinesis records that have come."""
+        arrivals = batch.arrival_epoch_seconds
+        if self._size is None or not arrivals:
+            return
+        self._records += len(batch)
+        self._bytes += batch.payload_bytes
+        self._first_arrival = min(self._first_arrival, arrivals[0])
+        self._last_arrival = max(self._last_arrival, *arrivals)
+        if self._size.seen_since is not None:
+            since = self._size.seen_since.timestamp()
+            self._seen_records += sum(arrival >= since for arrival in arrivals)
+
+    @property
+    def records_wanted(self) -> int | None:
+        """How many to ask for; ``None`` if nothing tells."""
+        size = self._size
+        if size is None:
+            return None
+        if size.seen_since is not None and self._records:
+            left = self._left_by_time(size.seen_since.timestamp())
+            return math.ceil(max(left + size.seen_records - self._seen_records, self._least))
+        if size.records is None:
+            return None
+        left = size.records - self._records
+        return left if left > 0 else self._least
+
+    def _left_by_time(self, until: float) -> float:
+        """Return how many arrived before the planner's look and have not come."""
+        seconds = until - self._last_arrival - _INSTANT_SECONDS
+        if seconds <= 0:
+            return 0.0
+        span = self._last_arrival - self._first_arrival
+        if span <= 0:
+            return self._records * _INSTANT_SHARE
+        return _MARGIN * seconds * self._records / (span + _INSTANT_SECONDS)
+
+    @property
+    def _least(self) -> int:
+        affordable = _LEAST_BYTES * self._records // max(1, self._bytes)
+        return max(1, min(_LEAST_RECORDS, affordable), int(_LEAST_SHARE * self._records))
