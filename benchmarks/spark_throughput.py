@@ -15,9 +15,10 @@ import json
 import os
 import statistics
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.canned_fanout import running_fanout_server
 from benchmarks.canned_pages import Workload
@@ -130,8 +131,8 @@ def read(
 ) -> dict[str, Any]:
     """Read a case once.
 
-    A backlog counts from the end of the first micro-batch, by when the query has started; what
-    comes later counts from its release.
+    A backlog counts from the end of the first micro-batch, by when the query has started, or from
+    the start if that one had half of it; what comes later counts from its release.
 
     Args:
         salt: makes the stream another one than any before: what is released stays released. 0 is
@@ -145,46 +146,56 @@ def read(
     )
     source, options = _source(url, candidate, workload)
     with ExitStack() as stack:
+        marks = [_Mark(0, time.time(), spark_cpu_seconds(), served(url))]
         query = stack.enter_context(bench.running(source, options))
         peak = stack.enter_context(MemoryPeak())
-        is_ceiling = candidate == "memory"
-        if case.arrival == "backlog" or is_ceiling:
+        if case.arrival == "backlog" or candidate == "memory":
             wait_for(lambda: _rows(query) > 0, query=query, poll_seconds=_POLL_SECONDS)
         else:
             wait_for(lambda: len(triggers_of(query)) >= _IDLE_TRIGGERS, query=query)
             release(url, workload)
-        cpu, before = spark_cpu_seconds(), served(url)
-        first, began = _rows(query), _last_end(query)
+        ended = triggers_of(query)[-1].ended
+        marks.append(_Mark(_rows(query), ended, spark_cpu_seconds(), served(url)))
         wait_for(lambda: _rows(query) >= workload.records, query=query, poll_seconds=_POLL_SECONDS)
-        by_process = {name: total - cpu[name] for name, total in spark_cpu_seconds().items()}
-        after, batches = served(url), batches_of(query)
-    rows = sum(batch.rows for batch in batches)
-    if rows != workload.records or (salt and rows < 2 * first):
-        raise AssertionError(f"{candidate}: {rows} rows, of which {first} in the first micro-batch")
-    wall = batches[-1].ended - began
-    delivered = (rows - first) * workload.record_bytes
-    server = after["cpu_seconds"] - before["cpu_seconds"]
-    return {
+        batches = batches_of(query)
+        end = _Mark(_rows(query), batches[-1].ended, spark_cpu_seconds(), served(url))
+    if end.rows != workload.records:
+        raise AssertionError(f"{candidate}: {end.rows} rows, not {workload.records}")
+    begin = marks[-1] if 2 * marks[-1].rows <= end.rows else marks[0]
+    return _difference(begin, end, workload.record_bytes) | {
         "batches": len(batches),
+        "peak_megabytes": peak.megabytes,
+    }
+
+
+class _Mark(NamedTuple):
+    rows: int
+    time: float
+    cpu_seconds: dict[str, float]
+    served: dict[str, Any]
+
+
+def _difference(begin: _Mark, end: _Mark, record_bytes: int) -> dict[str, Any]:
+    by_process = {name: spent - begin.cpu_seconds[name] for name, spent in end.cpu_seconds.items()}
+    delivered = (end.rows - begin.rows) * record_bytes
+    server = end.served["cpu_seconds"] - begin.served["cpu_seconds"]
+    before = begin.served["calls"]
+    return {
         "megabytes": delivered / 1e6,
-        "wall_seconds": wall,
-        "wall_seconds_without_server": wall - server / _CORES,
+        "wall_seconds": end.time - begin.time,
+        "wall_seconds_without_server": end.time - begin.time - server / _CORES,
         "cpu_seconds": sum(by_process.values()),
         "cpu_seconds_by_process": by_process,
         "server_cpu_seconds": server,
         # What the first micro-batch of a backlog has fetched ahead is not counted.
-        "fetched_per_delivered": (after["sent_bytes"] - before["sent_bytes"]) / delivered,
-        "calls": {name: n - before["calls"].get(name, 0) for name, n in after["calls"].items()},
-        "peak_megabytes": peak.megabytes,
+        "fetched_per_delivered": (end.served["sent_bytes"] - begin.served["sent_bytes"])
+        / delivered,
+        "calls": {name: n - before.get(name, 0) for name, n in end.served["calls"].items()},
     }
 
 
 def _rows(query: StreamingQuery) -> int:
     return sum(batch.rows for batch in batches_of(query))
-
-
-def _last_end(query: StreamingQuery) -> float:
-    return triggers_of(query)[-1].ended
 
 
 def _source(url: str, candidate: str, workload: Workload) -> tuple[str, Mapping[str, str | int]]:
