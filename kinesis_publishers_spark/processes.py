@@ -5,6 +5,7 @@ Workers serve the tasks of every query, so that each change must suit code that 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
@@ -12,12 +13,19 @@ from zipimport import zipimporter
 
 from pyspark import TaskContext
 
-__all__ = ["invalidate_if_changed", "prepare_source", "prepare_worker"]
+__all__ = ["invalidate_if_changed", "keep_heap", "prepare_source", "prepare_worker"]
 
 # How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
 # Python's default of 5 ms, a trigger that finds nothing took three times as long.
 _SWITCH_SECONDS = 0.0005
 _SOURCE_MODULE = "pyspark.sql.streaming.python_streaming_source_runner"
+# The parameters of mallopt (malloc.h) and their values. The pages of several shards fit into what
+# is kept; with one arena it is kept once, and not in each thread.
+_HEAP_OPTIONS = {
+    -3: 32 * 1024 * 1024,  # M_MMAP_THRESHOLD: the largest value; a page of 10 MB is smaller
+    -1: 64 * 1024 * 1024,  # M_TRIM_THRESHOLD
+    -8: 1,  # M_ARENA_MAX
+}
 _read_directory_again = zipimporter.invalidate_caches
 
 
@@ -39,14 +47,31 @@ def prepare_worker(*, again: bool = False) -> None:
 def prepare_source() -> None:
     """Make planning and fetching cheaper in the process that Spark keeps for a query's source.
 
-    It is called when the clients are loaded: the thousands of objects of a page make the collector
-    look at all that is alive.
+    It is called before the first thread starts, and again when the clients are loaded: the
+    thousands of objects of a page make the collector look at all that is alive.
     """
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
-    # A program that runs a planner itself decides about its own objects.
+    # A program that runs a planner itself decides about its own memory.
     spec = sys.modules["__main__"].__spec__
     if spec is not None and spec.name == _SOURCE_MODULE:
+        keep_heap()
         _freeze()
+
+
+def keep_heap() -> None:
+    """Let glibc keep up to 64 MiB that are free, and use them for the next page.
+
+    By default it depends on the order of the blocks whether they go back to the kernel after each
+    page, which then clears as many again: up to 700 page faults per MB. Other C libraries are left
+    alone, and so is a process whose environment has such settings.
+    """
+    try:
+        is_glibc = bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (ValueError, OSError):  # Another C library does not know the name.
+        is_glibc = False
+    if is_glibc and not os.environ.keys() & {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"}:
+        for name, value in _HEAP_OPTIONS.items():
+            ctypes.CDLL(None).mallopt(name, value)
 
 
 def _freeze() -> None:

@@ -1,8 +1,11 @@
-"""What is changed in the processes of Spark: importers of archives."""
+"""What is changed in the processes of Spark: importers of archives, and the heap."""
 
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 import zipimport
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
@@ -10,7 +13,7 @@ from zipimport import zipimporter
 
 import pytest
 
-from kinesis_publishers_spark.processes import invalidate_if_changed
+from kinesis_publishers_spark.processes import invalidate_if_changed, keep_heap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,3 +101,53 @@ def test_an_archive_may_go_and_come_back(archive: Path) -> None:
     write(archive, first="pass")
     invalidate_if_changed(importer)
     assert finds(importer, "first")
+
+
+# Two blocks as large as pages, again and again; what is printed is how often the kernel had to find
+# memory for them.
+_PAGES = """
+import resource
+from kinesis_publishers_spark.processes import keep_heap
+{prepare}
+def read_pages(count):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(count):
+        pages = [b"x" * (30 * 1024 * 1024) for _ in range(2)]
+        del pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+read_pages(2)
+print(read_pages(10))
+"""
+
+
+def page_faults(prepare: str, **environment: str) -> int:
+    code = _PAGES.format(prepare=prepare)
+    variables = {**os.environ, **environment}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=variables
+    )
+    return int(run.stdout)
+
+
+_ON_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's heap")
+
+
+@_ON_GLIBC
+def test_pages_come_into_memory_that_earlier_ones_have_left() -> None:
+    by_default = page_faults("")
+    assert page_faults("keep_heap()") < by_default / 10
+
+
+@_ON_GLIBC
+def test_what_the_environment_says_about_the_heap_holds() -> None:
+    given = page_faults("keep_heap()", MALLOC_TRIM_THRESHOLD_="131072")
+    assert given > 10 * page_faults("keep_heap()")
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> str:
+        raise ValueError(name)
+
+    monkeypatch.setattr("os.confstr", unknown)
+    monkeypatch.setattr("ctypes.CDLL", unknown)
+    keep_heap()
