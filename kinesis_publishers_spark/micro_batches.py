@@ -274,10 +274,11 @@ class MicroBatches:
         """Let another planner plan what follows ``batch``, which ``session`` has planned."""
         if self._choice != _Choice(self._usual.planner):
             return
-        if batch is None:
-            self._usual.observe_nothing_new(partial(session.lag, self._uncommitted))
-        else:
-            self._usual.observe_batch(batch.records, batch.payload_bytes)
+        self._usual.observe(
+            partial(session.lag, self._uncommitted),
+            records=None if batch is None else batch.records,
+            payload_bytes=0 if batch is None else batch.payload_bytes,
+        )
         if self._usual.planner is not self._choice.planner:
             # Now, not with the next micro-batch: until then a fetcher would fill the pool again.
             self._last_lag = session.lag(self._uncommitted)

@@ -19,8 +19,9 @@ __all__ = ["UsualPlanner"]
 # driver should carry, and after some in a row with less than the second it can again.
 _MUCH, _LITTLE = 1 / 2, 1 / 8
 _LITTLE_IN_A_ROW = 3
-# So close behind the tip, nothing found says that little waits.
-_NEAR_TIP_MILLIS = 2_000
+# A small micro-batch of older records is the beginning of more: the first looks at a backlog find
+# little of it, and how much a range has is an estimate.
+_RECENT_MILLIS = 5_000
 
 
 class UsualPlanner:
@@ -44,20 +45,23 @@ class UsualPlanner:
         self.planner = Planner.PREFETCH if is_auto else spark.planner
         self._little_in_a_row = 0
 
-    def observe_batch(self, records: int | None, payload_bytes: int) -> None:
-        """Learn how large the next micro-batch is; ``None`` records are not counted."""
+    def observe(
+        self, lag: Callable[[], Lag | None], *, records: int | None, payload_bytes: int
+    ) -> None:
+        """Learn how large the next micro-batch is.
+
+        Args:
+            lag: returns how far the query is behind, this micro-batch included.
+            records: how many it has, ``None`` if they are not counted.
+            payload_bytes: how many bytes these have; 0 as well if there is nothing new.
+        """
         if not self._takes_turns:
             return
         filled = max((records or 0) / self._pool_records, payload_bytes / self._pool_bytes)
         if self.planner is Planner.RANGES:
-            self._count(is_little=filled < _LITTLE)
+            self._count(is_little=filled < _LITTLE and _is_recent(lag()))
         elif filled >= _MUCH:
             self.planner, self._little_in_a_row = Planner.RANGES, 0
-
-    def observe_nothing_new(self, lag: Callable[[], Lag | None]) -> None:
-        """Learn that there is nothing for a micro-batch yet."""
-        if self._takes_turns and self.planner is Planner.RANGES:
-            self._count(is_little=_is_near_tip(lag()))
 
     def _count(self, *, is_little: bool) -> None:
         self._little_in_a_row = self._little_in_a_row + 1 if is_little else 0
@@ -65,6 +69,6 @@ class UsualPlanner:
             self.planner = Planner.PREFETCH
 
 
-def _is_near_tip(lag: Lag | None) -> bool:
-    millis = None if lag is None else lag.max_millis_behind_latest
-    return millis is not None and millis <= _NEAR_TIP_MILLIS
+def _is_recent(lag: Lag | None) -> bool:
+    millis = None if lag is None else lag.max_lag_millis
+    return millis is not None and millis <= _RECENT_MILLIS

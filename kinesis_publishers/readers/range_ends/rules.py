@@ -40,7 +40,6 @@ _TAIL_BYTES = 256 * 1024
 _JUMP_RECORDS = 10
 # A range of a shard that lags has about so much at least: for less, a micro-batch costs too much.
 _RANGE_BYTES = 32 * 1024 * 1024
-_SHORTEST_REACH_SECONDS = 60.0
 # What has less takes its time for other things than bytes.
 _TELLING_BYTES = 16 * 1024 * 1024
 _SHORTEST_SECONDS = 0.01
@@ -110,8 +109,8 @@ class Portion:
 def reach_seconds(sample: Sample | None, share: Portion) -> float:
     """Return how much of a shard's time a range without other limits may cover."""
     rate = _SHARD_BYTES_PER_SECOND if sample is None else sample.bytes_per_second
-    worth = max(_SHORTEST_REACH_SECONDS, max(_RANGE_BYTES, share.payload_bytes) / rate)
-    return max(share.least_seconds, min(worth, share.most_bytes / rate))
+    worth = max(_RANGE_BYTES, share.payload_bytes)
+    return max(share.least_seconds, min(worth, share.most_bytes) / rate)
 
 
 def latest_end(

@@ -73,6 +73,7 @@ class ShardProbe:
     Attributes:
         last_look: when the service was asked last, on the monotonic clock.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
+            One that has skipped what was not seen does not count.
         is_behind: whether the last look stopped short of the tip on purpose.
     """
 
@@ -341,12 +342,10 @@ class ShardProbe:
 
     async def _run(self, publisher: PollingRecordPublisher) -> ShardPage | None:
         self.last_look = self._clock.monotonic()
-        page = await read_page(publisher)
-        if page is not None:
-            self.millis_behind_latest = page.batch.millis_behind_latest
-        return page
+        return await read_page(publisher)
 
     def _note_tip(self, page: RecordBatch, limit: int) -> None:
+        self.millis_behind_latest = page.millis_behind_latest
         if page.millis_behind_latest:
             self._seen_until = page.read_until
         arrivals = page.arrival_epoch_seconds

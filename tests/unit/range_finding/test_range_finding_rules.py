@@ -63,8 +63,8 @@ def test_the_first_record_of_a_shard_is_read_and_not_jumped_over(
     assert target(ShardProgress(position=position, as_of=NOW - timedelta(hours=1))) is None
 
 
-def test_a_lagging_range_of_a_fast_shard_covers_a_minute() -> None:
-    assert target(read_until(3600), sample=FAST) == pytest.approx(3600 - 60)
+def test_a_lagging_range_of_a_fast_shard_covers_half_a_minute() -> None:
+    assert target(read_until(3600), sample=FAST) == pytest.approx(3600 - 32)
 
 
 def test_a_lagging_range_of_a_slow_shard_covers_as_many_bytes() -> None:
@@ -77,7 +77,7 @@ def test_a_portion_is_shared_by_the_shards_that_lag() -> None:
     mib = 1024 * 1024
     portion = Portion(payload_bytes=800 * mib, most_bytes=1000 * mib)
     assert reach_seconds(FAST, portion.share(4)) == 200.0
-    assert reach_seconds(FAST, portion.share(16)) == 60.0, "less is not worth a micro-batch"
+    assert reach_seconds(FAST, portion.share(30)) == 32.0, "less is not worth a micro-batch"
     assert reach_seconds(FAST, portion.share(100)) == 10.0, "all together are not too much"
 
 
@@ -93,7 +93,7 @@ def test_a_query_that_comes_seldom_takes_more_than_has_come_meanwhile() -> None:
 
 
 def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
-    assert reach_seconds(None, Portion()) == 60.0
+    assert reach_seconds(None, Portion()) == 32.0
 
 
 def test_a_look_for_everything_jumps_to_the_tip_however_far() -> None:
@@ -127,9 +127,9 @@ def test_an_old_answer_about_an_empty_time_does_not_hold_the_jump_back() -> None
 
 
 def test_a_closed_shard_is_read_to_its_end_when_little_is_left() -> None:
-    assert is_within_reach(read_until(59), NOW, FAST, Portion())
-    assert not is_within_reach(read_until(61), NOW, FAST, Portion())
-    assert is_within_reach(read_until(61), NOW, FAST, None)
+    assert is_within_reach(read_until(31), NOW, FAST, Portion())
+    assert not is_within_reach(read_until(33), NOW, FAST, Portion())
+    assert is_within_reach(read_until(33), NOW, FAST, None)
 
 
 def test_a_closed_shard_is_not_finished_before_its_first_record_was_seen() -> None:
