@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
+from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SparkConfig
 from kinesis_publishers.readers import (
     KinesisRangeFinder,
+    Portion,
     publisher_factory_class,
     register_consumers,
 )
@@ -34,6 +35,8 @@ __all__ = ["RangeSession", "executor_properties"]
 _PAUSE_SECONDS = 0.1
 # How long the end of a shard may wait for its micro-batch, which has no records.
 _SETTLED_SECONDS = 1.0
+# The most that a micro-batch of a backlog has for each core, unless the configuration says so.
+_CORE_BYTES = 256 * 1024 * 1024
 
 
 class RangeSession(Session):
@@ -47,6 +50,12 @@ class RangeSession(Session):
         self._settled_until = float("-inf")
         self._thread: OpenInThread[KinesisRangeFinder] | None = None
         self._executor_properties: Properties | None = None
+        config = SparkConfig.from_properties(query.properties)
+        most_bytes = config.target_batch_bytes or _CORE_BYTES * query.parallelism
+        self._portion = Portion(most_bytes=most_bytes)
+        self._target_seconds = config.target_batch_seconds
+        # The size of the last micro-batch, and since when Spark works on it.
+        self._at_work: tuple[int, float] | None = None
 
     def _opened(self) -> OpenInThread[KinesisRangeFinder]:
         if self._thread is None:
@@ -81,14 +90,26 @@ class RangeSession(Session):
         until = self._catch_up_to
         if until is not None:
             until += self._clock.skew
-        found = await finder.find(limit, until=until)
+        self._learn_rate()
+        found = await finder.find(limit, self._portion, until=until)
         while until is not None and not found and not finder.is_caught_up(until):
             await self._clock.sleep(_PAUSE_SECONDS)
-            found = await finder.find(limit, until=until)
+            found = await finder.find(limit, self._portion, until=until)
         is_settled = start is self._settled_at and self._clock.monotonic() < self._settled_until
         if until is None and not found and is_settled:
             return None
         return self._batch(finder, start, found)
+
+    def _learn_rate(self) -> None:
+        """Learn from Spark's coming back how long the last micro-batch took."""
+        if self._at_work is None:
+            return
+        payload_bytes, since = self._at_work
+        seconds = self._clock.monotonic() - since
+        self._portion = self._portion.after(
+            payload_bytes, seconds, target_seconds=self._target_seconds
+        )
+        self._at_work = None
 
     def _batch(self, finder: KinesisRangeFinder, start: Offset, found: Ends) -> MicroBatch | None:
         known = Offset.of(finder.progress)
@@ -105,10 +126,12 @@ class RangeSession(Session):
         end = Offset(streams=known.streams, shards=shards)
         if end == start:
             return None
+        payload_bytes = sum(one.payload_bytes or 0 for one in found.values())
+        self._at_work = payload_bytes, self._clock.monotonic()
         return MicroBatch(
             start=start,
             end=end,
-            payload_bytes=sum(one.payload_bytes or 0 for one in found.values()),
+            payload_bytes=payload_bytes,
             oldest=_oldest(start, found),
             partitions=partial(self._partitions, start, end, found),
         )

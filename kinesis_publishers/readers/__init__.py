@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from kinesis_publishers.readers.eager_registration import check_streams, register_consumers
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher
     from kinesis_publishers.readers.guard import ConsumerGuard
-    from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
+    from kinesis_publishers.readers.range_ends import (
+        Ends,
+        KinesisRangeFinder,
+        Portion,
+        ReadLimit,
+    )
     from kinesis_publishers.readers.range_reader import KinesisRangeReader, as_polling
 
 __all__ = [
@@ -29,6 +34,7 @@ __all__ = [
     "KinesisRangeReader",
     "Narrowing",
     "PositionType",
+    "Portion",
     "ReadLimit",
     "ServiceClock",
     "as_polling",
@@ -46,7 +52,7 @@ _NAMES: Final = {
     "eager_registration": "check_streams register_consumers",
     "fetcher": "KinesisDataFetcher",
     "guard": "ConsumerGuard",
-    "range_ends": "Ends KinesisRangeFinder ReadLimit",
+    "range_ends": "Ends KinesisRangeFinder Portion ReadLimit",
     "range_reader": "KinesisRangeReader as_polling",
 }
 

@@ -44,6 +44,19 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
     max_bytes_per_trigger: Option[int | None] = Option(
         key="spark.maxbytespertrigger", parser=Size(), doc="The largest size of a micro-batch."
     )
+    target_batch_seconds: Option[float] = Option(
+        key="spark.targetbatchduration",
+        parser=Duration(),
+        default=10_000.0,
+        doc="How long a micro-batch of a backlog is to take under ranges, by the rate of those "
+        "before: a failure repeats so much. It has 32 MiB of each shard in any case.",
+    )
+    target_batch_bytes: Option[int | None] = Option(
+        key="spark.targetbatchbytes",
+        parser=Size(),
+        doc="About how much it has at most, in place of the 32 MiB too; the default is 256 MiB "
+        "for each of spark.parallelism. spark.maxbytespertrigger is exact, and costs counting.",
+    )
     min_records_per_trigger: Option[int | None] = Option(
         key="spark.minrecordspertrigger",
         parser=WholeNumber(minimum=1),

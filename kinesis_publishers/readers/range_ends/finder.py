@@ -10,7 +10,7 @@ from kinesis_publishers.assembly import Services, open_services
 from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
-from kinesis_publishers.readers.range_ends.rules import ReadLimit, shares
+from kinesis_publishers.readers.range_ends.rules import Portion, ReadLimit, shares
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
@@ -39,6 +39,7 @@ _LOOKS_AT_ONCE = 64
 _LOOK_INTERVAL_SECONDS = 0.5
 # Looks at all shards together: a thousand idle ones must not keep the driver busy.
 _LOOKS_PER_SECOND = 400
+_LEAST = Portion()
 # With so many shards that this is what limits, they are looked at in so many groups: a round for
 # each shard that comes due cost a sixth more.
 _GROUPS = 10
@@ -111,7 +112,9 @@ class KinesisRangeFinder:
         """
         await self._list(self._shards.prepare)
 
-    async def find(self, limit: ReadLimit, *, until: datetime | None = None) -> Ends:
+    async def find(
+        self, limit: ReadLimit, portion: Portion = _LEAST, *, until: datetime | None = None
+    ) -> Ends:
         """Return what may be read now, within ``limit``; a lagging shard is not read in one go.
 
         Without a limit a look costs at most one GetShardIterator and one small GetRecords per
@@ -120,12 +123,13 @@ class KinesisRangeFinder:
 
         Args:
             limit: the most that all ranges may have together.
+            portion: about how much that is of shards that lag, without a limit.
             until: look only at shards in which something that arrived before this instant may be
                 unread (Trigger.AvailableNow).
         """
         if self._services.clock.monotonic() < self._next_round:
             return {}
-        return await self._find_or_begin_again(lambda: self._find(limit, until))
+        return await self._find_or_begin_again(lambda: self._find(limit, portion, until))
 
     async def _find_or_begin_again(self, find: Callable[[], Awaitable[Ends]]) -> Ends:
         while True:
@@ -137,18 +141,20 @@ class KinesisRangeFinder:
             self._shards, self._probes = self._shards.renewed(), {}
             await self.prepare()
 
-    async def _find(self, limit: ReadLimit, until: datetime | None) -> Ends:
+    async def _find(self, limit: ReadLimit, portion: Portion, until: datetime | None) -> Ends:
         await self._discover_if_due(until)
         probes = self._due_probes(until)
+        behind = sum(probe.is_behind for probe in self._probes.values())
+        share = portion.share(behind or len(self._probes))
         if not limit.is_unlimited:
             count = len(probes)
             await self._for_each(
                 probes, lambda probe: probe.count(_records_to_count(limit, count, probe))
             )
         elif until is None:
-            await self._for_each(probes, ShardProbe.look)
+            await self._for_each(probes, lambda probe: probe.look(share))
         else:
-            await self._for_each(probes, lambda probe: probe.look_for_tip(until))
+            await self._for_each(probes, lambda probe: probe.look_for_tip(until, share))
         if sum(probe.waiting_records for probe in self._probes.values()) < limit.min_records:
             self._next_round = self._services.clock.monotonic() + _LOOK_INTERVAL_SECONDS
             return {}

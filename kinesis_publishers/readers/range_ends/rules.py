@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import ShardProgress
 
 __all__ = [
+    "Portion",
     "ReadLimit",
     "Sample",
     "Weight",
@@ -37,10 +38,13 @@ _BEHIND_NOW = timedelta(milliseconds=200)
 _TAIL_RECORDS = 100
 _TAIL_BYTES = 256 * 1024
 _JUMP_RECORDS = 10
-# Without a request for more, a range has about so much of one shard: a micro-batch of a lagging
-# query ends in minutes, so that a failure repeats minutes.
+# A range of a shard that lags has about so much at least: for less, a micro-batch costs too much.
 _RANGE_BYTES = 32 * 1024 * 1024
-_SHORTEST_REACH_SECONDS = 60.0
+# What has less takes its time for other things than bytes.
+_TELLING_BYTES = 16 * 1024 * 1024
+_SHORTEST_SECONDS = 0.01
+# How much faster than time itself a query that lags goes on, at least.
+_HEADWAY = 2.0
 # What a producer can write to one shard (AWS service limits).
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
 # Arrival times have no parts of a millisecond: what comes within less is not divided by them.
@@ -72,14 +76,45 @@ def sampled(before: Sample | None, *, sizes: list[int], seconds: float) -> Sampl
     )
 
 
-def reach_seconds(sample: Sample | None) -> float:
+@frozen(kw_only=True)
+class Portion:
+    """How much a query that lags takes in one round, of all shards or of one.
+
+    Attributes:
+        payload_bytes: as many as are worth a micro-batch, unless that is less than a shard's least.
+        most_bytes: as many as a micro-batch may have, about.
+        least_seconds: how much of the shards' time in any case: a query that came less far than
+            the time goes on would never catch up.
+    """
+
+    payload_bytes: float = 0.0
+    most_bytes: float = math.inf
+    least_seconds: float = 0.0
+
+    def share(self, shards: int) -> Portion:
+        """Return what one of so many shards that lag takes."""
+        count = max(1, shards)
+        share, most = self.payload_bytes / count, self.most_bytes / count
+        return evolve(self, payload_bytes=share, most_bytes=most)
+
+    def after(self, payload_bytes: int, seconds: float, *, target_seconds: float) -> Portion:
+        """Return the portion that follows one of so many bytes, which took so long."""
+        following = evolve(self, least_seconds=_HEADWAY * seconds)
+        if payload_bytes < _TELLING_BYTES:
+            return following
+        target = payload_bytes / max(_SHORTEST_SECONDS, seconds) * target_seconds
+        return evolve(following, payload_bytes=target)
+
+
+def reach_seconds(sample: Sample | None, share: Portion) -> float:
     """Return how much of a shard's time a range without other limits may cover."""
     rate = _SHARD_BYTES_PER_SECOND if sample is None else sample.bytes_per_second
-    return max(_SHORTEST_REACH_SECONDS, _RANGE_BYTES / rate)
+    worth = max(_RANGE_BYTES, share.payload_bytes)
+    return max(share.least_seconds, min(worth, share.most_bytes) / rate)
 
 
 def latest_end(
-    progress: ShardProgress, now: datetime, sample: Sample | None, *, is_bounded: bool
+    progress: ShardProgress, now: datetime, sample: Sample | None, share: Portion | None
 ) -> datetime:
     """Return the instant around which a range ends at the latest.
 
@@ -87,11 +122,11 @@ def latest_end(
         progress: how far the shard is read.
         now: the present.
         sample: what the records that were seen say.
-        is_bounded: whether a range may cover only so much of the shard's time.
+        share: how much the range may be of a shard that lags; ``None`` for all of it.
     """
     latest = now - _BEHIND_NOW
-    if is_bounded and progress.as_of is not None:
-        latest = min(latest, progress.as_of + timedelta(seconds=reach_seconds(sample)))
+    if share is not None and progress.as_of is not None:
+        latest = min(latest, progress.as_of + timedelta(seconds=reach_seconds(sample, share)))
     return latest
 
 
@@ -137,13 +172,15 @@ def _gap(progress: ShardProgress, until: datetime | None) -> timedelta:
 
 
 def is_within_reach(
-    progress: ShardProgress, now: datetime, sample: Sample | None, *, is_bounded: bool
+    progress: ShardProgress, now: datetime, sample: Sample | None, share: Portion | None
 ) -> bool:
     """Say whether everything that is left of a closed shard may be in one range."""
     # As for a jump; and what is unread has no age.
     if progress.processed is None or progress.as_of is None:
         return False
-    return not is_bounded or progress.as_of + timedelta(seconds=reach_seconds(sample)) >= now
+    if share is None:
+        return True
+    return progress.as_of + timedelta(seconds=reach_seconds(sample, share)) >= now
 
 
 def tail_limit(sample: Sample | None, *, is_jump: bool = False) -> int:

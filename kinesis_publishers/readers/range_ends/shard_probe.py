@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.publishers.polling import PollingRecordPublisher
     from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher, ShardPage
-    from kinesis_publishers.readers.range_ends.rules import Weight
+    from kinesis_publishers.readers.range_ends.rules import Portion, Weight
 
 __all__ = ["ShardProbe"]
 
@@ -74,6 +74,7 @@ class ShardProbe:
         last_look: when the service was asked last, on the monotonic clock.
         millis_behind_latest: how far the last answer was behind the tip; ``None`` before one says.
             One that has skipped what was not seen does not count.
+        is_behind: whether the last look stopped short of the tip on purpose.
     """
 
     shard: Shard
@@ -83,6 +84,7 @@ class ShardProbe:
     _aggregates: Deaggregator
     last_look: float = field(default=float("-inf"), init=False)
     millis_behind_latest: int | None = field(default=None, init=False)
+    is_behind: bool = field(default=False, init=False)
     # What reads on from the last record that was seen.
     _tail: PollingRecordPublisher | None = field(default=None, init=False)
     # Whether the position has been read from, so that it is known to be there.
@@ -91,8 +93,6 @@ class ShardProbe:
     _is_quiet: bool = field(default=False, init=False)
     # Whether the last answer had all that there was.
     _is_at_tip: bool = field(default=False, init=False)
-    # Whether the last look stopped short of the tip on purpose.
-    _is_behind: bool = field(default=False, init=False)
     # Whether a few records were seen to arrive at one instant: they do not tell how fast it fills.
     _is_written_in_bursts: bool = field(default=False, init=False)
     # Whether more was seen to come at one instant than looks tell.
@@ -176,26 +176,29 @@ class ShardProbe:
             self._step = 1
             await self._read_on(most - waiting)
 
-    async def look(self) -> None:
+    async def look(self, share: Portion) -> None:
         """Look for a record near the tip, or as far on as one range may reach.
+
+        Args:
+            share: how much of a shard that lags that is.
 
         Raises:
             PositionTrimmedError: the place where the shard stands is no longer available.
             ServiceError: a failure that retrying does not cure.
         """
-        await self._look(is_bounded=True)
+        await self._look(share)
 
-    async def look_for_tip(self, since: datetime) -> None:
+    async def look_for_tip(self, since: datetime, share: Portion) -> None:
         """Look as :meth:`look` does; where that comes close to the tip, read up to it."""
-        await self._look(is_bounded=True)
-        if not self._is_behind and not self._has_seen_tip(since):
+        await self._look(share)
+        if not self.is_behind and not self._has_seen_tip(since):
             await self._read_on(_STEP_TO_TIP)
 
     async def reach_tip(self, since: datetime) -> None:
         """Look until everything that arrived before ``since`` has been seen, however much it is."""
         self._tip_seen_at = self._seen_until = None
         while not self.has_seen(since):
-            await self._look(is_bounded=False)
+            await self._look(None)
             if not self.has_seen(since):
                 await self._read_on(_STEP_TO_TIP)
 
@@ -209,24 +212,24 @@ class ShardProbe:
         """Take the shard for ended: the service no longer knows it."""
         self._seen = Sighting(self.progress.ended())
 
-    async def _look(self, *, is_bounded: bool) -> None:
-        self._is_behind = False
+    async def _look(self, share: Portion | None) -> None:
+        self.is_behind = False
         if self._seen.has_ended:
             return
         now, reached = self._clock.now(), self._seen.reached
-        if self.shard.is_closed and is_within_reach(
-            reached, now, self._sample, is_bounded=is_bounded
-        ):
+        if self.shard.is_closed and is_within_reach(reached, now, self._sample, share):
             self._seen.leap_to_end()
             return
-        latest = latest_end(reached, now, self._sample, is_bounded=is_bounded)
+        latest = latest_end(reached, now, self._sample, share)
         # Read on once before jumping: the reader of the range must find its beginning, too.
         is_known = self._is_anchored and not self._is_quiet
         if not is_known or not await self._jump_on(latest):
             await self._read_tail()
+            # Only now is it known where a new query begins, and how fast its shard is written to.
+            latest = latest_end(self._seen.reached, now, self._sample, share)
             await self._close_in(latest)
         as_of = self._seen.reached.as_of
-        self._is_behind = latest < now - _NEAR and as_of is not None and as_of >= latest
+        self.is_behind = latest < now - _NEAR and as_of is not None and as_of >= latest
 
     async def _jump_on(self, latest: datetime) -> bool:
         """Jump as far as that leads; say whether it led on, or what is left has been read."""

@@ -9,7 +9,13 @@ import pytest
 from kinesis_publishers import Properties
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
-from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit, finder
+from kinesis_publishers.readers.range_ends import (
+    Ends,
+    KinesisRangeFinder,
+    Portion,
+    ReadLimit,
+    finder,
+)
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from tests.integration.framework.simulated_world import STREAM, SimulatedWorld
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from kinesis_publishers import Event, ShardRange
 
 PROPERTIES = Properties.parse({"aws.region": "us-east-1", "kinesis.streams": STREAM})
+PORTION = Portion()
 HOUR = 3600.0
 # More than the looks of one round read of a shard on their way to its end.
 MANY = 9000
@@ -28,15 +35,18 @@ MANY = 9000
 class Query(SimulatedWorld):
     """A query that plans, and reads every range out of what is stored."""
 
-    def __init__(self, behaviour: Behaviour | None = None) -> None:
+    def __init__(
+        self, behaviour: Behaviour | None = None, properties: Properties = PROPERTIES
+    ) -> None:
         super().__init__(behaviour or Behaviour())
+        self.properties = properties
         self.events: list[Event] = []
         self.finder = self._new_finder()
         self.offset = Offset()
         self.read: dict[str, list[int]] = {}
 
     def _new_finder(self, resume: Offset | None = None) -> KinesisRangeFinder:
-        parts = self.parts(PROPERTIES, self.events.append)
+        parts = self.parts(self.properties, self.events.append)
         return KinesisRangeFinder(parts, resume=resume.progress if resume else None)
 
     async def begin(self) -> None:
@@ -53,9 +63,11 @@ class Query(SimulatedWorld):
         """Have one micro-batch with all there is, as Trigger.Once does."""
         self._take(await self.within_time(self.finder.find_tip()))
 
-    async def read_some(self, limit: ReadLimit, *, until: datetime | None = None) -> Ends:
+    async def read_some(
+        self, limit: ReadLimit, portion: Portion = PORTION, *, until: datetime | None = None
+    ) -> Ends:
         """Have one micro-batch within a limit."""
-        found = await self.within_time(self.finder.find(limit, until=until))
+        found = await self.within_time(self.finder.find(limit, portion, until=until))
         self._take(found)
         return found
 
@@ -282,3 +294,23 @@ async def test_a_burst_that_is_over_is_few_micro_batches(query: Query, instants:
     assert batches <= 3
     # Beyond one instant the driver sees samples.
     assert query.records_fetched - fetched <= MANY // instants + 1000
+
+
+async def test_the_first_range_of_a_query_that_lags_is_a_portion_too() -> None:
+    horizon = Properties.parse(
+        {
+            "aws.region": "us-east-1",
+            "kinesis.streams": STREAM,
+            "kinesis.stream.initpos": "TRIM_HORIZON",
+        }
+    )
+    query = Query(properties=horizon)
+    for _ in range(100):
+        query.put(100)
+        await query.clock.advance(10.0)
+    await query.begin()
+    # A look reads more than comes at one instant, so that the rate is known.
+    portion = Portion(payload_bytes=1, most_bytes=100_000)
+    await query.read_some(ReadLimit(), portion)
+    records = sum(map(len, query.read.values()))
+    assert 0 < records < 5000, "of ten thousand"

@@ -84,6 +84,8 @@ _OURS = [
     ("spark.parallelism", None, "8", 8),
     ("spark.maxrecordspertrigger", None, "1000", 1000),
     ("spark.maxbytespertrigger", None, "2MiB", 2_097_152),
+    ("spark.targetbatchduration", 10_000.0, "5s", 5_000.0),
+    ("spark.targetbatchbytes", None, "64MiB", 64 * 1024 * 1024),
     ("spark.minrecordspertrigger", None, "1000", 1000),
     ("spark.maxtriggerdelay", 900_000.0, "30s", 30_000.0),
     ("spark.maxrecordsperpartition", None, "1000", 1000),

@@ -8,6 +8,7 @@ import pytest
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.rules import (
+    Portion,
     Sample,
     expected_bytes,
     is_divisible,
@@ -40,7 +41,7 @@ def target(
     misses: int = 0,
 ) -> float | None:
     """Return how many seconds ago the target is."""
-    latest = latest_end(progress, NOW, sample, is_bounded=is_bounded)
+    latest = latest_end(progress, NOW, sample, Portion() if is_bounded else None)
     found = jump_target(progress, latest, nothing_since, misses=misses)
     return None if found is None else (NOW - found).total_seconds()
 
@@ -62,18 +63,37 @@ def test_the_first_record_of_a_shard_is_read_and_not_jumped_over(
     assert target(ShardProgress(position=position, as_of=NOW - timedelta(hours=1))) is None
 
 
-def test_a_lagging_range_of_a_fast_shard_covers_a_minute() -> None:
-    assert target(read_until(3600), sample=FAST) == pytest.approx(3600 - 60)
+def test_a_lagging_range_of_a_fast_shard_covers_half_a_minute() -> None:
+    assert target(read_until(3600), sample=FAST) == pytest.approx(3600 - 32)
 
 
 def test_a_lagging_range_of_a_slow_shard_covers_as_many_bytes() -> None:
-    hours = reach_seconds(SLOW) / 3600
+    hours = reach_seconds(SLOW, Portion()) / 3600
     assert hours == pytest.approx(32 * 1024 / 3600)
     assert target(read_until(24 * 3600)) == pytest.approx(24 * 3600 - hours * 3600)
 
 
+def test_a_portion_is_shared_by_the_shards_that_lag() -> None:
+    mib = 1024 * 1024
+    portion = Portion(payload_bytes=800 * mib, most_bytes=1000 * mib)
+    assert reach_seconds(FAST, portion.share(4)) == 200.0
+    assert reach_seconds(FAST, portion.share(30)) == 32.0, "less is not worth a micro-batch"
+    assert reach_seconds(FAST, portion.share(100)) == 10.0, "all together are not too much"
+
+
+def test_a_portion_follows_the_rate_of_the_one_before() -> None:
+    portion = Portion(most_bytes=7e9).after(100_000_000, 2.0, target_seconds=10.0)
+    assert portion == Portion(payload_bytes=500e6, most_bytes=7e9, least_seconds=4.0)
+    small = portion.after(1000, 1.0, target_seconds=10.0)
+    assert small == Portion(payload_bytes=500e6, most_bytes=7e9, least_seconds=2.0)
+
+
+def test_a_query_that_comes_seldom_takes_more_than_has_come_meanwhile() -> None:
+    assert reach_seconds(FAST, Portion(most_bytes=1, least_seconds=600).share(4)) == 600.0
+
+
 def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
-    assert reach_seconds(None) == 60.0
+    assert reach_seconds(None, Portion()) == 32.0
 
 
 def test_a_look_for_everything_jumps_to_the_tip_however_far() -> None:
@@ -107,14 +127,14 @@ def test_an_old_answer_about_an_empty_time_does_not_hold_the_jump_back() -> None
 
 
 def test_a_closed_shard_is_read_to_its_end_when_little_is_left() -> None:
-    assert is_within_reach(read_until(59), NOW, FAST, is_bounded=True)
-    assert not is_within_reach(read_until(61), NOW, FAST, is_bounded=True)
-    assert is_within_reach(read_until(61), NOW, FAST, is_bounded=False)
+    assert is_within_reach(read_until(31), NOW, FAST, Portion())
+    assert not is_within_reach(read_until(33), NOW, FAST, Portion())
+    assert is_within_reach(read_until(33), NOW, FAST, None)
 
 
 def test_a_closed_shard_is_not_finished_before_its_first_record_was_seen() -> None:
     progress = ShardProgress(position=StartingPosition.trim_horizon(), as_of=NOW)
-    assert not is_within_reach(progress, NOW, SLOW, is_bounded=False)
+    assert not is_within_reach(progress, NOW, SLOW, None)
 
 
 def test_samples_are_averaged_and_never_faster_than_a_shard_can_be() -> None:
