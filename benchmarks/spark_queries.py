@@ -225,14 +225,10 @@ def spark_cpu_seconds() -> dict[str, float]:
     """
     spent = {"jvm": 0.0, "source": 0.0, "workers": 0.0}
     for process in _spark_processes():
-        try:
-            times, arguments = process.cpu_times(), process.cmdline()
-        except psutil.NoSuchProcess:
-            continue
-        own, ended = times.user + times.system, times.children_user + times.children_system
-        if process.name() == "java":
-            spent["jvm"] += own + ended
-        else:
-            kind = "source" if any(_SOURCE_MODULE in one for one in arguments) else "workers"
-            spent[kind] += own + ended
+        with suppress(psutil.NoSuchProcess):
+            user, system, *of_children = process.cpu_times()[:4]
+            is_source = any(_SOURCE_MODULE in argument for argument in process.cmdline())
+            kind = "source" if is_source else "workers"
+            kind = "jvm" if process.name() == "java" else kind
+            spent[kind] += user + system + sum(of_children)
     return spent
