@@ -44,6 +44,10 @@ _T = TypeVar("_T")
 _REFRESH_CHECK_SECONDS = 60.0
 # Converted in some ten milliseconds; one answer has no more records unless they are in aggregates.
 _MOST_ROWS_IN_LOOP = 10_000
+# How long a shard at its tip waits for Spark's next question before it is polled nevertheless, and
+# how long that question waits for the answers: GetRecords takes some milliseconds.
+_HOLD_SECONDS = 0.3
+_ANSWER_SECONDS = 0.03
 # How long AvailableNow waits for more records before it hands out a small micro-batch.
 _GATHER_SECONDS = 1.0
 
@@ -81,6 +85,10 @@ class PrefetchSession(Session, DeliverySink):
         self._begun = Offset()
         self._is_over = False
         self._activity = asyncio.Event()
+        # The shards whose polls wait for Spark's question, and those that have to answer it.
+        self._held: set[ShardKey] = set()
+        self._unanswered: set[ShardKey] = set()
+        self._question = asyncio.Event()
         self._loop: EventLoopThread | None = None
         self._result: Future[None] | None = None
 
@@ -125,7 +133,36 @@ class PrefetchSession(Session, DeliverySink):
         self._reservations.append(delivery.reservation)
         self._mark_dirty()
 
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
+        """Let a poll fall together with Spark's next question.
+
+        Spark asks every 10 ms while it has nothing to do, and between two micro-batches. Without
+        this a record would wait twice, for the next poll and for the next question after it.
+        """
+        if self._catch_up_to is not None:
+            return
+        self._held.add(shard)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_HOLD_SECONDS):
+                    await self._question.wait()
+        finally:
+            self._held.discard(shard)
+
+    async def _ask_shards(self) -> None:
+        """Let the polls go that wait, and wait for their answers, but not for long."""
+        self._unanswered = set(self._held)
+        self._question.set()
+        self._question.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                while self._unanswered:
+                    await self._wait_for_activity()
+
     def observe(self, status: ShardStatus) -> None:
+        if status.shard.key in self._unanswered:
+            self._unanswered.discard(status.shard.key)
+            self._activity.set()
         if status.progress.is_ended:
             self._mark_dirty()
         until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
@@ -156,8 +193,8 @@ class PrefetchSession(Session, DeliverySink):
     def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
         """Take what the next micro-batch has.
 
-        It never waits for records, except under AvailableNow, where it returns ``None`` only once
-        everything has been read.
+        It does not wait for records, only for answers that are due. Under AvailableNow it returns
+        ``None`` only once everything has been read.
         """
         limit = self._most if limit is None else limit.tightened(self._most)
         if self._catch_up_to is not None:
@@ -190,7 +227,8 @@ class PrefetchSession(Session, DeliverySink):
             enough = limit.tightened(self._enough)
             if not self._fills(enough.tightened(BatchLimit(records=limit.min_records))):
                 return True
-        return not self._is_dirty and self._clock.monotonic() < self._next_refresh_check
+        has_news = self._is_dirty or self._held
+        return not has_news and self._clock.monotonic() < self._next_refresh_check
 
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
@@ -227,6 +265,8 @@ class PrefetchSession(Session, DeliverySink):
         await self._prepared()
         if self._fetcher is None:
             return start, []  # It has failed, which _ask() raises.
+        if self._held:
+            await self._ask_shards()
         self._is_dirty = False
         self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
         known = Offset.of(self._fetcher.progress)

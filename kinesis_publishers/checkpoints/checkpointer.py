@@ -271,6 +271,9 @@ class CheckpointingSink(DeliverySink):
         self._checkpointer.record(status.shard.key, status.progress)
         self._inner.observe(status)
 
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
+        await self._inner.wait_until_wanted(shard)
+
     def observe_discovery(self) -> None:
         self._inner.observe_discovery()
 

@@ -141,6 +141,12 @@ class DeliverySink(ABC):
         Only while whole shards are read: the reader of a range knows where it ends.
         """
 
+    async def wait_until_wanted(self, shard: ShardKey) -> None:  # noqa: B027 - optional to override
+        """Wait before a shard is polled that was at its tip.
+
+        What comes then is as fresh as it can be when it is wanted; until it is, it would only wait.
+        """
+
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
         """Learn that the shards were listed again and that those that may start have started."""
 

@@ -12,6 +12,7 @@ import pytest
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import AccessDeniedError, KinesisPublishersError, StreamNotFoundError
 from kinesis_publishers.testing.local_kinesis import Fault
+from kinesis_publishers_spark import prefetch
 from kinesis_publishers_spark.chunks import BatchLimit, Chunk
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
@@ -54,6 +55,17 @@ def wait_for_polls(server: LocalKinesis, more: int = 10) -> None:
     eventually(lambda: len(server.calls("GetRecords")) >= count, f"{more} more polls")
 
 
+def wait_for_rest(server: LocalKinesis) -> None:
+    """Wait until shards that are polled every 20 ms were not polled for half a second."""
+    counts = [0]
+
+    def is_resting() -> bool:
+        counts.append(len(server.calls("GetRecords")))
+        return len(counts) > 50 and counts[-50] == counts[-1]
+
+    eventually(is_resting, "no further poll")
+
+
 def test_a_batch_that_is_asked_for_again_does_not_change(
     server: LocalKinesis, start_query: StartQuery
 ) -> None:
@@ -69,6 +81,21 @@ def test_a_batch_that_is_asked_for_again_does_not_change(
     assert first == second
     assert all(isinstance(one, PrefetchedPartition) for one in first)
     assert len(read(first)) == 2
+
+
+def test_a_record_that_is_there_when_spark_asks_is_in_that_very_micro_batch(
+    server: LocalKinesis, start_query: StartQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long enough for any machine: no poll goes by itself, and each is waited for.
+    monkeypatch.setattr(prefetch, "_HOLD_SECONDS", 600.0)
+    monkeypatch.setattr(prefetch, "_ANSWER_SECONDS", 600.0)
+    query = start_query()
+    for number in range(3):
+        query.run_batch()
+        wait_for_rest(server)
+        put(server, [f"{number} {other}" for other in range(20)])
+        assert query.run_batch()
+        assert len(query.batches[-1].rows) == 20
 
 
 def test_nothing_new_gives_the_same_offset_and_no_partition(

@@ -22,7 +22,7 @@ from kinesis_publishers.testing.fakes import (
 from tests.unit.core.fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 if TYPE_CHECKING:
-    from kinesis_publishers import Delivery
+    from kinesis_publishers import Delivery, ShardKey
 
 ZERO, ONE = shard_name(0), shard_name(1)
 
@@ -231,3 +231,40 @@ async def test_whenever_reading_stops_each_record_is_processed_once(
         progress = fetcher.progress
     assert world.sink.records_of(ZERO) == records
     assert world.pool.records == world.pool.payload_bytes == 0
+
+
+class AsksLater(RecordingSink):
+    """Wants what comes after the tip only when the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
+        self.asked.append(shard.shard_id)
+        await self.gate.wait()
+
+
+async def test_a_shard_at_its_tip_is_polled_when_the_sink_wants_it_and_one_behind_at_once():
+    sink = AsksLater()
+    world = World(sink=sink)
+    world.add(0, behaviour=pages(300, of=100))
+    async with world.running():
+        await world.clock.advance(30)
+        # The third page has led to the tip.
+        assert len(world.data_plane.records_calls) == 3
+        assert sink.records_of(ZERO) == stored_in(world)
+        assert sink.asked == [ZERO]
+        sink.gate.set()
+        await world.clock.advance(30)
+        assert len(world.data_plane.records_calls) > 20
+
+
+async def test_stopping_does_not_wait_for_a_sink_that_wants_nothing():
+    sink = AsksLater()
+    world = World(sink=sink)
+    world.add(0, behaviour=pages(100, of=100))
+    async with world.running():
+        await world.clock.advance(30)
+        assert sink.asked == [ZERO]
