@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ import pyspark_kinesis
 from kinesis_publishers_spark import KinesisDataSource
 from kinesis_publishers_spark.schema import ARROW_SCHEMA
 from pyspark_kinesis import DefaultSource
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 _OPTIONS = {"streamName": "orders", "region": "eu-west-1"}
 _DRIVER = Path(__file__).with_name("discovering_driver.py")
@@ -35,8 +39,12 @@ def test_looking_for_data_sources_imports_nothing_that_takes_time() -> None:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_the_format_is_known_without_register_and_after_it(tmp_path: Path) -> None:
-    printed = _run(str(_DRIVER), json.dumps(_OPTIONS), cwd=tmp_path)
+def test_the_format_is_known_without_register_and_after_it(
+    local_kinesis: LocalKinesis, tmp_path: Path
+) -> None:
+    local_kinesis.create_stream("orders")
+    options = json.dumps(local_kinesis.properties("orders"))
+    printed = _run(str(_DRIVER), options, cwd=tmp_path)
     assert json.loads(printed) == [ARROW_SCHEMA.names, ARROW_SCHEMA.names]
 
 
