@@ -80,6 +80,20 @@ def test_times_that_stand_still_say_little_about_what_follows() -> None:
     assert estimate(came(4000, first=1, last=1), size=looked_at(2)).records_wanted == 410
 
 
+def test_a_burst_after_a_silence_is_not_asked_for_in_small_pieces() -> None:
+    silence, burst = came(100, first=0, last=60), came(400, first=60, last=60.4)
+    wanted = estimate(silence, burst, size=looked_at(70, seen=10)).records_wanted
+    assert wanted is not None
+    assert 9600 <= wanted <= 10_100
+
+
+def test_what_was_put_at_once_is_not_taken_for_more_than_a_shard_can_be_written() -> None:
+    steady, at_once = came(1000, first=0, last=10), came(400, first=10, last=10)
+    wanted = estimate(steady, at_once, size=looked_at(12, seen=10)).records_wanted
+    assert wanted is not None
+    assert wanted <= 2.1 * 1000 + 10
+
+
 async def test_a_range_fetches_nothing_behind_its_end() -> None:
     plane = FakeDataPlane(StoredShard(RECORDS))
     world = polled(plane)
