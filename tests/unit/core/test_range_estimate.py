@@ -11,7 +11,9 @@ from kinesis_publishers import RecordBatch
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.model import RangeSize
 from kinesis_publishers.testing.fakes import FakeDataPlane, StoredShard, batch_of, sample_records
+from kinesis_publishers.testing.fakes.samples import SUCCESSOR
 from tests.unit.core.consumer_support import RECORDS
+from tests.unit.core.fetcher_support import POLLING
 from tests.unit.core.range_support import polled, range_of
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,6 +104,14 @@ async def test_a_range_fetches_nothing_behind_its_end() -> None:
     assert leftover is not None
     assert leftover.rest is None
     assert [call.limit for call in plane.records_calls] == [5]
+
+
+async def test_the_rest_of_a_shard_is_not_asked_for_by_a_guess() -> None:
+    plane = FakeDataPlane(StoredShard(RECORDS, is_closed=True, child_shards=(SUCCESSOR,)))
+    world = polled(plane)
+    await world.read(evolve(range_of(1, None), size=RangeSize(records=2)))
+    assert world.sink.records == RECORDS[2:]
+    assert {call.limit for call in plane.records_calls} == {POLLING.max_records}
 
 
 @pytest.mark.parametrize("guess", [1, 2, 100])
