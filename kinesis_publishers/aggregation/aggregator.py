@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, field, frozen, validators
 
@@ -13,10 +13,7 @@ from kinesis_publishers.aggregation.codec import (
     aggregate_class,
     pack,
 )
-from kinesis_publishers.model import hash_key_of
-
-if TYPE_CHECKING:
-    from kinesis_publishers.model import UserRecord
+from kinesis_publishers.model import UserRecord, hash_key_of
 
 __all__ = ["AggregatedRecord", "RecordAggregator"]
 

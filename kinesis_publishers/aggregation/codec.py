@@ -6,8 +6,9 @@ Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregati
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -15,9 +16,6 @@ from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.model.records import AGGREGATE_MAGIC as MAGIC
 from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "DIGEST_BYTES",

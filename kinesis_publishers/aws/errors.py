@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import botocore.exceptions as botocore_errors
@@ -28,9 +29,6 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
     ThroughputExceededError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
 
 __all__ = [
     "BOTOCORE_EXCEPTIONS",

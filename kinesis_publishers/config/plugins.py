@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 import re
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,7 +15,6 @@ from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
 
 __all__ = [

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-if TYPE_CHECKING:
-    from kinesis_publishers.model import RangeSize, RecordBatch
+from kinesis_publishers.model import RangeSize, RecordBatch
 
 __all__ = ["RangeEstimate"]
 

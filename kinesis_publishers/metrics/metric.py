@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from attrs import field, frozen
 
-from kinesis_publishers.events import RangeRead, ShardEnded, ShardStopped
-
-if TYPE_CHECKING:
-    from kinesis_publishers.events import Event, EventReceived, RecordsFetched
+from kinesis_publishers.events import (
+    Event,
+    EventReceived,
+    RangeRead,
+    RecordsFetched,
+    ShardEnded,
+    ShardStopped,
+)
 
 __all__ = [
     "Metric",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, Self
+from datetime import datetime
+from typing import Final, Self
 
 from attrs import frozen
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 __all__ = [
     "ChildShard",

@@ -6,11 +6,9 @@ import asyncio
 import signal
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 __all__ = ["free_signals", "stopped_by"]
 

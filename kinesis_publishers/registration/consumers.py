@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from kinesis_publishers.abc import ControlContext
+from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, KinesisPublishersError
 from kinesis_publishers.events import ConsumerDeregistered
+from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.retry import call_with_retries
-
-if TYPE_CHECKING:
-    from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.config import RegistrationConfig
-    from kinesis_publishers.model import StreamConsumer
 
 __all__ = [
     "consumer_name_in",

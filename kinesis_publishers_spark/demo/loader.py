@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -11,8 +12,6 @@ import boto3
 from botocore.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from kinesis_publishers_spark.demo.flights import FlightRecord
 
 __all__ = ["Loader", "start_loader"]

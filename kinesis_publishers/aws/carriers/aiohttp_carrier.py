@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -11,6 +12,7 @@ from yarl import URL
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
@@ -19,9 +21,7 @@ from kinesis_publishers.aws.carriers.carrier import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.carrier import Endpoint
 
 __all__ = ["AiohttpCarrier"]
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.tree import Tree

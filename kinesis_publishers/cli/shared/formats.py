@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,6 @@ import pybase64
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from kinesis_publishers.model import Record
 
 __all__ = [

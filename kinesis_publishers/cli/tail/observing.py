@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,9 +26,6 @@ from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumers import consumer_name_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
     from kinesis_publishers.cli.shared.connection import Connection
     from kinesis_publishers.config.option import Option
 

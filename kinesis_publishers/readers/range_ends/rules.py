@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attrs import evolve, frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.model import ShardProgress
+from kinesis_publishers.model import ShardProgress
 
 __all__ = [
     "Portion",

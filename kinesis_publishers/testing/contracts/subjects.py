@@ -6,24 +6,21 @@ import asyncio
 import functools
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 from attrs import frozen
 
+from kinesis_publishers.abc import PublisherContext, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.config import Properties
+from kinesis_publishers.config.parsers import Scalar
+from kinesis_publishers.model import Record, Shard, StartingPosition
 from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.recording import finish
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-
-    from kinesis_publishers.abc import PublisherContext, RecordPublisher, RecordPublisherFactory
-    from kinesis_publishers.config.parsers import Scalar
-    from kinesis_publishers.model import Record, Shard, StartingPosition
-    from kinesis_publishers.testing.manual_clock import ManualClock
+from kinesis_publishers.testing.manual_clock import ManualClock
 
 __all__ = [
     "FactorySubject",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
+    Event,
     RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
@@ -29,10 +31,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from h2.connection import H2Connection
-    from h2.events import Event
 
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
 

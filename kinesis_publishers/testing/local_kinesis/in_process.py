@@ -6,14 +6,15 @@ alone. What the service answers is decoded and refused as if it had come over a 
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from attrs import frozen
 
-from kinesis_publishers.abc import DataPlane
+from kinesis_publishers.abc import DataPlane, ShardSubscription
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, service_error, text_in
@@ -24,18 +25,13 @@ from kinesis_publishers.errors import (
     MalformedResponseError,
     ServiceError,
 )
+from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,
     ConnectionBroken,
     StreamingAnswer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
-
-    from kinesis_publishers.abc import ShardSubscription
-    from kinesis_publishers.model import RecordPage, Shard, StartingPosition
-    from kinesis_publishers.testing.local_kinesis.service import KinesisService
+from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
 __all__ = ["InProcessControlPlane", "InProcessDataPlane"]
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import resource_not_found, throughput_exceeded
+from kinesis_publishers.testing.local_kinesis.answers import (
+    ApiError,
+    resource_not_found,
+    throughput_exceeded,
+)
 from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds, SequenceSpace
-from kinesis_publishers.testing.local_kinesis.shard import Shard, even_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers.testing.local_kinesis.answers import ApiError
-    from kinesis_publishers.testing.local_kinesis.shard import Page
+from kinesis_publishers.testing.local_kinesis.shard import Page, Shard, even_ranges
 
 __all__ = [
     "Consumer",
