@@ -57,19 +57,6 @@ from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 if TYPE_CHECKING:
     from kinesis_publishers.aws.record_writer import Boto3RecordWriter
 
-__all__ = [
-    "ControlServices",
-    "Services",
-    "checkpoint_store_class",
-    "event_reporter_classes",
-    "open_checkpointer",
-    "open_control",
-    "open_record_writer",
-    "open_services",
-    "publisher_factory_class",
-    "with_region",
-]
-
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
 

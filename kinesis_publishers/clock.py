@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Self
 
-__all__ = ["Clock", "ServiceClock", "SystemClock"]
-
 _LOGGER = logging.getLogger(__name__)
 
 _NONE = timedelta()

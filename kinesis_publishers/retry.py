@@ -23,8 +23,6 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.events import CallRetried, EventSink, log_event
 from kinesis_publishers.model import ShardKey
 
-__all__ = ["RetryBudget", "RetryPolicy", "call_with_retries"]
-
 _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

@@ -10,8 +10,6 @@ from typing import Any, Self
 
 from kinesis_publishers.clock import Clock
 
-__all__ = ["TaskScope", "cancelled_from_outside_only", "wait_for_event"]
-
 
 @contextmanager
 def cancelled_from_outside_only(error_type: type[Exception], what: str) -> Iterator[None]:

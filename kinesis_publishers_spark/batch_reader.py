@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["KinesisBatchReader", "PushedFilters", "checked_bounds", "refuse_ending_position"]
-
-
 class KinesisBatchReader(DataSourceReader):
     """Reads the records between two positions, once.
 

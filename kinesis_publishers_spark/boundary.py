@@ -10,8 +10,6 @@ from typing import Final, ParamSpec, TypeVar
 
 from kinesis_publishers.errors import KinesisPublishersError
 
-__all__ = ["LEVEL_VARIABLE", "at_boundary"]
-
 #: The environment variable that names the level from which the driver writes logs.
 LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"
 _P = ParamSpec("_P")

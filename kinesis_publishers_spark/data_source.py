@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kinesis_publishers_spark.batch_reader import KinesisBatchReader
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
-__all__ = ["KinesisDataSource", "register"]
-
 _LOGGER = logging.getLogger(__name__)
 # What Spark adds to the options, by what is asked for.
 _NOT_READING = {

@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, TypeVar
 
-__all__ = ["EventLoopThread", "OpenInThread"]
-
 _T = TypeVar("_T")
 
 

@@ -11,8 +11,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from kinesis_publishers import ShardKey, ShardStatus
 
-__all__ = ["Lag"]
-
 # How many shards Spark shows, the furthest behind first.
 _SHARDS_SHOWN = 20
 

@@ -24,8 +24,6 @@ from kinesis_publishers import (
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import PositionType
 
-__all__ = ["OFFSET_VERSION", "Offset", "OffsetJson", "ShardOffset"]
-
 OFFSET_VERSION = 1
 OffsetJson: TypeAlias = dict[str, Any]
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kinesis_publishers import Properties
     from kinesis_publishers_spark.lag import Lag
 
-__all__ = ["UsualPlanner"]
-
 # By what waits, in shares of the pending pool: a micro-batch that has the first is more than the
 # driver should carry, and after some in a row with less than the second it can again.
 _MUCH, _LITTLE = 1 / 2, 1 / 8

@@ -15,8 +15,6 @@ from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import CheckpointVersion, CheckpointWrite, ShardKey, StoredCheckpoint
 from kinesis_publishers.retry import RetryPolicy
 
-__all__ = ["CheckpointStore", "CheckpointStoreContext"]
-
 
 @frozen(kw_only=True)
 class CheckpointStoreContext:

@@ -10,8 +10,6 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.events import Event
 
-__all__ = ["EventReporter"]
-
 
 class EventReporter(ABC):
     """Takes every diagnostic event of a reader.

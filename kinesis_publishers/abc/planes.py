@@ -19,8 +19,6 @@ from kinesis_publishers.model import (
     SubscriptionEvent,
 )
 
-__all__ = ["ControlContext", "ControlPlane", "DataPlane", "ShardSubscription"]
-
 
 class ControlPlane(ABC):
     """Describes streams, registers consumers. Makes each call once: the caller retries.

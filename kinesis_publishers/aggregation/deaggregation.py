@@ -15,7 +15,6 @@ from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.aggregation.codec import (
     KPL_PARTITION_KEY,
-    MAGIC,
     UserRecordColumns,
     decode_aggregate,
     has_aggregates,
@@ -24,8 +23,7 @@ from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, ShardNotFoundError
 from kinesis_publishers.events import AggregatesExpanded, EventSink
 from kinesis_publishers.model import HashRange, RecordBatch, Shard, ShardKey, hash_key_of
-
-__all__ = ["Deaggregator", "Expansion", "expand"]
+from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -230,7 +228,7 @@ class _Columns:
     _problem: str = field(default="", init=False)
 
     def add(self, index: int, payload: bytes) -> None:
-        if payload.startswith(MAGIC):
+        if payload.startswith(AGGREGATE_MAGIC):
             try:
                 inside = decode_aggregate(payload)
                 if inside is not None:

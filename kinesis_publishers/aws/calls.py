@@ -27,8 +27,6 @@ from kinesis_publishers.clock import Clock, ServiceClock
 if TYPE_CHECKING:
     from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 
-__all__ = ["JSON", "Answer", "ServiceCalls", "error_in", "millis_of"]
-
 JSON = "application/x-amz-json-1.1"
 
 

@@ -23,17 +23,6 @@ from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import ClosedError
 
-__all__ = [
-    "Boto3Client",
-    "ServiceAddress",
-    "asks_for_name",
-    "method_of",
-    "name_streams_if_asked",
-    "open_aio_client",
-    "open_client",
-    "watch_clock",
-]
-
 _T = TypeVar("_T")
 _THREADS = 4
 _SENT_AT = "kinesis_publishers.sent_at"

@@ -15,8 +15,6 @@ from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
 
-__all__ = ["Boto3ControlPlane", "CallingControlPlane"]
-
 _T = TypeVar("_T")
 
 

@@ -33,8 +33,6 @@ from kinesis_publishers.errors import (
     PluginLoadError,
 )
 
-__all__ = ["build_session", "region_of_machine"]
-
 
 class _CustomCredentials(Credentials):
     def __init__(self, loaded: Any) -> None:

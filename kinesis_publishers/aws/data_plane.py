@@ -28,8 +28,6 @@ from kinesis_publishers.config import AwsConfig, Encoding, SubscriptionHttpConfi
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
-__all__ = ["AioDataPlane"]
-
 # A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
 _READ_TIMEOUT_SECONDS = 60.0
 # What a token of HTTP cannot have (RFC 9110, section 5.6.2).

@@ -20,15 +20,6 @@ from kinesis_publishers.aws import cbor
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, RecordPage
 
-__all__ = [
-    "decode_get_records",
-    "decode_page",
-    "has_large_payloads",
-    "parse_records",
-    "parse_without_payloads",
-    "refuse_undecodable",
-]
-
 _T = TypeVar("_T")
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds
 # What botocore's timestamp parser raises for such a number, and a division.

@@ -30,16 +30,6 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 
-__all__ = [
-    "BOTOCORE_EXCEPTIONS",
-    "RefusedError",
-    "complete_answer",
-    "map_error",
-    "mapped_errors",
-    "service_error",
-    "text_in",
-]
-
 #: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
 #: through while a body is read: botocore wraps only those of sending.
 BOTOCORE_EXCEPTIONS: tuple[type[Exception], ...] = (

@@ -16,8 +16,6 @@ from attrs import frozen
 
 from kinesis_publishers.errors import MalformedResponseError
 
-__all__ = ["EventStreamDecoder", "Frame", "FrameHead", "encode_frame"]
-
 _OPERATION = "SubscribeToShard"
 _PRELUDE = struct.Struct("!III")
 _CRC = struct.Struct("!I")

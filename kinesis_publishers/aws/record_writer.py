@@ -16,17 +16,6 @@ from kinesis_publishers.errors import KinesisPublishersError, RecordsNotWrittenE
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
 
-__all__ = [
-    "MAX_RECORD_BYTES",
-    "Boto3RecordWriter",
-    "OnWritten",
-    "PutResult",
-    "RecordPutter",
-    "batched_by_size",
-    "is_acceptable",
-    "put_batches",
-]
-
 _T = TypeVar("_T")
 
 MAX_RECORD_BYTES: Final = 10 * 1024 * 1024

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
     from botocore.credentials import ReadOnlyCredentials
 
-__all__ = ["CallPattern"]
-
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _TOKEN = "X-Amz-Security-Token"
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -17,8 +17,6 @@ from kinesis_publishers.model import Shard, StartingPosition
 if TYPE_CHECKING:
     from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier, SubscriptionResponse
 
-__all__ = ["ShardSubscriber"]
-
 _MAX_REFUSAL_BYTES = 1024 * 1024
 
 

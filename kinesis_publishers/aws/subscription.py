@@ -21,15 +21,6 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.model import SequenceNumber, SubscriptionEvent
 
-__all__ = [
-    "OPERATION",
-    "ChunkSource",
-    "EventStreamSubscription",
-    "carries_records",
-    "decode_event",
-    "raise_if_refused",
-]
-
 OPERATION = "SubscribeToShard"
 
 

@@ -26,8 +26,6 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
-__all__ = ["Checkpointer", "CheckpointingSink"]
-
 _LOGGER = logging.getLogger(__name__)
 
 # How long a reader that fails or is cancelled still tries to write.

@@ -21,8 +21,6 @@ from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["DynamoDbCheckpointStore", "item_of", "stored_of"]
-
 _ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 

@@ -15,8 +15,6 @@ from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
 from kinesis_publishers.retry import call_with_retries
 
-__all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "TableClient", "provide_table"]
-
 _T = TypeVar("_T")
 
 CONDITION_FAILED: Final = "ConditionalCheckFailedException"

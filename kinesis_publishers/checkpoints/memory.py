@@ -16,8 +16,6 @@ from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
-__all__ = ["CheckpointMemory", "MemoryCheckpointStore"]
-
 
 @define(eq=False)
 class CheckpointMemory:

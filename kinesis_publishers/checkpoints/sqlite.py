@@ -21,8 +21,6 @@ from kinesis_publishers.errors import CheckpointError, ClosedError, ResourceInUs
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.retry import call_with_retries
 
-__all__ = ["SqliteCheckpointStore"]
-
 _SCHEMA_VERSION: Final = 1
 # "KiPu": tells the file from the database of another program.
 _APPLICATION_ID: Final = 0x4B695075

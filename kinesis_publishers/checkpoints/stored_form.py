@@ -18,14 +18,6 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
 )
 
-__all__ = [
-    "FIELDS",
-    "Fields",
-    "fields_of",
-    "instant_text",
-    "stored_from_fields",
-]
-
 FIELDS: Final = (
     "version",
     "writer",

@@ -34,8 +34,6 @@ from kinesis_publishers.model import (
     StreamProgress,
 )
 
-__all__ = ["StoredProgress", "resumable_streams"]
-
 _LOGGER = logging.getLogger(__name__)
 
 # The id under which a stream's first checkpoint is marked as complete. Its position is that of

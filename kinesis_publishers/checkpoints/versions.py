@@ -15,8 +15,6 @@ from kinesis_publishers.abc import CheckpointStore, CheckpointStoreContext
 from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
 
-__all__ = ["Attempt", "Change", "Refusal", "VersionedStore", "WriteBook", "raise_refused"]
-
 
 @frozen(kw_only=True)
 class Attempt:

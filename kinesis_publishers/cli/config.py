@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.config.parsers import Scalar
 
-__all__ = ["config"]
-
 
 @frozen(kw_only=True)
 class _ValueRow:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.model import StreamConsumer
 
-__all__ = ["consumers"]
-
 
 def _name_or_arn(text: str) -> str:
     name, arn = RegistrationConfig.consumer_name, RegistrationConfig.consumer_arn.member

@@ -18,8 +18,6 @@ from kinesis_publishers.config import StreamSelector
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-__all__ = ["local"]
-
 _NAME: Final = Checked(
     "text",
     lambda text: StreamSelector.parse(text).name,

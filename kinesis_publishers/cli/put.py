@@ -38,8 +38,6 @@ from kinesis_publishers.retry import RetryPolicy
 if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
 
-__all__ = ["LineSplitter", "put"]
-
 _ADVICE: Final = "Raise --retries if the service is expected to recover."
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import Shard
 
-__all__ = ["lineage_tree", "shard_fields", "shards"]
-
 
 @click.command(cls=CleanCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per shard.")

@@ -24,15 +24,6 @@ from kinesis_publishers.errors import (
     UnknownOptionError,
 )
 
-__all__ = [
-    "Assignment",
-    "Assignments",
-    "assign_custom",
-    "assign_properties",
-    "has_other_reader",
-    "unread_custom_problems",
-]
-
 # Credentials may come from a role whose credentials come from a role, and so on.
 _DEEPEST_PROVIDER: Final = 4
 

@@ -38,17 +38,6 @@ from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
 from kinesis_publishers.config.sections.spark import SparkConfig, WatermarkConfig
 
-__all__ = [
-    "ALL_OPTIONS",
-    "CUSTOM",
-    "CUSTOM_PREFIX",
-    "SECTIONS",
-    "all_declarations",
-    "find_bare_option",
-    "find_option",
-    "nearest_key",
-]
-
 SECTIONS: Final[tuple[type[Section], ...]] = (
     StreamsConfig,
     SourceConfig,

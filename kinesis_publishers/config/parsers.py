@@ -16,23 +16,6 @@ from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
-__all__ = [
-    "Choice",
-    "DURATION_UNITS",
-    "DecimalNumber",
-    "Duration",
-    "Flag",
-    "Parser",
-    "PluginName",
-    "SIZE_UNITS",
-    "Scalar",
-    "Size",
-    "Text",
-    "URL",
-    "WholeNumber",
-    "parse_quantity",
-]
-
 Scalar: TypeAlias = str | int | float | bool
 """What a properties dict may hold."""
 

@@ -17,14 +17,6 @@ from kinesis_publishers.errors import PluginLoadError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = [
-    "CHECKPOINT_STORES_GROUP",
-    "RECORD_PUBLISHERS_GROUP",
-    "check_fit",
-    "load_class",
-    "load_plugin",
-]
-
 # The entry-point groups in which packages announce record publisher factories and stores.
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
 CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"

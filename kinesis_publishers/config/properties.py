@@ -22,8 +22,6 @@ from kinesis_publishers.errors import (
     MissingOptionError,
 )
 
-__all__ = ["Properties"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from kinesis_publishers.config.parsers import Text
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import InvalidOptionError, PluginLoadError, ServiceError
 
-__all__ = ["RECOVERABLE_ERRORS", "RecoverableErrors", "causes", "recoverable_errors"]
-
 RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
     member=Option(
         key="shard.consumer.error.recoverable[i].exception",

@@ -51,8 +51,6 @@ from kinesis_publishers.config.sections.source import (
 from kinesis_publishers.config.sections.spark import Planner, SparkConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 
-__all__ = ["IneffectiveKey", "find_problems", "ineffective_keys"]
-
 _CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<name>.+):"
 
 

@@ -36,8 +36,6 @@ from kinesis_publishers.config.sections.source import EFO, POLLING, SourceConfig
 from kinesis_publishers.config.sections.spark import SparkConfig
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 
-__all__ = ["ADVICE", "ALIASES", "ALLOW_VARIABLE", "assign_spark_options"]
-
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""
 

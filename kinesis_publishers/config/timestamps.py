@@ -18,8 +18,6 @@ from attrs import frozen
 from kinesis_publishers.config.parsers import Scalar, parse_quantity
 from kinesis_publishers.errors import InvalidOptionError
 
-__all__ = ["DEFAULT_FORMAT", "SimpleDateFormat", "TimestampPattern", "parse_timestamp"]
-
 DEFAULT_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 
 _EXAMPLE: Final = datetime(2024, 5, 31, 13, 45, 30, 250_000, UTC)

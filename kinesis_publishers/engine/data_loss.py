@@ -25,8 +25,6 @@ from kinesis_publishers.model import (
     StreamSummary,
 )
 
-__all__ = ["DataLossGuard", "recreated_message"]
-
 # No stream keeps its records for a shorter time (AWS service limits): what was read up to a younger
 # instant costs no call.
 _SHORTEST_RETENTION = timedelta(hours=24)

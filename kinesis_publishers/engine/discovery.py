@@ -17,8 +17,6 @@ from kinesis_publishers.events import EventSink, log_event
 from kinesis_publishers.model import Shard, ShardKey, StreamSummary
 from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
-__all__ = ["ShardDiscovery"]
-
 _T = TypeVar("_T")
 
 # A stream that was there is missing when it is said so often, over a few seconds: one node of the

@@ -10,18 +10,6 @@ from attrs import evolve
 
 from kinesis_publishers.model import PositionType, Shard, ShardKey, ShardProgress, StartingPosition
 
-__all__ = [
-    "ancestors",
-    "blocked_shards",
-    "descendants",
-    "generations",
-    "gone_shards",
-    "pinned_progress",
-    "resumed_progress",
-    "startable",
-    "starting_progress",
-]
-
 
 def ancestors(keys: Collection[ShardKey], shards: Mapping[ShardKey, Shard]) -> set[ShardKey]:
     """Return the shards of a listing that ``keys`` descend from, over any number of generations."""

@@ -8,8 +8,6 @@ from attrs import define, field
 
 from kinesis_publishers.model import RangeSize, RecordBatch
 
-__all__ = ["RangeEstimate"]
-
 # Where a guess is too low, so much is asked for next: calls cost more than what they fetch in vain.
 _LEAST_SHARE = 0.05
 _LEAST_RECORDS = 100

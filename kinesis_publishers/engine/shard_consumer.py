@@ -23,8 +23,6 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["ShardConsumer"]
-
 # By how much a delivery of aggregates may be larger than the one before, as far as room goes.
 _GROWTH = 2
 # While so much waits behind a delivery in progress, no more is read ahead: one full page, or what

@@ -25,8 +25,6 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
-__all__ = ["ShardLoop"]
-
 
 class ShardLoop(RecordBatchConsumer):
     """Reads from a position on, and is the consumer of its own publishers.

@@ -25,8 +25,6 @@ from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.metrics.statistics import IntervalStatistics, datum_of, requests_of
 
-__all__ = ["CloudWatchMetrics", "CloudWatchSettings", "CloudWatchUpload", "MAX_UNSENT_DATA"]
-
 _LOGGER = logging.getLogger(__name__)
 
 #: How many data that could not be sent are kept for the next time; the KCL keeps as many.

@@ -17,22 +17,6 @@ from kinesis_publishers.events import (
     ShardStopped,
 )
 
-__all__ = [
-    "Metric",
-    "MetricKind",
-    "MetricTable",
-    "ValueOf",
-    "bytes_of",
-    "is_end_of_reading",
-    "lag_of",
-    "minus_one",
-    "one",
-    "records_of",
-    "seconds_of",
-    "stream_of",
-    "zero",
-]
-
 ValueOf: TypeAlias = Callable[[Any], float | None]
 """Returns what an event measures; ``None`` for nothing."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 
-__all__ = ["METER_NAME", "OpenTelemetryMetrics"]
-
 METER_NAME: Final = "kinesis_publishers"
 """The meter, and the first part of each instrument's name."""
 

@@ -16,8 +16,6 @@ from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import Event, EventSink, fan_out_events, guard_events, log_event
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["EventLog", "load_event_reporter", "open_event_sink", "repeated"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -13,16 +13,6 @@ from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.metric import Metric, MetricTable, stream_of
 from kinesis_publishers.model import ShardKey
 
-__all__ = [
-    "MAX_DATA",
-    "MAX_REQUEST_BYTES",
-    "IntervalStatistics",
-    "Series",
-    "Statistics",
-    "datum_of",
-    "requests_of",
-]
-
 
 @frozen
 class Series:

@@ -25,8 +25,6 @@ from kinesis_publishers.metrics.metric import is_end_of_reading
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.model import ShardKey
 
-__all__ = ["SummaryLog"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 
 from kinesis_publishers.model.shards import Shard
 
-__all__ = ["ARROW_SCHEMA", "to_arrow"]
-
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 # The kernels themselves: most batches are small, and pyarrow's wrappers, which look up a kernel and

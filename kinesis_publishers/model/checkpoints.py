@@ -9,8 +9,6 @@ from attrs import frozen
 from kinesis_publishers.model.positions import ShardProgress
 from kinesis_publishers.model.shards import ShardKey
 
-__all__ = ["Checkpoint", "CheckpointVersion", "CheckpointWrite", "StoredCheckpoint"]
-
 
 @frozen(kw_only=True)
 class Checkpoint:

@@ -15,19 +15,6 @@ from attrs import Factory, evolve, field, frozen
 
 from kinesis_publishers.model.shards import ShardKey, StreamIdentity
 
-__all__ = [
-    "PositionType",
-    "RangeSize",
-    "SequenceNumber",
-    "ShardProgress",
-    "ShardRange",
-    "StartingPosition",
-    "StreamProgress",
-    "continue_from",
-    "is_refresh_due",
-    "resume_after",
-]
-
 
 def _validate_decimal(_: object, attribute: Any, value: str) -> None:
     if not (value.isascii() and value.isdigit()):

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = [
-    "AGGREGATE_MAGIC",
-    "LONGEST_PARTITION_KEY",
-    "Record",
-    "RecordBatch",
-    "RecordPage",
-    "RunResult",
-    "StreamConsumer",
-    "SubscriptionEvent",
-    "UserRecord",
-]
-
 AGGREGATE_MAGIC: Final = b"\xf3\x89\x9a\xc2"
 
 _T = TypeVar("_T")

@@ -8,19 +8,6 @@ from typing import Final, Self
 
 from attrs import frozen
 
-__all__ = [
-    "ChildShard",
-    "HashRange",
-    "LONGEST_HASH_KEY",
-    "MAX_HASH_KEY",
-    "Shard",
-    "ShardKey",
-    "StreamIdentity",
-    "StreamSummary",
-    "hash_key_of",
-    "parse_hash_key",
-]
-
 
 @frozen(cache_hash=True)
 class ShardKey:

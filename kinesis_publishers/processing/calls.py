@@ -18,8 +18,6 @@ from attrs import Factory, define, field
 
 from kinesis_publishers.model import Record, RecordBatch
 
-__all__ = ["CallThreads", "DeliveryCalls", "Process", "ScanResult", "call_in_thread", "call_plain"]
-
 _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

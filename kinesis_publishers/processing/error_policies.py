@@ -18,18 +18,6 @@ from kinesis_publishers.processing.calls import call_plain
 from kinesis_publishers.readers.fetcher import OnBatch
 from kinesis_publishers.retry import RetryPolicy
 
-__all__ = [
-    "DeadLetter",
-    "ErrorPolicy",
-    "RetryOnError",
-    "StopOnError",
-    "check_callback",
-    "check_policy",
-    "next_step",
-    "place_of",
-    "with_error_policy",
-]
-
 _LOGGER = logging.getLogger(__name__)
 
 

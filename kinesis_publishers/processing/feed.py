@@ -22,8 +22,6 @@ from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, re
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["DeliveryFeed", "HandedOut"]
-
 _LOGGER = logging.getLogger(__name__)
 
 # How often progress is noted while deliveries are processed.

@@ -20,8 +20,6 @@ from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
-__all__ = ["OnShardEnd", "RecordStream", "read"]
-
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 
 # How often other tasks run while records are taken without waiting.

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import threading
 
 
-__all__ = ["ScanResult", "scan"]
-
 _LOGGER = logging.getLogger(__name__)
 
 _STOP_CHECK_SECONDS = 0.1

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-__all__ = ["free_signals", "stopped_by"]
-
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
 
 _DEFAULT_HANDLERS: Final = (signal.SIG_DFL, signal.default_int_handler)

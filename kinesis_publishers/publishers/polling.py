@@ -36,16 +36,6 @@ from kinesis_publishers.publishers.quota import CALLS_PER_SECOND, ShardQuota
 from kinesis_publishers.publishers.trimmed import LagWatch, delay_after_refusal
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
 
-__all__ = [
-    "MAX_PAGE_BYTES",
-    "MIN_PAGE_BYTES",
-    "PollingRecordPublisher",
-    "PollingRecordPublisherFactory",
-    "adapted_limit",
-    "expected_page",
-    "period_after",
-]
-
 _GET_RECORDS, _GET_SHARD_ITERATOR = "GetRecords", "GetShardIterator"
 _LOGGER = logging.getLogger(__name__)
 

@@ -11,8 +11,6 @@ from attrs import define, field
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.model import ShardKey
 
-__all__ = ["CALLS_PER_SECOND", "ShardQuota"]
-
 #: Of one operation per shard; GetRecords and GetShardIterator have the same (AWS API reference).
 CALLS_PER_SECOND: Final = 5
 # After an answer of 10 MB calls are refused for 5 s (AWS API reference of GetRecords). Should the

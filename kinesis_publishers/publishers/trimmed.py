@@ -9,8 +9,6 @@ from attrs import define, field
 from kinesis_publishers.errors import InvalidArgumentError, PositionTrimmedError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
-__all__ = ["LagWatch", "delay_after_refusal"]
-
 _STUCK_ANSWERS = 10
 _STUCK_LAG_MILLIS = 23 * 3600 * 1000
 # A lag that is stuck still jitters: it may go down a little between two answers.

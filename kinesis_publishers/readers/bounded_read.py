@@ -25,8 +25,6 @@ from kinesis_publishers.model import Shard, ShardKey, ShardProgress, ShardRange,
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["BatchBounds", "Narrowing", "is_after", "plan_batch"]
-
 # Each holds a page of a hundred records, or in the end of some thousands.
 _SEARCHES_AT_ONCE = 32
 

@@ -22,8 +22,6 @@ from kinesis_publishers.events import ignore_event
 from kinesis_publishers.registration import ConsumerLease, create_registrar
 from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
-__all__ = ["check_streams", "register_consumers"]
-
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
 

@@ -28,8 +28,6 @@ from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
-__all__ = ["KinesisDataFetcher", "OnBatch"]
-
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
 """Takes the records of a shard; once it returns, they count as processed."""
 

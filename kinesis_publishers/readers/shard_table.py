@@ -28,8 +28,6 @@ from kinesis_publishers.model import (
     StreamProgress,
 )
 
-__all__ = ["ShardTable"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -14,17 +14,6 @@ from kinesis_publishers.events import ConsumerDeregistered
 from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.retry import call_with_retries
 
-__all__ = [
-    "consumer_name_in",
-    "deregister_by_name_command",
-    "deregister_command",
-    "deregister_consumer",
-    "find_consumer",
-    "list_consumers",
-    "stream_arn_of",
-    "stream_name_in",
-]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -32,8 +32,6 @@ from kinesis_publishers.registration.consumers import (
 from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.retry import RetryBudget
 
-__all__ = ["ConsumerRegistration", "consumer_limit_error"]
-
 _LOGGER = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

@@ -20,8 +20,6 @@ from kinesis_publishers.registration.consumers import (
 from kinesis_publishers.registration.lease_files import FileLock, LeaseFiles, lease_directory
 from kinesis_publishers.retry import RetryPolicy
 
-__all__ = ["ConsumerLease"]
-
 _LOGGER = logging.getLogger(__name__)
 
 # Locks are asked for again and again: a thread that waits in flock() could not be cancelled.

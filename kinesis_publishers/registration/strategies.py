@@ -18,8 +18,6 @@ from kinesis_publishers.registration.registering import ConsumerRegistration
 from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
-
 
 class LazyRegistrar(StreamConsumerRegistrar):
     """Selected by ``stream.efo.registration = LAZY``: registers the consumer of a stream, unless it

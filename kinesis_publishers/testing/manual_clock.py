@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 from kinesis_publishers.clock import Clock
 
-__all__ = ["ManualClock"]
-
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # Enough turns for a woken task to run through the awaits of one iteration and to park again.
 _SETTLE_TURNS = 50

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers.testing.manual_clock import ManualClock
 
-__all__ = ["local_kinesis", "manual_clock"]
-
 
 @pytest.fixture
 def local_kinesis() -> Iterator[LocalKinesis]:

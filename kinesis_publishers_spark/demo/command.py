@@ -9,8 +9,6 @@ from typing import Final, NoReturn
 
 import click
 
-__all__ = ["demo"]
-
 _INTERRUPTED: Final = 130
 
 

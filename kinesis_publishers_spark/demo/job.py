@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import Clock
 
-__all__ = ["run_demo"]
-
 _STREAM: Final = "flights"
 _POLL_SECONDS: Final = 0.5
 # Starting Python workers takes seconds, tens of them on a busy machine.

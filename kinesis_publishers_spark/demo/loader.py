@@ -14,8 +14,6 @@ from botocore.config import Config
 if TYPE_CHECKING:
     from kinesis_publishers_spark.demo.flights import FlightRecord
 
-__all__ = ["Loader", "start_loader"]
-
 # The most that PutRecords takes (API reference); the flights are far from its limit on bytes.
 _RECORDS_PER_CALL: Final = 500
 # How long a call with refused records waits at first, and at most.

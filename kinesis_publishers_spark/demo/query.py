@@ -19,8 +19,6 @@ from kinesis_publishers_spark.demo.flights import CarrierDelays, FlightRecord
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ReadProgress", "compute_delays", "read_records", "read_result", "start_query"]
-
 
 def start_query(
     spark: SparkSession, properties: Mapping[str, str], directory: Path

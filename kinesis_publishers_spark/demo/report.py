@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kinesis_publishers import Clock
     from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
 
-__all__ = ["ReadFigures", "Report"]
-
 _LINE_INTERVAL_SECONDS: Final = 3.0
 
 

@@ -13,8 +13,6 @@ from kinesis_publishers_spark.demo import DemoError
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["handled_signals", "serve_stream"]
-
 
 @contextmanager
 def serve_stream(stream: str, shards: int) -> Iterator[dict[str, str]]:

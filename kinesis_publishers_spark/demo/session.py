@@ -22,14 +22,6 @@ from pyspark.sql import SparkSession
 from kinesis_publishers_spark.data_source import register
 from kinesis_publishers_spark.demo.server import handled_signals
 
-__all__ = [
-    "end_processes",
-    "find_java_problem",
-    "isolate_environment",
-    "open_session",
-    "parse_major_version",
-]
-
 _CORES: Final = 2
 _EXIT_SECONDS: Final = 15.0
 _SLICE_SECONDS: Final = 0.1

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import ssl
 
 
-__all__ = ["AiohttpCarrier"]
-
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.
 _BUFFER_BYTES = 64 * 1024

@@ -21,16 +21,6 @@ from kinesis_publishers.errors import InvalidOptionError
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
-__all__ = [
-    "CONNECT_TIMEOUT_SECONDS",
-    "Endpoint",
-    "SignedCall",
-    "SubscriptionCarrier",
-    "SubscriptionResponse",
-    "connection_errors",
-    "http_2_not_offered",
-]
-
 CONNECT_TIMEOUT_SECONDS = 10.0
 
 

@@ -12,8 +12,6 @@ from kinesis_publishers.aws.carriers.carrier import (
 from kinesis_publishers.config import Http2Client, HttpVersion, SubscriptionHttpConfig
 from kinesis_publishers.errors import ConfigError
 
-__all__ = ["check_carrier", "create_carrier"]
-
 
 def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:
     """Check that the subscriptions of an endpoint can be carried as configured; do no I/O.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import ssl
 
 
-__all__ = ["HttpxCarrier"]
-
 # httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
 _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyreqwest.response import Response
 
 
-__all__ = ["PyreqwestCarrier"]
-
 _LOGGER = logging.getLogger(__name__)
 _DAEMON_WARNING = (
     "pyreqwest is used by an event loop in a daemon thread: if that is blocked for more than 5 s "

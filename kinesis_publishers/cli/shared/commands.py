@@ -17,8 +17,6 @@ from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import KinesisPublishersError
 
-__all__ = ["DURATION", "Checked", "CleanCommand", "CleanGroup", "read_file"]
-
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

@@ -26,8 +26,6 @@ from kinesis_publishers.config.catalogue import find_option
 if TYPE_CHECKING:
     from kinesis_publishers.config.parsers import Scalar
 
-__all__ = ["Connection", "connection_options", "only_stream"]
-
 _T = TypeVar("_T")
 
 # A person waits: a service that cannot be reached is reported within seconds, unless the properties

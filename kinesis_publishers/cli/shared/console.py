@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.tree import Tree
 
-__all__ = [
-    "discard_output",
-    "log_everything",
-    "new_table",
-    "output_bytes",
-    "output_console",
-    "print_json_lines",
-    "print_rich",
-    "print_tree",
-    "say",
-    "set_up_logging",
-]
-
 _OWN: Final = "kinesis_publishers"
 _DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Nothing is wrapped or cut where no terminal says how wide it is.

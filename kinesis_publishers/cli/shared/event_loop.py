@@ -12,8 +12,6 @@ from typing import IO, Any, Final, TypeVar
 
 from click.exceptions import Exit
 
-__all__ = ["INTERRUPTED", "OutputPipe", "read_blocks", "run_until_signal"]
-
 T = TypeVar("T")
 
 INTERRUPTED: Final = 128 + signal.SIGINT

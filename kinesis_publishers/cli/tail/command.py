@@ -24,8 +24,6 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 if TYPE_CHECKING:
     from kinesis_publishers.model import Record
 
-__all__ = ["tail"]
-
 
 @click.command(cls=CleanCommand)
 @click.option(

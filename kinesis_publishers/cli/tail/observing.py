@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.cli.shared.connection import Connection
     from kinesis_publishers.config.option import Option
 
-__all__ = ["observer_properties"]
-
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000
 _LOCAL_SINKS: Final = frozenset({"log", "summary"})

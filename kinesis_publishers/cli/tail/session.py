@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import Record, RecordBatch
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
-__all__ = ["RecordLines", "RecordView", "TailSession"]
-
 
 class RecordView(ABC):
     """Shows records while a fetcher runs."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.engine.delivery import ShardStatus
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
-__all__ = ["LiveTable", "Meter", "Rate", "ShardRow", "describe_position", "render_tail"]
-
 _PERIOD_SECONDS: Final = 0.5
 _WINDOW_SECONDS: Final = 10.0
 # A rate over a shorter time would jump.

@@ -18,18 +18,6 @@ from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
 from kinesis_publishers.config.sections.source import StreamsConfig
 from kinesis_publishers.errors import ConfigError, MissingOptionError
 
-__all__ = [
-    "AWS_DOMAINS",
-    "CREDENTIALS_PREFIX",
-    "NESTABLE",
-    "AwsConfig",
-    "CredentialsConfig",
-    "CredentialsProvider",
-    "credential_problems",
-    "nested_option",
-    "resolve_region",
-]
-
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 #: Of AWS's public endpoints, those of a VPC and those of its other partitions.
 AWS_DOMAINS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")

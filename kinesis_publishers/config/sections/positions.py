@@ -16,16 +16,6 @@ from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOp
 if TYPE_CHECKING:
     from kinesis_publishers.model import ShardProgress, StartingPosition
 
-__all__ = [
-    "EndingPosition",
-    "EndingPositionConfig",
-    "InitialPosition",
-    "InitialPositionConfig",
-    "Positions",
-    "position_problems",
-    "unused_instants",
-]
-
 ShardPositions: TypeAlias = "tuple[tuple[str, ShardProgress], ...]"
 
 _AT_TIMESTAMP: Final = "AT_TIMESTAMP"

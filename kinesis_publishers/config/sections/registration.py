@@ -20,8 +20,6 @@ from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.errors import MissingOptionError
 
-__all__ = ["DeregistrationPolicy", "RegistrationConfig", "RegistrationStrategy", "consumer_arn"]
-
 
 class RegistrationStrategy(Enum):
     """Who registers the enhanced fan-out consumer, and when."""

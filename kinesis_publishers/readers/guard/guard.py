@@ -26,8 +26,6 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.errors import ConsumerGuardError
 
-__all__ = ["ConsumerGuard", "GuardRequest", "READY"]
-
 _LOGGER = logging.getLogger(__name__)
 
 _MODULE = "kinesis_publishers.readers.guard"

@@ -20,8 +20,6 @@ from kinesis_publishers.registration.consumers import deregister_command
 from kinesis_publishers.registration.lease_files import lease_directory
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
-__all__ = ["LOG_NAME", "main"]
-
 _LOGGER = logging.getLogger(__name__)
 
 # In the directory of the leases, for what a person must know after the reader's end.

@@ -20,8 +20,6 @@ from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope
 
-__all__ = ["Ends", "KinesisRangeFinder"]
-
 #: The ends of the ranges that one round found; shards with nothing new are left out.
 Ends: TypeAlias = dict[ShardKey, RangeEnd]
 

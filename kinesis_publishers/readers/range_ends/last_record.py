@@ -26,15 +26,6 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
 
-__all__ = [
-    "CreatePollingPublisher",
-    "PolledPages",
-    "ReadPages",
-    "ShardPage",
-    "TipSearch",
-    "read_page",
-]
-
 # Enough to see the whole tail of a quiet shard at once; of a busy one it is a sample.
 _LOOK_RECORDS = 100
 # What a producer can write to a shard in the second that is left in the end (AWS service limits).

@@ -11,24 +11,6 @@ from attrs import evolve, frozen
 
 from kinesis_publishers.model import ShardProgress
 
-__all__ = [
-    "Portion",
-    "ReadLimit",
-    "Sample",
-    "Weight",
-    "expected_bytes",
-    "is_divisible",
-    "is_narrow",
-    "is_small_tail",
-    "is_within_reach",
-    "jump_target",
-    "latest_end",
-    "reach_seconds",
-    "sampled",
-    "shares",
-    "tail_limit",
-]
-
 # Records that arrive while the service answers, or whose arrival times are not in order, are found
 # by the next look: the closer to now, the more often a look finds nothing.
 _BEHIND_NOW = timedelta(milliseconds=200)

@@ -16,8 +16,6 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.readers.range_ends.rules import Weight
 
-__all__ = ["RangeEnd", "Sighting", "instant_of"]
-
 
 @frozen(kw_only=True)
 class RangeEnd:

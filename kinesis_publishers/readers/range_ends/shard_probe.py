@@ -38,8 +38,6 @@ from kinesis_publishers.readers.range_ends.seen_records import (
     instant_of,
 )
 
-__all__ = ["ShardProbe"]
-
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
 # A burst that a small look does not reach the end of is looked at in steps that grow so fast.

@@ -26,17 +26,6 @@ from kinesis_publishers.testing.contracts.subjects import (
 from kinesis_publishers.testing.fakes.recording import ProcessBatch, RecordingConsumer
 from kinesis_publishers.testing.manual_clock import ManualClock
 
-__all__ = [
-    "TRIM_HORIZON",
-    "CheckingConsumer",
-    "assert_same_records",
-    "check_batch",
-    "read_shard",
-    "run_once",
-    "run_to_end",
-    "skip_unless_several",
-]
-
 TRIM_HORIZON = StartingPosition.trim_horizon()
 # Enough for a publisher that delivers one record per run, and is throttled and heartbeats between.
 _MOST_RUNS = 1000

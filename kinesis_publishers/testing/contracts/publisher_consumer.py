@@ -33,8 +33,6 @@ from kinesis_publishers.testing.contracts.subjects import (
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
 
-__all__ = ["ConsumerContract"]
-
 _SOME = 12
 
 

@@ -33,8 +33,6 @@ from kinesis_publishers.testing.contracts.subjects import (
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
 
-__all__ = ["DeliveryContract", "PositionContract", "RecordPublisherContract"]
-
 _SOME = 12
 _MIB = 1024 * 1024
 # A few may have their reasons, as a service that answers at once.

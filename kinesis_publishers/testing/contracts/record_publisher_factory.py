@@ -33,8 +33,6 @@ from kinesis_publishers.testing.fakes.planes import (
 from kinesis_publishers.testing.fakes.recording import assert_shard_is_read
 from kinesis_publishers.testing.fakes.samples import sample_records
 
-__all__ = ["RecordPublisherFactoryContract"]
-
 
 class RecordPublisherFactoryContract:
     """What every factory owes, with any source of records. Override the fixture ``subject``."""

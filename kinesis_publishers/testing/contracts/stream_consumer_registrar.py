@@ -23,8 +23,6 @@ from kinesis_publishers.testing.fakes.recording import finish
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
 
-__all__ = ["MakeRegistrar", "RegistrarSubject", "StreamConsumerRegistrarContract"]
-
 MakeRegistrar: TypeAlias = Callable[[PublisherContext, Mapping[str, str]], StreamConsumerRegistrar]
 _T = TypeVar("_T")
 

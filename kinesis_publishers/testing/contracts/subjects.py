@@ -22,20 +22,6 @@ from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.recording import finish
 from kinesis_publishers.testing.manual_clock import ManualClock
 
-__all__ = [
-    "FactorySubject",
-    "HeldShard",
-    "PublisherSubject",
-    "assert_can_be_cancelled",
-    "assert_sleeps_on_its_clock",
-    "closes_subject",
-    "let_others_run",
-    "no_task_is_left",
-    "outcome_of",
-    "refuse_missing_fixture",
-    "require",
-]
-
 _T = TypeVar("_T")
 # Of real time: a contract takes milliseconds unless the publisher hangs.
 _PATIENCE_SECONDS = 30.0

@@ -11,24 +11,6 @@ from typing import Literal
 import orjson
 from attrs import field, frozen
 
-__all__ = [
-    "Answer",
-    "ApiError",
-    "ConnectionBroken",
-    "StreamingAnswer",
-    "expired_iterator",
-    "expired_next_token",
-    "internal_failure",
-    "invalid_argument",
-    "limit_exceeded",
-    "resource_in_use",
-    "resource_not_found",
-    "serialization",
-    "throughput_exceeded",
-    "unknown_operation",
-    "validation",
-]
-
 
 class ConnectionBroken(Exception):
     """Raised by the body of a :class:`StreamingAnswer`: the front breaks the connection here."""

@@ -19,8 +19,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 from kinesis_publishers.testing.local_kinesis.faults import Fault
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
-__all__ = ["Admin", "CBOR", "Dispatcher", "cbor_of_json", "json_of_cbor"]
-
 
 @frozen
 class Dispatcher:

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.state import ServiceState
     from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
-__all__ = [
-    "Event",
-    "EventFeed",
-    "INITIAL_RESPONSE",
-    "Wait",
-    "event_frame",
-    "exception_frame",
-    "open_body",
-    "with_bad_crc",
-]
-
 # The sum of an instant and what is left until another one may be a little before that other one.
 _SHORTEST_WAIT_SECONDS = 0.001
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
 
-__all__ = ["Http2Connection", "Http2Sender"]
-
 # PutRecords has up to 14 MB: a small window would make it wait for each piece.
 _RECEIVE_WINDOW = 16 * 1024 * 1024
 

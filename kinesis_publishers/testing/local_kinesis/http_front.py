@@ -29,8 +29,6 @@ from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Conne
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
 
-__all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
-
 _HTTP_2_BEGINNING = b"PRI "
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.
 _SETTLE_TURNS = 5

@@ -33,8 +33,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 )
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
-__all__ = ["InProcessControlPlane", "InProcessDataPlane"]
-
 _T = TypeVar("_T")
 
 

@@ -20,16 +20,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     validation,
 )
 
-__all__ = [
-    "ConsumerListToken",
-    "ListToken",
-    "Request",
-    "ShardIterator",
-    "missing",
-    "parse_decimal",
-    "violation",
-]
-
 _T = TypeVar("_T")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _DECIMAL = re.compile(r"0|[1-9]\d{0,128}")

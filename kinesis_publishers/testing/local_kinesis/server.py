@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
     from kinesis_publishers.testing.local_kinesis.stream import Consumer
 
-__all__ = ["LocalKinesis", "run_server"]
-
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"
 _CREDENTIAL = "local"

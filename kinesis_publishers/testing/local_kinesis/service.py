@@ -29,8 +29,6 @@ from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
-__all__ = ["Call", "CallLog", "KinesisService", "busiest_second"]
-
 _TARGET_PREFIX = "Kinesis_20131202."
 _SHARD_MEMBERS = ("ShardId", "ShardToSplit", "ShardToMerge")
 

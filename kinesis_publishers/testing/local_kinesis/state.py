@@ -30,8 +30,6 @@ from kinesis_publishers.testing.local_kinesis.stream import (
 )
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription, Subscriptions
 
-__all__ = ["Members", "Operation", "ServiceState", "consumer_not_found"]
-
 
 @define(eq=False)
 class ServiceState:

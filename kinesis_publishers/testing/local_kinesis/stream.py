@@ -19,18 +19,6 @@ from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds, SequenceSpace
 from kinesis_publishers.testing.local_kinesis.shard import Page, Shard, even_ranges
 
-__all__ = [
-    "Consumer",
-    "ConsumerArn",
-    "ConsumerStatus",
-    "Stream",
-    "StreamMode",
-    "StreamStatus",
-    "child_shards_of",
-    "millis_behind",
-    "shard_shape",
-]
-
 _HOUR_MS = 3_600_000
 
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]

@@ -10,8 +10,6 @@ from kinesis_publishers.testing.local_kinesis.limits import RateWindow
 from kinesis_publishers.testing.local_kinesis.shard import Position, Shard, Wakeup
 from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
 
-__all__ = ["Subscription", "Subscriptions"]
-
 
 @define(eq=False)
 class Subscription:

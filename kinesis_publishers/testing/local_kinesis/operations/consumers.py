@@ -24,8 +24,6 @@ from kinesis_publishers.testing.local_kinesis.state import (
 from kinesis_publishers.testing.local_kinesis.stream import Consumer, ConsumerArn, Stream
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
-__all__ = ["OPERATIONS"]
-
 # A larger MaxResults is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100
 

@@ -19,14 +19,6 @@ from kinesis_publishers.testing.local_kinesis.shard import Page, Position, Shard
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import Stream, child_shards_of, millis_behind
 
-__all__ = [
-    "ITERATOR_MEMBERS",
-    "OPERATIONS",
-    "PositionMembers",
-    "SUBSCRIPTION_MEMBERS",
-    "position_in",
-]
-
 
 def get_shard_iterator(state: ServiceState, request: Request) -> Members:
     stream = state.readable_stream_in(request)

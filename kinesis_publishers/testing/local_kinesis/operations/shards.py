@@ -12,15 +12,6 @@ from kinesis_publishers.testing.local_kinesis.shard import Shard, even_ranges
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import Stream, shard_shape
 
-__all__ = [
-    "OPERATIONS",
-    "check_merge",
-    "check_split",
-    "merge_shards",
-    "scale_shards",
-    "split_shard",
-]
-
 _MAX_SHARDS = 100_000
 
 

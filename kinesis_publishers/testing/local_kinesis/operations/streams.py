@@ -15,8 +15,6 @@ from kinesis_publishers.testing.local_kinesis.requests import Request, missing
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode, shard_shape
 
-__all__ = ["OPERATIONS"]
-
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000
 # A larger Limit is accepted and not honoured (API reference).

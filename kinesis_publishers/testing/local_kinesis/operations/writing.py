@@ -24,8 +24,6 @@ from kinesis_publishers.testing.local_kinesis.shard import (
 from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import Stream
 
-__all__ = ["OPERATIONS"]
-
 _LONGEST_KEY = 256
 
 
