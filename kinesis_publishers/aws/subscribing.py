@@ -50,7 +50,7 @@ class ShardSubscriber:
             {
                 "ConsumerARN": consumer_arn,
                 "ShardId": shard.shard_id,
-                "StartingPosition": _starting_position(position),
+                "StartingPosition": position_members(position, "Type", "SequenceNumber"),
             }
         )
         with self._calls.errors(OPERATION, where):
@@ -66,13 +66,14 @@ class ShardSubscriber:
             raise self._calls.refusal(OPERATION, answer)
 
 
-def _starting_position(position: StartingPosition) -> dict[str, Any]:
-    request: dict[str, Any] = {"Type": position.type.value}
+def position_members(position: StartingPosition, kind: str, number: str) -> dict[str, Any]:
+    """Return a position as calls in JSON say it, under these names."""
+    members: dict[str, Any] = {kind: position.type.value}
     if position.sequence_number is not None:
-        request["SequenceNumber"] = position.sequence_number.sequence_number
+        members[number] = position.sequence_number.sequence_number
     if position.timestamp is not None:
-        request["Timestamp"] = millis_of(position.timestamp) / 1000
-    return request
+        members["Timestamp"] = millis_of(position.timestamp) / 1000
+    return members
 
 
 async def _read_refusal(response: SubscriptionResponse) -> bytes:

@@ -18,6 +18,7 @@ from kinesis_publishers.abc import DataPlane, ShardSubscription
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, service_error, text_in
+from kinesis_publishers.aws.subscribing import position_members
 from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import (
     ConnectionFailedError,
@@ -99,7 +100,7 @@ class InProcessDataPlane(_Plane, DataPlane):
             str(shard),
             StreamARN=shard.stream_arn,
             ShardId=shard.shard_id,
-            **_position(position, "ShardIteratorType", "StartingSequenceNumber"),
+            **position_members(position, "ShardIteratorType", "StartingSequenceNumber"),
         )
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer, "ShardIterator")
@@ -124,7 +125,7 @@ class InProcessDataPlane(_Plane, DataPlane):
             str(shard),
             ConsumerARN=consumer_arn,
             ShardId=shard.shard_id,
-            StartingPosition=_position(position, "Type", "SequenceNumber"),
+            StartingPosition=position_members(position, "Type", "SequenceNumber"),
         )
         if isinstance(body, bytes):
             raise MalformedResponseError(
@@ -163,16 +164,6 @@ class InProcessControlPlane(_Plane, CallingControlPlane):
         answer = await self._json(operation, where, **request)
         with complete_answer(operation, where):
             return read(_with_instants(answer))
-
-
-def _position(position: StartingPosition, kind: str, number: str) -> dict[str, object]:
-    members: dict[str, object] = {kind: position.type.value}
-    if position.sequence_number is not None:
-        members[number] = position.sequence_number.sequence_number
-    if position.timestamp is not None:
-        # Whole milliseconds, rounded down, as the clients of production send it.
-        members["Timestamp"] = int(position.timestamp.timestamp() * 1000) / 1000
-    return members
 
 
 def _with_instants(value: Any, name: str = "") -> Any:
