@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 
 import orjson
 from attrs import frozen
+from botocore.exceptions import ClientError
 
 from kinesis_publishers.abc import DataPlane, ShardSubscription
+from kinesis_publishers.aws import calls
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
-from kinesis_publishers.aws.errors import complete_answer, service_error, text_in
+from kinesis_publishers.aws.errors import complete_answer, map_error, text_in
 from kinesis_publishers.aws.subscribing import position_members
 from kinesis_publishers.aws.subscription import EventStreamSubscription
 from kinesis_publishers.errors import (
     ConnectionFailedError,
-    InternalServiceError,
     MalformedResponseError,
-    ServiceError,
 )
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.testing.local_kinesis.answers import (
@@ -66,21 +66,8 @@ class _Plane:
 
 
 def _refusal(answer: Answer, operation: str, where: str) -> Exception:
-    try:
-        error = orjson.loads(answer.body)
-        code, message = error["__type"], error["message"]
-    except (ValueError, LookupError, TypeError):
-        code, message = str(answer.status), ""
-    # As of any answer whose code is not AWS's: a proxy may have sent it.
-    foreign = MalformedResponseError if code.isdecimal() else ServiceError
-    return service_error(
-        code,
-        message,
-        operation=operation,
-        where=where,
-        request_id=None,
-        fallback=InternalServiceError if answer.status >= 500 else foreign,
-    )
+    parsed: Any = calls.error_in(calls.Answer(answer.status, answer.headers, answer.body))
+    return map_error(ClientError(parsed, operation), operation=operation, where=where)
 
 
 def _broken(operation: str, where: str) -> ConnectionFailedError:
