@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.model import Record, RecordBatch
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 if TYPE_CHECKING:
     from kinesis_publishers.cli.shared.event_loop import OutputPipe
-    from kinesis_publishers.model import Record, RecordBatch
-    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 
 class RecordView(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, field, frozen
 from rich import box
@@ -21,13 +21,11 @@ from kinesis_publishers.cli.shared.formats import (
     plain_line,
 )
 from kinesis_publishers.cli.tail.session import RecordView
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ShardStatus
-    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 _PERIOD_SECONDS: Final = 0.5
 _WINDOW_SECONDS: Final = 10.0
