@@ -51,7 +51,6 @@ class TailSession(DeliverySink):
     """Shows what is delivered, and stops the fetcher when there is nothing more to show.
 
     Args:
-        view: shows the records.
         max_records: after how many it ends; ``None`` for no limit.
         until: ends once everything that arrived before this instant, by this machine's clock, has
             been read; ``None`` never ends.

@@ -48,15 +48,7 @@ class Rate:
 
 @define
 class Meter:
-    """Counts what is read from one shard; times are in seconds of the monotonic clock.
-
-    Args:
-        started_at: when reading began.
-
-    Attributes:
-        records: all records so far.
-        payload_bytes: the bytes of all payloads so far.
-    """
+    """Counts what is read from one shard; times are in seconds of the monotonic clock."""
 
     _started_at: float
     records: int = field(default=0, init=False)
@@ -89,7 +81,6 @@ class ShardRow:
     Attributes:
         state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
             ``ended``.
-        records: how many were read.
         lag_seconds: how far behind the tip; ``None`` if it is not known.
         position: where reading continues, in words.
     """
@@ -160,7 +151,6 @@ class LiveTable(RecordView):
     """Counts records by shard, and keeps the newest ones.
 
     Args:
-        console: the terminal.
         newest: how many records are shown below the table.
 
     Attributes:
