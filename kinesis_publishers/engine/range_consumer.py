@@ -59,7 +59,8 @@ class RangeConsumer(ShardLoop):
 
     @property
     def records_wanted(self) -> int | None:
-        return self._estimate.records_wanted
+        # Behind the end of the shard there is nothing to fetch in vain.
+        return None if self._end is None else self._estimate.records_wanted
 
     async def run(self) -> Leftover | None:
         """Read the range; return what one that follows it may begin with, if there is anything.

@@ -87,6 +87,8 @@ class AiohttpCarrier(SubscriptionCarrier):
                     ),
                     timeout=self._timeout,
                     cookie_jar=aiohttp.DummyCookieJar(),
+                    # Otherwise aiohttp asks for gzip.
+                    headers={"Accept-Encoding": "identity"},
                     auto_decompress=False,
                     read_bufsize=_BUFFER_BYTES,
                 )

@@ -125,6 +125,15 @@ class ShardProbe:
             read_until=max(instants, default=None),
         )
 
+    def wait(self, interval: float) -> float:
+        """Return how long not to look: a look that may not ask yet would hold up the others.
+
+        Args:
+            interval: the least time between two looks.
+        """
+        left = self.last_look + interval - self._clock.monotonic()
+        return max(left, 0.0 if self._tail is None else self._tail.seconds_left)
+
     @property
     def waiting_since(self) -> datetime | None:
         """When the first record arrived that is in no range yet, as far as is known."""
