@@ -32,11 +32,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     sampled,
     tail_limit,
 )
-from kinesis_publishers.readers.range_ends.seen_records import (
-    RangeEnd,
-    Sighting,
-    instant_of,
-)
+from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting, instant_of
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
