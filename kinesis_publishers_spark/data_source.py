@@ -9,25 +9,21 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
 from kinesis_publishers_spark.boundary import at_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, NoReturn
-
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from kinesis_publishers_spark.batch_reader import KinesisBatchReader
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
-
-__all__ = ["KinesisDataSource", "register"]
 
 _LOGGER = logging.getLogger(__name__)
 # What Spark adds to the options, by what is asked for.

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
     PollRest = Callable[[StartingPosition, Shard], Awaitable["RecordPublisher | None"]]
 
-__all__ = [
-    "PublisherContext",
-    "RecordBatchConsumer",
-    "RecordPublisher",
-    "RecordPublisherFactory",
-    "StreamConsumerRegistrar",
-]
-
 
 class RecordBatchConsumer(ABC):
     """Takes the records of a publisher, and tells it when to ask for more."""

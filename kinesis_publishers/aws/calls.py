@@ -8,7 +8,9 @@ by a carrier.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
@@ -20,16 +22,10 @@ from kinesis_publishers.aws.carriers.carrier import SignedCall
 from kinesis_publishers.aws.clients import method_of
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.aws.signing import CallPattern
-from kinesis_publishers.clock import ServiceClock
+from kinesis_publishers.clock import Clock, ServiceClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
     from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
-    from kinesis_publishers.clock import Clock
-
-__all__ = ["JSON", "Answer", "ServiceCalls", "error_in", "millis_of"]
 
 JSON = "application/x-amz-json-1.1"
 

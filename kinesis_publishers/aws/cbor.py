@@ -11,8 +11,6 @@ from typing import Any
 
 import cbor2
 
-__all__ = ["CONTENT_TYPE", "dumps", "loads"]
-
 CONTENT_TYPE = "application/x-amz-cbor-1.1"
 _TIMESTAMP_TAG = 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -12,7 +13,12 @@ import click
 from attrs import define, field, frozen
 
 from kinesis_publishers.assembly import open_record_writer
-from kinesis_publishers.aws.record_writer import MAX_RECORD_BYTES, RecordPutter
+from kinesis_publishers.aws.record_writer import (
+    MAX_RECORD_BYTES,
+    OnWritten,
+    PutResult,
+    RecordPutter,
+)
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
@@ -30,12 +36,7 @@ from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kinesis_publishers.aws.record_writer import OnWritten, PutResult
     from kinesis_publishers.config import Properties
-
-__all__ = ["LineSplitter", "put"]
 
 _ADVICE: Final = "Raise --retries if the service is expected to recover."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,12 +18,8 @@ from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import format_share, hash_key_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from kinesis_publishers.config import Properties
     from kinesis_publishers.model import Shard
-
-__all__ = ["lineage_tree", "shard_fields", "shards"]
 
 
 @click.command(cls=CleanCommand)

@@ -8,8 +8,6 @@ from collections import deque
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink, PoolUsed, ignore_event
 
-__all__ = ["PendingPool", "Reservation"]
-
 
 class Reservation:
     """A share of the pool; release it exactly when the records have been handed on.

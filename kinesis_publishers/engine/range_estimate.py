@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-if TYPE_CHECKING:
-    from kinesis_publishers.model import RangeSize, RecordBatch
-
-__all__ = ["RangeEstimate"]
+from kinesis_publishers.model import RangeSize, RecordBatch
 
 # Where a guess is too low, so much is asked for next: calls cost more than what they fetch in vain.
 _LEAST_SHARE = 0.05

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from attrs import evolve
 
-from kinesis_publishers.engine.delivery import Delivery, ShardStatus, user_records
+from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, ShardStatus, user_records
 from kinesis_publishers.engine.shard_loop import ShardLoop
-from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.errors import AggregationError, PositionTrimmedError
 from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped
-from kinesis_publishers.model import PositionType, ShardProgress, resume_after
+from kinesis_publishers.model import (
+    ChildShard,
+    PositionType,
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardProgress,
+    resume_after,
+)
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.engine.delivery import ConsumerContext
-    from kinesis_publishers.errors import PositionTrimmedError
-    from kinesis_publishers.model import ChildShard, RecordBatch, SequenceNumber, Shard
-
-__all__ = ["ShardConsumer"]
 
 # By how much a delivery of aggregates may be larger than the one before, as far as room goes.
 _GROWTH = 2

@@ -5,31 +5,15 @@ Everything here is pure: no clock, no service, no stored state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import total_ordering
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from kinesis_publishers.model.shards import ShardKey, StreamIdentity
-
-__all__ = [
-    "PositionType",
-    "RangeSize",
-    "SequenceNumber",
-    "ShardProgress",
-    "ShardRange",
-    "StartingPosition",
-    "StreamProgress",
-    "continue_from",
-    "is_refresh_due",
-    "resume_after",
-]
+from kinesis_publishers.model.shards import ShardKey, StreamIdentity
 
 
 def _validate_decimal(_: object, attribute: Any, value: str) -> None:

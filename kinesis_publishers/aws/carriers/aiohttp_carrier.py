@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -11,6 +12,7 @@ from yarl import URL
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
@@ -19,11 +21,7 @@ from kinesis_publishers.aws.carriers.carrier import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.carrier import Endpoint
-
-__all__ = ["AiohttpCarrier"]
 
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import h2.exceptions
@@ -10,6 +11,7 @@ import httpx
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
@@ -19,11 +21,7 @@ from kinesis_publishers.aws.carriers.carrier import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
-    from kinesis_publishers.aws.carriers.carrier import Endpoint
-
-__all__ = ["HttpxCarrier"]
 
 # httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
 _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)

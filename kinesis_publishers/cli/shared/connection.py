@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,12 +24,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.config.catalogue import find_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
-
     from kinesis_publishers.config.parsers import Scalar
-
-__all__ = ["Connection", "connection_options", "only_stream"]
 
 _T = TypeVar("_T")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,13 +26,8 @@ from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumers import consumer_name_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
     from kinesis_publishers.cli.shared.connection import Connection
     from kinesis_publishers.config.option import Option
-
-__all__ = ["observer_properties"]
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000

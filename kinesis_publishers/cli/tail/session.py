@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kinesis_publishers.clock import ServiceClock
-from kinesis_publishers.engine.delivery import DeliverySink
+from kinesis_publishers.clock import Clock, ServiceClock
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from kinesis_publishers.cli.shared.event_loop import OutputPipe
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import Delivery, ShardStatus
     from kinesis_publishers.model import Record, RecordBatch
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-__all__ = ["RecordLines", "RecordView", "TailSession"]
 
 
 class RecordView(ABC):

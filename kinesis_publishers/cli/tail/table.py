@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -20,20 +21,13 @@ from kinesis_publishers.cli.shared.formats import (
     plain_line,
 )
 from kinesis_publishers.cli.tail.session import RecordView
-from kinesis_publishers.model import ShardKey
+from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import Console, RenderableType
-
     from kinesis_publishers.clock import Clock
     from kinesis_publishers.engine.delivery import ShardStatus
-    from kinesis_publishers.model import RecordBatch, ShardProgress, StartingPosition
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-__all__ = ["LiveTable", "Meter", "Rate", "ShardRow", "describe_position", "render_tail"]
 
 _PERIOD_SECONDS: Final = 0.5
 _WINDOW_SECONDS: Final = 10.0

@@ -8,8 +8,6 @@ from typing import Final
 from kinesis_publishers.config.option import Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
 
-__all__ = ["Planner", "SparkConfig", "WatermarkConfig"]
-
 
 class Planner(Enum):
     """How the end of a micro-batch is found."""

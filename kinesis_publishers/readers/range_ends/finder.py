@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from kinesis_publishers.assembly import Services, open_services
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
+from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
 from kinesis_publishers.readers.range_ends.rules import Portion, ReadLimit, shares
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.engine.delivery import ShardStatus
-    from kinesis_publishers.events import EventSink
-
-__all__ = ["Ends", "KinesisRangeFinder"]
 
 #: The ends of the ranges that one round found; shards with nothing new are left out.
 Ends: TypeAlias = dict[ShardKey, RangeEnd]

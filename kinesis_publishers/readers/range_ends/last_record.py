@@ -6,15 +6,16 @@ rests on the order of the records alone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, MissingShard
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
@@ -24,22 +25,6 @@ from kinesis_publishers.model import (
     StartingPosition,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from datetime import datetime
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import MissingShard
-
-__all__ = [
-    "CreatePollingPublisher",
-    "PolledPages",
-    "ReadPages",
-    "ShardPage",
-    "TipSearch",
-    "read_page",
-]
 
 # Enough to see the whole tail of a quiet shard at once; of a busy one it is a sample.
 _LOOK_RECORDS = 100

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attrs import evolve, frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.model import ShardProgress
-
-__all__ = [
-    "Portion",
-    "ReadLimit",
-    "Sample",
-    "Weight",
-    "expected_bytes",
-    "is_divisible",
-    "is_narrow",
-    "is_small_tail",
-    "is_within_reach",
-    "jump_target",
-    "latest_end",
-    "reach_seconds",
-    "sampled",
-    "shares",
-    "tail_limit",
-]
+from kinesis_publishers.model import ShardProgress
 
 # Records that arrive while the service answers, or whose arrival times are not in order, are found
 # by the next look: the closer to now, the more often a look finds nothing.

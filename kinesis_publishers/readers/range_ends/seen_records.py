@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
@@ -15,11 +15,6 @@ from kinesis_publishers.model import (
     resume_after,
 )
 from kinesis_publishers.readers.range_ends.rules import Weight
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["RangeEnd", "Sighting", "instant_of"]
 
 
 @frozen(kw_only=True)

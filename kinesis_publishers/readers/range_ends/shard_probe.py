@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import ShardStatus, drop_processed
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
-from kinesis_publishers.readers.range_ends.last_record import read_page
+from kinesis_publishers.publishers.polling import PollingRecordPublisher
+from kinesis_publishers.readers.range_ends.last_record import (
+    CreatePollingPublisher,
+    ShardPage,
+    read_page,
+)
 from kinesis_publishers.readers.range_ends.rules import (
+    Portion,
     Sample,
+    Weight,
     expected_bytes,
     is_divisible,
     is_narrow,
@@ -28,17 +37,6 @@ from kinesis_publishers.readers.range_ends.seen_records import (
     Sighting,
     instant_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.aggregation.deaggregation import Deaggregator
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.publishers.polling import PollingRecordPublisher
-    from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher, ShardPage
-    from kinesis_publishers.readers.range_ends.rules import Portion, Weight
-
-__all__ = ["ShardProbe"]
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
