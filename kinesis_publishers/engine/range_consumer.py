@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.errors import PositionTrimmedError
     from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardKey, ShardRange
 
-__all__ = ["Leftover", "Leftovers", "RangeConsumer", "ResumablePublisher"]
-
 # The planner of the range has seen its last record. Another reader may be answered from a copy of
 # the shard that does not show it yet: only a tip that stays without it proves that it is gone.
 _TIP_SECONDS = 1.0

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kinesis_publishers.events import EventSink
     from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardRange
 
-__all__ = ["KinesisRangeReader", "RangePublishers", "SubscribeThenPoll", "as_polling"]
-
 
 class KinesisRangeReader:
     """Reads ranges, call after call, with the same clients and budget.

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import Self
 
-from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory
-from kinesis_publishers.config import FanOutConfig, RegistrationConfig
+from kinesis_publishers.abc import (
+    PublisherContext,
+    RecordPublisherFactory,
+    StreamConsumerRegistrar,
+)
+from kinesis_publishers.config import FanOutConfig, Properties, RegistrationConfig
+from kinesis_publishers.model import Shard, StartingPosition
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
 from kinesis_publishers.registration import create_registrar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.abc import StreamConsumerRegistrar
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Shard, StartingPosition
-
-__all__ = ["FanOutRecordPublisherFactory"]
 
 # Shards start at this rate, after as many at once as start in a second: each is a TLS handshake.
 _STARTS_PER_SECOND = 10

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 from attrs import evolve
 
-from kinesis_publishers.abc import PublisherContext, RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import (
+    PublisherContext,
+    RecordBatchConsumer,
+    RecordPublisher,
+    ShardSubscription,
+    StreamConsumerRegistrar,
+)
+from kinesis_publishers.config import FanOutConfig
 from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.events import EventReceived, SubscriptionEnded, SubscriptionStarted
 from kinesis_publishers.model import (
     PositionType,
     RecordBatch,
     RunResult,
+    SequenceNumber,
     Shard,
     StartingPosition,
     SubscriptionEvent,
@@ -23,16 +33,6 @@ from kinesis_publishers.model import (
 from kinesis_publishers.publishers.fanout.recovery import SubscriptionRecovery
 from kinesis_publishers.publishers.trimmed import LagWatch
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from datetime import datetime
-
-    from kinesis_publishers.abc import ShardSubscription, StreamConsumerRegistrar
-    from kinesis_publishers.config import FanOutConfig
-    from kinesis_publishers.model import SequenceNumber
-
-__all__ = ["FanOutRecordPublisher"]
 
 _T = TypeVar("_T")
 
