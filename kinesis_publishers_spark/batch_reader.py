@@ -46,8 +46,6 @@ class KinesisBatchReader(DataSourceReader):
     Args:
         properties: the whole configuration.
         config: its part for the Spark source.
-        bounds: the two positions.
-        tasks: reads the partitions in tasks.
     """
 
     def __init__(

@@ -215,9 +215,10 @@ def _compare_interpreters(context: SparkContext | None) -> None:
     try:
         question = [workers, "-c", _QUESTION]
         answer = subprocess.run(question, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
+        # What its sitecustomize prints comes first.
+        *_, version, has_package = answer.stdout.split()
+    except (OSError, ValueError, subprocess.SubprocessError):
         return
-    version, has_package = answer.stdout.split()
     own = "{}.{}".format(*sys.version_info)
     if version != own:
         lack = f"is Python {version}, and this driver has {own}"

@@ -61,7 +61,6 @@ class OpenInThread(Generic[_T]):
 
     Args:
         context: entered at once, left by :meth:`close`.
-        name: the name of the thread.
 
     Attributes:
         loop: runs everything that uses the value.

@@ -75,8 +75,6 @@ class UserRecordColumns:
     """The records inside one aggregate, as columns of equal length.
 
     Attributes:
-        payloads: the data of each record.
-        partition_keys: the partition key of each record.
         explicit_hash_keys: the explicit hash key of each record, ``None`` where it has none.
     """
 

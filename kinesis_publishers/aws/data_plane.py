@@ -164,11 +164,7 @@ class AioDataPlane(DataPlane):
     async def _call(
         self, operation: str, shard: Shard, request: dict[str, Any], millis: int | None = None
     ) -> Answer:
-        """Return the answer to a request, which need not name the stream.
-
-        Args:
-            millis: the ``Timestamp`` of the request.
-        """
+        """Return the answer to a request, which names no stream; ``millis`` is its Timestamp."""
         calls = self._calls
         if calls is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")

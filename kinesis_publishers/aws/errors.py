@@ -201,10 +201,8 @@ def service_error(
     """Return the error for what the service itself says.
 
     Args:
-        code: the AWS error code.
         message: the service's own words.
         operation, where, service: as for :func:`map_error`.
-        request_id: AWS's id of the request.
         fallback: the class for a code that is not in the table.
     """
     unknown = _ENDPOINT_ADVICE if fallback is MalformedResponseError else ""

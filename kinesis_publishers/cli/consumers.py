@@ -25,6 +25,7 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.registration import deregister_consumer
 from kinesis_publishers.registration.consumers import (
     consumer_name_in,
@@ -37,8 +38,6 @@ from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from kinesis_publishers.model import StreamConsumer
 
 
 def _name_or_arn(text: str) -> str:

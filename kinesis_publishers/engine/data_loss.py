@@ -57,9 +57,6 @@ class DataLossGuard:
     Args:
         fail: raise (the default of the option), or report an event and continue.
         describe: describes a stream (by ARN) as it is now.
-
-    Attributes:
-        fails: whether a loss is raised.
     """
 
     def __init__(
@@ -215,7 +212,6 @@ class DataLossGuard:
         Args:
             shard: where the records are missing.
             message: what is missing, with positions.
-            kind: the error to raise.
             cause: what showed the loss.
             after: how far the shard had been read.
             until: the missing records arrived before it.

@@ -46,8 +46,6 @@ class PendingPool:
     One event loop only; not thread-safe.
 
     Args:
-        max_records: the limit in records.
-        max_bytes: the limit in payload bytes.
         events: is told how much is in the pool, after each delivery and release.
 
     Attributes:

@@ -78,7 +78,10 @@ class RangeConsumer(ShardLoop):
 
     @property
     def records_wanted(self) -> int | None:
-        return 0 if self._is_exact else self._estimate.records_wanted
+        if self._is_exact:
+            return 0
+        # Behind the end of the shard there is nothing to fetch in vain.
+        return None if self._end is None else self._estimate.records_wanted
 
     async def run(self) -> Leftover | None:
         """Read the range; return what one that follows it may begin with, if there is anything.

@@ -165,7 +165,6 @@ class CloudWatchSettings:
 
     Attributes:
         namespace: the namespace of the metrics; the KCL uses the application's name.
-        interval_seconds: how often they are sent.
         is_per_shard: whether they have the dimension ShardId.
     """
 

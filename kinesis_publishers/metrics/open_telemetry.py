@@ -21,7 +21,6 @@ from kinesis_publishers.model import ShardKey
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
-
 METER_NAME: Final = "kinesis_publishers"
 """The meter, and the first part of each instrument's name."""
 

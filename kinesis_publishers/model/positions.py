@@ -251,13 +251,7 @@ class ShardRange:
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:
-    """Say whether the ``as_of`` of an idle shard should be stored again.
-
-    Args:
-        written: the stored ``as_of``.
-        current: the latest ``as_of``.
-        now: the current time.
-    """
+    """Say whether an idle shard's ``current`` ``as_of`` should replace the ``written`` one."""
     if current is None:
         return False
     return written is None or (now - written > _REFRESH_AFTER and current > written)

@@ -19,7 +19,6 @@ from kinesis_publishers.model.shards import ChildShard, Shard, parse_hash_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 AGGREGATE_MAGIC: Final = b"\xf3\x89\x9a\xc2"
 
 _T = TypeVar("_T")

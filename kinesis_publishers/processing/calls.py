@@ -52,8 +52,6 @@ class CallThreads(ThreadPoolExecutor):
 
         Args:
             name: what is called, and for what.
-            callback: is called with ``arguments``.
-            then: notes that the call has returned.
 
         Raises:
             Exception: what the callback has raised, with a note that names it.
@@ -133,8 +131,6 @@ class DeliveryCalls:
     """The calls for one delivery; one thread at a time changes the state, any may read it.
 
     Args:
-        process: the callback.
-        batch: the records.
         per_batch: whether the callback takes them all at once.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.

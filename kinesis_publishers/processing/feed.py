@@ -280,7 +280,6 @@ class DeliveryFeed(DeliverySink):
         """Note that a shard has been processed to its end: it is not read again.
 
         Args:
-            end: its last status.
             was_told: whether a hook was called for it, which then covers the records that were held
                 back. Otherwise these come again, and the end with them.
         """

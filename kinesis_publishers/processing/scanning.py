@@ -34,7 +34,6 @@ from kinesis_publishers.tasks import TaskScope, wait_for_event
 if TYPE_CHECKING:
     import threading
 
-
 _LOGGER = logging.getLogger(__name__)
 
 _STOP_CHECK_SECONDS = 0.1

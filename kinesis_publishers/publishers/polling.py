@@ -148,15 +148,18 @@ class PollingRecordPublisher(RecordPublisher):
             return RunResult.COMPLETE
         return RunResult.INCOMPLETE
 
-    async def _keep_pace(self) -> None:
-        """Wait for the next call's turn, and for what the last failure asks for."""
+    @property
+    def seconds_left(self) -> float:
+        """How long the next run will wait before it calls: for its turn, and after a failure."""
         elapsed = self._seconds_since_last_call()
-        delay = max(
+        return max(
             0.0 if elapsed is None else self._period - elapsed,
             self._not_before - self._context.clock.monotonic(),
             self._quota.seconds_left(self._shard.key, _GET_RECORDS),
         )
-        if delay > 0:
+
+    async def _keep_pace(self) -> None:
+        if (delay := self.seconds_left) > 0:
             await self._context.clock.sleep(delay)
             self._slept_seconds += delay
 

@@ -33,8 +33,6 @@ class LagWatch:
         """Take the answer of a read from ``position`` into account.
 
         Args:
-            page: the answer.
-            position: where the read began.
             has_ended: whether it is the last answer of the shard.
 
         Raises:

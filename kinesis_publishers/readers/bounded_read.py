@@ -160,8 +160,6 @@ class Narrowing:
     """What a query does not need; ``None`` needs all.
 
     Attributes:
-        stream_names: the streams that are needed.
-        shard_ids: the shards that are needed.
         arrived_since: records that arrived earlier are not needed.
         arrived_until: records that arrived later are not needed.
     """

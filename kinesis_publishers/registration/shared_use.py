@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from kinesis_publishers.clock import Clock
-from kinesis_publishers.registration.consumers import (
-    deregister_by_name_command,
-    deregister_command,
-)
+from kinesis_publishers.registration.consumers import deregister_by_name_command, deregister_command
 from kinesis_publishers.registration.lease_files import FileLock, LeaseFiles, lease_directory
 from kinesis_publishers.retry import RetryPolicy
 

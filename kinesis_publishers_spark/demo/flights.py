@@ -44,7 +44,6 @@ class CarrierDelays:
     """What is known about the departures of one carrier.
 
     Attributes:
-        flights: how many there were.
         departed: how many of them have a departure delay; the others were cancelled.
         delay_minutes: the sum of the delays, early departures being negative.
     """
@@ -106,8 +105,6 @@ class Comparison:
     """How records that were read differ from those that were put.
 
     Attributes:
-        expected: how many there should be.
-        received: how many there are.
         missing: how many of those expected never came.
         repeated: how many came again.
         different: how many came with other data or another partition key.

@@ -26,7 +26,6 @@ class Loader:
 
     Args:
         client: a boto3 client of Kinesis that does not retry by itself.
-        stream: the name of the stream.
         records: what to put, in this order where nothing is refused.
 
     Attributes:

@@ -54,7 +54,6 @@ class Report:
     Progress is shown within the context, everything else at any time.
 
     Args:
-        console: where to.
         clock: says when the next plain line is due.
     """
 

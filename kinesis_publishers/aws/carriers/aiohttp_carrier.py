@@ -22,7 +22,6 @@ from kinesis_publishers.aws.carriers.carrier import (
 if TYPE_CHECKING:
     import ssl
 
-
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.
 _BUFFER_BYTES = 64 * 1024
@@ -88,6 +87,8 @@ class AiohttpCarrier(SubscriptionCarrier):
                     ),
                     timeout=self._timeout,
                     cookie_jar=aiohttp.DummyCookieJar(),
+                    # Otherwise aiohttp asks for gzip.
+                    headers={"Accept-Encoding": "identity"},
                     auto_decompress=False,
                     read_bufsize=_BUFFER_BYTES,
                 )

@@ -22,7 +22,6 @@ from kinesis_publishers.aws.carriers.carrier import (
 if TYPE_CHECKING:
     import ssl
 
-
 # httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
 _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import Response
 
-
 _LOGGER = logging.getLogger(__name__)
 _DAEMON_WARNING = (
     "pyreqwest is used by an event loop in a daemon thread: if that is blocked for more than 5 s "

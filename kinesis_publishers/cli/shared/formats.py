@@ -6,15 +6,13 @@ import unicodedata
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 import pybase64
 
+from kinesis_publishers.model import Record
 from kinesis_publishers.model.shards import MAX_HASH_KEY
-
-if TYPE_CHECKING:
-    from kinesis_publishers.model import Record
 
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +18,8 @@ from kinesis_publishers.cli.tail.session import RecordLines, RecordView, TailSes
 from kinesis_publishers.cli.tail.table import LiveTable
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import InitialPosition, InitialPositionConfig, Properties
+from kinesis_publishers.model import Record
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-if TYPE_CHECKING:
-    from kinesis_publishers.model import Record
 
 
 @click.command(cls=CleanCommand)

@@ -21,13 +21,13 @@ from kinesis_publishers.config import (
     RegistrationStrategy,
     SourceConfig,
 )
+from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumers import consumer_name_in
 
 if TYPE_CHECKING:
     from kinesis_publishers.cli.shared.connection import Connection
-    from kinesis_publishers.config.option import Option
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, field, frozen
 from rich import box
@@ -21,13 +21,11 @@ from kinesis_publishers.cli.shared.formats import (
     plain_line,
 )
 from kinesis_publishers.cli.tail.session import RecordView
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ShardStatus
-    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 _PERIOD_SECONDS: Final = 0.5
 _WINDOW_SECONDS: Final = 10.0
@@ -50,15 +48,7 @@ class Rate:
 
 @define
 class Meter:
-    """Counts what is read from one shard; times are in seconds of the monotonic clock.
-
-    Args:
-        started_at: when reading began.
-
-    Attributes:
-        records: all records so far.
-        payload_bytes: the bytes of all payloads so far.
-    """
+    """Counts what is read from one shard; times are in seconds of the monotonic clock."""
 
     _started_at: float
     records: int = field(default=0, init=False)
@@ -91,7 +81,6 @@ class ShardRow:
     Attributes:
         state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
             ``ended``.
-        records: how many were read.
         lag_seconds: how far behind the tip; ``None`` if it is not known.
         position: where reading continues, in words.
     """
@@ -162,7 +151,6 @@ class LiveTable(RecordView):
     """Counts records by shard, and keeps the newest ones.
 
     Args:
-        console: the terminal.
         newest: how many records are shown below the table.
 
     Attributes:

@@ -241,7 +241,6 @@ class GuardRequest:
     """What the guard does; it travels through a pipe, because it holds credentials.
 
     Attributes:
-        properties: the configuration of the reader.
         stream_arns: the streams whose consumers the guard holds.
         linger_seconds: how long the guard waits after the reader's end before it removes them.
     """

@@ -212,14 +212,14 @@ class KinesisRangeFinder:
         has_news = any(probe.has_news for probe in probes)
         if until is not None:
             probes = [probe for probe in probes if not probe.has_seen(until)]
-        now, interval = self._services.clock.monotonic(), _look_interval(len(probes))
-        due = [probe for probe in probes if probe.last_look + interval <= now]
+        interval = _look_interval(len(probes))
+        due = [probe for probe in probes if probe.wait(interval) <= 0]
         if due and interval == _LOOK_INTERVAL_SECONDS:
             # Few shards come due together, or each would have micro-batches of its own.
-            due = [probe for probe in probes if probe.last_look + interval / 2 <= now]
+            due = [probe for probe in probes if probe.wait(interval / 2) <= 0]
         if not due and not has_news:
-            earliest = min((probe.last_look for probe in probes), default=now)
-            self._next_round = min(earliest + interval, self._next_discovery)
+            wait = min((probe.wait(interval) for probe in probes), default=interval)
+            self._next_round = min(self._services.clock.monotonic() + wait, self._next_discovery)
         return due
 
     def _pause(self) -> None:

@@ -43,7 +43,6 @@ class ShardPage:
     """The answer to one GetRecords, which may be empty with records still ahead.
 
     Attributes:
-        batch: the records.
         has_ended: the shard is closed and nothing follows.
     """
 
@@ -81,7 +80,6 @@ class TipSearch:
     records span. A look is one GetShardIterator and, mostly, one small GetRecords.
 
     Args:
-        read_pages: reads the shards.
         clock: where to begin to look for a sequence number that is not there yet.
     """
 
@@ -95,7 +93,6 @@ class TipSearch:
         """Return the last record before ``until``; ``None`` if there is none from ``since`` on.
 
         Args:
-            shard: where to search.
             since: where the reader begins.
             until: an instant or a record; not LATEST. An instant that the service's clock has not
                 reached is waited for, up to a minute.

@@ -23,8 +23,10 @@ _RANGE_BYTES = 32 * 1024 * 1024
 # What has less takes its time for other things than bytes.
 _TELLING_BYTES = 16 * 1024 * 1024
 _SHORTEST_SECONDS = 0.01
-# How much faster than time itself a query that lags goes on, at least.
+# By how much a query that lags goes on faster than time itself, at least. In seconds too: where
+# Spark is not twice as fast as the producers, each micro-batch would be longer than the last.
 _HEADWAY = 2.0
+_HEADWAY_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
 # Arrival times have no parts of a millisecond: what comes within less is not divided by them.
@@ -79,7 +81,8 @@ class Portion:
 
     def after(self, payload_bytes: int, seconds: float, *, target_seconds: float) -> Portion:
         """Return the portion that follows one of so many bytes, which took so long."""
-        following = evolve(self, least_seconds=_HEADWAY * seconds)
+        least = min(_HEADWAY * seconds, seconds + _HEADWAY_SECONDS)
+        following = evolve(self, least_seconds=least)
         if payload_bytes < _TELLING_BYTES:
             return following
         target = payload_bytes / max(_SHORTEST_SECONDS, seconds) * target_seconds

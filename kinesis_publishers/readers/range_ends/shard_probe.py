@@ -32,11 +32,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     sampled,
     tail_limit,
 )
-from kinesis_publishers.readers.range_ends.seen_records import (
-    RangeEnd,
-    Sighting,
-    instant_of,
-)
+from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting, instant_of
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
@@ -124,6 +120,15 @@ class ShardProbe:
             millis_behind_latest=self.millis_behind_latest,
             read_until=max(instants, default=None),
         )
+
+    def wait(self, interval: float) -> float:
+        """Return how long not to look: a look that may not ask yet would hold up the others.
+
+        Args:
+            interval: the least time between two looks.
+        """
+        left = self.last_look + interval - self._clock.monotonic()
+        return max(left, 0.0 if self._tail is None else self._tail.seconds_left)
 
     @property
     def waiting_since(self) -> datetime | None:

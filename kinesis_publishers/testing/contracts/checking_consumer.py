@@ -35,7 +35,6 @@ class CheckingConsumer(RecordingConsumer):
     """Takes deliveries one at a time, and fails the test for one that no publisher may make.
 
     Args:
-        shard: what the publisher reads.
         process: as that of a recording consumer.
         clock: what the publisher sleeps on, if that is known.
 

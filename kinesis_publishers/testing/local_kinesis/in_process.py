@@ -22,10 +22,7 @@ from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, map_error, text_in
 from kinesis_publishers.aws.subscribing import position_members
 from kinesis_publishers.aws.subscription import EventStreamSubscription
-from kinesis_publishers.errors import (
-    ConnectionFailedError,
-    MalformedResponseError,
-)
+from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
 from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,

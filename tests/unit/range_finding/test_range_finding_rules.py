@@ -92,6 +92,25 @@ def test_a_query_that_comes_seldom_takes_more_than_has_come_meanwhile() -> None:
     assert reach_seconds(FAST, Portion(most_bytes=1, least_seconds=600).share(4)) == 600.0
 
 
+@pytest.mark.parametrize("faster", [1.2, 1.5, 3.0])
+def test_micro_batches_stay_bounded_where_spark_is_little_faster_than_the_stream(
+    faster: float,
+) -> None:
+    shards, portion = 100, Portion(most_bytes=512 * 1024 * 1024)
+    for _ in range(50):
+        reach = reach_seconds(FAST, portion.share(shards))
+        seconds = reach / faster
+        size = int(reach * FAST.bytes_per_second * shards)
+        portion = portion.after(size, seconds, target_seconds=10.0)
+        assert seconds <= 300.0
+
+
+@pytest.mark.parametrize("interval", [1.0, 60.0, 3600.0])
+def test_a_query_catches_up_whatever_the_interval_of_its_trigger(interval: float) -> None:
+    portion = Portion(most_bytes=1).after(1000, interval, target_seconds=10.0)
+    assert reach_seconds(FAST, portion) >= interval + min(interval, 60.0)
+
+
 def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
     assert reach_seconds(None, Portion()) == 32.0
 

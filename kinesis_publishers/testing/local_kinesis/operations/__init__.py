@@ -11,8 +11,6 @@ from kinesis_publishers.testing.local_kinesis.operations import (
 )
 from kinesis_publishers.testing.local_kinesis.state import Operation
 
-__all__ = ["OPERATIONS"]
-
 OPERATIONS: dict[str, Operation] = {
     **streams.OPERATIONS,
     **shards.OPERATIONS,
