@@ -122,11 +122,7 @@ class ShardProbe:
         )
 
     def wait(self, interval: float) -> float:
-        """Return how long not to look: a look that may not ask yet would hold up the others.
-
-        Args:
-            interval: the least time between two looks.
-        """
+        """Return how long not to look: a look that may not ask yet would hold up the others."""
         left = self.last_look + interval - self._clock.monotonic()
         return max(left, 0.0 if self._tail is None else self._tail.seconds_left)
 
