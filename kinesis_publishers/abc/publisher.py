@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Self, TypeAlias
 
 from attrs import frozen
 
-from kinesis_publishers.abc.planes import ControlContext
+from kinesis_publishers.abc.planes import ControlContext, DataPlane
+from kinesis_publishers.config import Properties
+from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, Shard, StartingPosition
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from kinesis_publishers.abc.planes import DataPlane
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import (
-        RecordBatch,
-        RunResult,
-        SequenceNumber,
-        Shard,
-        StartingPosition,
-    )
-
-    PollRest = Callable[[StartingPosition, Shard], Awaitable["RecordPublisher | None"]]
+PollRest: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher | None]]"
 
 
 class RecordBatchConsumer(ABC):
