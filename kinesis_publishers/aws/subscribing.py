@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from kinesis_publishers.aws.calls import Answer, ServiceCalls, millis_of
+from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier, SubscriptionResponse
 from kinesis_publishers.aws.subscription import OPERATION, EventStreamSubscription
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import Shard, StartingPosition
-
-if TYPE_CHECKING:
-    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier, SubscriptionResponse
 
 _MAX_REFUSAL_BYTES = 1024 * 1024
 

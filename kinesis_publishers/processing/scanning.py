@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from attrs import Factory, define, field
 
@@ -30,9 +31,6 @@ from kinesis_publishers.processing.error_policies import (
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
-
-if TYPE_CHECKING:
-    import threading
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import aiohttp
 from yarl import URL
@@ -18,9 +18,6 @@ from kinesis_publishers.aws.carriers.carrier import (
     SubscriptionResponse,
     connection_errors,
 )
-
-if TYPE_CHECKING:
-    import ssl
 
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import h2.exceptions
 import httpx
@@ -18,9 +18,6 @@ from kinesis_publishers.aws.carriers.carrier import (
     connection_errors,
     http_2_not_offered,
 )
-
-if TYPE_CHECKING:
-    import ssl
 
 # httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
 _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)

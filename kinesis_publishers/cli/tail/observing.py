@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from attrs import Factory, define
 
 from kinesis_publishers.assembly import publisher_factory_class
+from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.config import (
     CheckpointConfig,
     InitialPosition,
@@ -25,9 +26,6 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumers import consumer_name_in
-
-if TYPE_CHECKING:
-    from kinesis_publishers.cli.shared.connection import Connection
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000

@@ -6,15 +6,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from kinesis_publishers.cli.shared.event_loop import OutputPipe
 from kinesis_publishers.clock import Clock, ServiceClock
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.model import Record, RecordBatch
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-if TYPE_CHECKING:
-    from kinesis_publishers.cli.shared.event_loop import OutputPipe
 
 
 class RecordView(ABC):
