@@ -221,6 +221,8 @@ class ShardConsumer(ShardLoop):
     async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
         """Hand on what was taken; what was read ahead waits for the delivery in progress."""
         if self._publisher is None or not self._publisher.reads_ahead:
+            # The publisher before it may have been one that reads ahead.
+            await self._finish_delivering()
             await self._hand_on(delivery, status)
             self.reached = status.progress
             return
