@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordPublisher
-from kinesis_publishers.engine.delivery import Delivery, user_records
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, user_records
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.engine.shard_loop import ShardLoop
-from kinesis_publishers.errors import AggregationError, ReplayMismatchError
+from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ReplayMismatchError
 from kinesis_publishers.events import RangeRead
-from kinesis_publishers.model import PositionType, Shard, ShardProgress, resume_after
-
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ConsumerContext
-    from kinesis_publishers.errors import PositionTrimmedError
-    from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardKey, ShardRange
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    ShardRange,
+    resume_after,
+)
 
 # The planner of the range has seen its last record. Another reader may be answered from a copy of
 # the shard that does not show it yet: only a tip that stays without it proves that it is gone.

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attrs import evolve, frozen
 
-from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
-from kinesis_publishers.engine.range_consumer import (
-    Leftovers,
-    RangeConsumer,
-    ResumablePublisher,
-)
+from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
+from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer, ResumablePublisher
 from kinesis_publishers.errors import ServiceError
-from kinesis_publishers.model import RunResult, Shard, StartingPosition, continue_from
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import (
+    RecordBatch,
+    RunResult,
+    SequenceNumber,
+    Shard,
+    ShardRange,
+    StartingPosition,
+    continue_from,
+)
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
-
-    from kinesis_publishers.abc import RecordPublisherFactory
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardRange
 
 
 class KinesisRangeReader:

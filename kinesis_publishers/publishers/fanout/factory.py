@@ -6,11 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from kinesis_publishers.abc import (
-    PublisherContext,
-    RecordPublisherFactory,
-    StreamConsumerRegistrar,
-)
+from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory, StreamConsumerRegistrar
 from kinesis_publishers.config import FanOutConfig, Properties, RegistrationConfig
 from kinesis_publishers.model import Shard, StartingPosition
 from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher

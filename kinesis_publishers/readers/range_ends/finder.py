@@ -49,12 +49,19 @@ class KinesisRangeFinder:
     Args:
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
+        piece_records: into pieces of about how many user records several tasks may cut a large
+            range; ``None`` if they are not to cut any, which costs no look.
     """
 
     def __init__(
-        self, services: Services, *, resume: Mapping[str, StreamProgress] | None = None
+        self,
+        services: Services,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+        piece_records: int | None = None,
     ) -> None:
         self._services = services
+        self._piece_records = piece_records
         self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
@@ -72,6 +79,7 @@ class KinesisRangeFinder:
         properties: Properties,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
+        piece_records: int | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
@@ -81,7 +89,7 @@ class KinesisRangeFinder:
             ConfigError: the properties cannot work; every problem is named.
         """
         async with open_services(properties, events=events, clock=clock) as services:
-            yield cls(services, resume=resume)
+            yield cls(services, resume=resume, piece_records=piece_records)
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
@@ -198,7 +206,8 @@ class KinesisRangeFinder:
 
     def _startable_probes(self) -> list[ShardProbe]:
         before, self._probes = self._probes, {}
-        shared = self._services.polling.create, self._services.clock, self._services.aggregates
+        services = self._services
+        shared = services.polling.create, services.clock, services.aggregates, self._piece_records
         for shard in self._shards.startable():
             probe = before.get(shard.key)
             if probe is None:
