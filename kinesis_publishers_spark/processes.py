@@ -80,8 +80,9 @@ def _freeze() -> None:
     What is frozen and becomes garbage is collected at the next freezing, which comes before there
     can be much of it.
     """
-    gc.unfreeze()
-    gc.collect()
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
     gc.freeze()
 
 
