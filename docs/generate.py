@@ -170,7 +170,8 @@ def _sources(metric: Metric) -> str:
 
 def render_errors() -> str:
     """Return the page with all exceptions, in the order of their definition."""
-    kinds = [one for one in vars(errors).values() if inspect.isclass(one)]
+    classes = [one for one in vars(errors).values() if inspect.isclass(one)]
+    kinds = [one for one in classes if issubclass(one, errors.KinesisPublishersError)]
     return f"{_ERRORS}\n" + "\n".join(_render_error(kind) for kind in kinds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ from kinesis_publishers.abc import (
     ControlContext,
     EventReporter,
     PublisherContext,
+    RecordPublisher,
     RecordPublisherFactory,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
@@ -37,36 +39,23 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
 from kinesis_publishers.engine.data_loss import DataLossGuard
-from kinesis_publishers.engine.delivery import ConsumerContext, MissingShard
+from kinesis_publishers.engine.delivery import (
+    ConsumerContext,
+    CreatePublisher,
+    DeliverySink,
+    MissingShard,
+)
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers.events import ignore_event, log_event
+from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
+from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from kinesis_publishers.abc import RecordPublisher
     from kinesis_publishers.aws.record_writer import Boto3RecordWriter
-    from kinesis_publishers.engine.delivery import CreatePublisher, DeliverySink
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
-
-__all__ = [
-    "ControlServices",
-    "Services",
-    "checkpoint_store_class",
-    "event_reporter_classes",
-    "open_checkpointer",
-    "open_control",
-    "open_record_writer",
-    "open_services",
-    "publisher_factory_class",
-    "with_region",
-]
 
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)

@@ -10,14 +10,10 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-__all__ = ["Clock", "ServiceClock", "SystemClock"]
+from typing import Self
 
 _LOGGER = logging.getLogger(__name__)
 

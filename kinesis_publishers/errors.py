@@ -7,10 +7,7 @@ Every message names what failed, where, and what to do next. The attribute ``ret
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 
 class KinesisPublishersError(Exception):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import backoff
 from attrs import define, field, frozen, validators
 
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import (
     LimitExceededError,
     ResourceInUseError,
@@ -19,14 +21,7 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.events import CallRetried, EventSink, log_event
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import ShardKey
-
-__all__ = ["RetryBudget", "RetryPolicy", "call_with_retries"]
+from kinesis_publishers.model import ShardKey
 
 _LOGGER = logging.getLogger(__name__)
 

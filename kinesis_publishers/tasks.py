@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-    from types import TracebackType
-
-    from kinesis_publishers.clock import Clock
-
-__all__ = ["TaskScope", "cancelled_from_outside_only", "wait_for_event"]
+from kinesis_publishers.clock import Clock
 
 
 @contextmanager

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from kinesis_publishers import StartingPosition
+from kinesis_publishers import Properties, StartingPosition
 from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
     SourceConfig,
+    SparkConfig,
 )
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
 from kinesis_publishers.readers import (
@@ -31,15 +33,7 @@ from kinesis_publishers_spark.chunks import balanced
 from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
-
-    from kinesis_publishers import Properties
-    from kinesis_publishers.config import SparkConfig
-
-__all__ = ["KinesisBatchReader", "PushedFilters", "checked_bounds", "refuse_ending_position"]
 
 
 class KinesisBatchReader(DataSourceReader):
@@ -52,8 +46,6 @@ class KinesisBatchReader(DataSourceReader):
     Args:
         properties: the whole configuration.
         config: its part for the Spark source.
-        bounds: the two positions.
-        tasks: reads the partitions in tasks.
     """
 
     def __init__(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from kinesis_publishers.errors import KinesisPublishersError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["LEVEL_VARIABLE", "at_boundary"]
 
 #: The environment variable that names the level from which the driver writes logs.
 LEVEL_VARIABLE: Final = "KINESIS_PUBLISHERS_LOG"

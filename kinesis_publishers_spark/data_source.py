@@ -9,25 +9,21 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
 from kinesis_publishers_spark.boundary import at_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, NoReturn
-
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from kinesis_publishers_spark.batch_reader import KinesisBatchReader
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
-
-__all__ = ["KinesisDataSource", "register"]
 
 _LOGGER = logging.getLogger(__name__)
 # What Spark adds to the options, by what is asked for.
@@ -219,9 +215,10 @@ def _compare_interpreters(context: SparkContext | None) -> None:
     try:
         question = [workers, "-c", _QUESTION]
         answer = subprocess.run(question, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
+        # What its sitecustomize prints comes first.
+        *_, version, has_package = answer.stdout.split()
+    except (OSError, ValueError, subprocess.SubprocessError):
         return
-    version, has_package = answer.stdout.split()
     own = "{}.{}".format(*sys.version_info)
     if version != own:
         lack = f"is Python {version}, and this driver has {own}"

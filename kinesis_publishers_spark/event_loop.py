@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from concurrent.futures import Future
-    from contextlib import AbstractAsyncContextManager
-
-__all__ = ["EventLoopThread", "OpenInThread"]
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -66,7 +61,6 @@ class OpenInThread(Generic[_T]):
 
     Args:
         context: entered at once, left by :meth:`close`.
-        name: the name of the thread.
 
     Attributes:
         loop: runs everything that uses the value.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
     from kinesis_publishers import ShardKey, ShardStatus
-
-__all__ = ["Lag"]
 
 # How many shards Spark shows, the furthest behind first.
 _SHARDS_SHOWN = 20

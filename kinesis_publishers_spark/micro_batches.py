@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,22 +21,11 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.usual_planner import UsualPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
     from pyspark.sql.datasource import InputPartition
 
     from kinesis_publishers import Clock, Properties, ShardKey
     from kinesis_publishers_spark.chunks import BatchLimit
     from kinesis_publishers_spark.lag import Lag
-
-__all__ = [
-    "MicroBatch",
-    "MicroBatches",
-    "Query",
-    "Session",
-    "SessionFactory",
-]
 
 
 @frozen(kw_only=True, eq=False)

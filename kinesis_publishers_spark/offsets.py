@@ -6,8 +6,9 @@ micro-batch has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import field, frozen
 
@@ -22,11 +23,6 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.readers import PositionType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["OFFSET_VERSION", "Offset", "OffsetJson", "ShardOffset"]
 
 OFFSET_VERSION = 1
 OffsetJson: TypeAlias = dict[str, Any]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,7 @@ from kinesis_publishers_spark.processes import prepare_worker
 from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from kinesis_publishers import Properties, ShardRange
-
-__all__ = ["PrefetchedPartition", "RangePartition", "TaskReader"]
-
 
 # Bytes of a partition cost more in the JVM than zstd costs here, which gives up quickly on data
 # that is compressed or encrypted already (docs/decisions, number 5).

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from kinesis_publishers import Delivery, DeliverySink, KinesisDataFetcher, ShardStatus
+from kinesis_publishers import (
+    Delivery,
+    DeliverySink,
+    KinesisDataFetcher,
+    Reservation,
+    ShardKey,
+    ShardStatus,
+)
 from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers_spark.chunks import (
@@ -28,15 +38,6 @@ from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.processes import prepare_source
 from kinesis_publishers_spark.schema import to_spark_arrow
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-    from concurrent.futures import Future
-    from datetime import datetime
-
-    from kinesis_publishers import Reservation, ShardKey
-
-__all__ = ["PrefetchSession"]
 
 _T = TypeVar("_T")
 

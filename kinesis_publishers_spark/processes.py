@@ -13,8 +13,6 @@ from zipimport import zipimporter
 
 from pyspark import TaskContext
 
-__all__ = ["invalidate_if_changed", "keep_heap", "prepare_source", "prepare_worker"]
-
 # How long Spark's thread may wait for the planner's, which is busy while it polls many shards: with
 # Python's default of 5 ms, a trigger that finds nothing took three times as long.
 _SWITCH_SECONDS = 0.0005

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
-
-from attrs import evolve
 
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SparkConfig
 from kinesis_publishers.readers import (
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from datetime import datetime
 
-    from kinesis_publishers import Properties, ShardKey, ShardRange
+    from kinesis_publishers import Properties, ShardKey
     from kinesis_publishers.readers import ConsumerGuard, Ends
 
 __all__ = ["RangeSession", "executor_properties"]
@@ -54,6 +53,7 @@ class RangeSession(Session):
         most_bytes = config.target_batch_bytes or _CORE_BYTES * query.parallelism
         self._portion = Portion(most_bytes=most_bytes)
         self._target_seconds = config.target_batch_seconds
+        self._most_records = config.max_records_per_partition
         # The size of the last micro-batch, and since when Spark works on it.
         self._at_work: tuple[int, float] | None = None
 
@@ -64,8 +64,14 @@ class RangeSession(Session):
 
     @asynccontextmanager
     async def _prepared_finder(self) -> AsyncIterator[KinesisRangeFinder]:
+        properties = self._query.properties
+        # Of two tasks with subscriptions to one shard each would end the other's.
+        cuts = not publisher_factory_class(properties).subscribes
         async with KinesisRangeFinder.from_properties(
-            self._query.properties, resume=self._resume, clock=self._clock
+            properties,
+            resume=self._resume,
+            piece_records=self._most_records if cuts else None,
+            clock=self._clock,
         ) as finder:
             await finder.prepare()
             yield finder
@@ -148,19 +154,33 @@ class RangeSession(Session):
             self._executor_properties = executor_properties(
                 self._query.properties, end.streams, self._query.guard
             )
-        sizes = None
-        if found is not None:
-            ranges = [_sized(one, found) for one in ranges]
-            sizes = {one: _expected_bytes(one, found) for one in ranges}
-        weights = None if sizes is None else list(sizes.values())
-        return [
-            RangePartition(
-                self._executor_properties,
-                group,
-                None if sizes is None else sum(sizes[one] for one in group),
-            )
-            for group in balanced(ranges, weights, self._query.parallelism)
+        task = partial(RangePartition, self._executor_properties)
+        if found is None:
+            return [task(group) for group in balanced(ranges, None, self._query.parallelism)]
+        cut = [
+            found[one.shard].divided(one) if one.shard in found else [(one, 0)] for one in ranges
         ]
+        whole = [pieces[0] for pieces in cut if len(pieces) == 1]
+        groups = balanced(
+            whole,
+            [size for _, size in whole],
+            self._query.parallelism,
+            capacity=self._capacity(found),
+        )
+        # The pieces of a shard are never in one task, which would read them at the same time.
+        alone = [(piece,) for pieces in cut if len(pieces) > 1 for piece in pieces]
+        return [
+            task(tuple(one for one, _ in group), sum(size for _, size in group))
+            for group in [*alone, *groups]
+        ]
+
+    def _capacity(self, found: Ends) -> int:
+        """Return how many bytes a task of several shards has at most."""
+        payload_bytes = sum(one.payload_bytes or 0 for one in found.values())
+        records = sum(one.user_records for one in found.values())
+        if self._most_records is None or not records:
+            return sys.maxsize
+        return max(1, payload_bytes * self._most_records // records)
 
     def lag(self, planned: dict[ShardKey, datetime]) -> Lag | None:
         if self._thread is None:
@@ -171,14 +191,6 @@ class RangeSession(Session):
     def close(self) -> None:
         if self._thread is not None:
             self._thread.close()
-
-
-def _sized(one: ShardRange, found: Ends) -> ShardRange:
-    return evolve(one, size=found[one.shard].size) if one.shard in found else one
-
-
-def _expected_bytes(one: ShardRange, found: Ends) -> int:
-    return (found[one.shard].payload_bytes or 0) if one.shard in found else 0
 
 
 def _oldest(start: Offset, found: Ends) -> dict[ShardKey, datetime]:

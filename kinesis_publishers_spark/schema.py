@@ -13,15 +13,6 @@ if TYPE_CHECKING:
 
     from kinesis_publishers import RecordBatch
 
-__all__ = [
-    "ARROW_SCHEMA",
-    "SPARK_SCHEMA",
-    "arrow_schema",
-    "spark_schema",
-    "check_schema",
-    "to_spark_arrow",
-]
-
 #: The columns that every query has, in Spark's DDL.
 SPARK_SCHEMA = (
     "data binary, streamName string, shardId string, sequenceNumber string, partitionKey string, "

@@ -6,29 +6,26 @@ import logging
 import os
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_publishers.config import Planner, StreamsConfig
+from kinesis_publishers.config import Planner, SparkConfig, StreamsConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError
 from kinesis_publishers_spark.boundary import LEVEL_VARIABLE, at_boundary
 from kinesis_publishers_spark.chunks import BatchLimit
-from kinesis_publishers_spark.micro_batches import MicroBatches
+from kinesis_publishers_spark.micro_batches import MicroBatches, Query, Session, SessionFactory
 from kinesis_publishers_spark.offsets import Offset, OffsetJson
 from kinesis_publishers_spark.partitions import TaskReader
 from kinesis_publishers_spark.processes import prepare_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
-
     import pyarrow as pa
 
     from kinesis_publishers import Properties
-    from kinesis_publishers.config import SparkConfig
-    from kinesis_publishers_spark.micro_batches import Query, Session, SessionFactory
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -43,8 +40,6 @@ except ImportError:  # Spark before 4.2 has neither admission control nor Availa
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in for what this version of Spark does not have."""
 
-
-__all__ = ["LEVEL_VARIABLE", "KinesisStreamReader", "make_session"]
 
 _LOGGER = logging.getLogger("kinesis_publishers_spark.batches")
 _PACKAGES = ("kinesis_publishers", "kinesis_publishers_spark")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config import PendingConfig, Planner, SparkConfig
 from kinesis_publishers.readers import publisher_factory_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_publishers import Properties
     from kinesis_publishers_spark.lag import Lag
-
-__all__ = ["UsualPlanner"]
 
 # By what waits, in shares of the pending pool: a micro-batch that has the first is more than the
 # driver should carry, and after some in a row with less than the second it can again.

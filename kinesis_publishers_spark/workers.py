@@ -10,29 +10,17 @@ import asyncio
 import os
 import sys
 from collections import deque
+from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Condition, RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
 
-from kinesis_publishers import DeliverySink
+from kinesis_publishers import Delivery, DeliverySink, Properties, ShardRange
 from kinesis_publishers.readers import KinesisRangeReader
 from kinesis_publishers_spark.event_loop import OpenInThread
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator
-    from concurrent.futures import Future
-
-    from kinesis_publishers import Delivery, Properties, ShardRange
-
-__all__ = [
-    "DeliveryQueue",
-    "ReaderCache",
-    "WorkerReader",
-    "lend_reader",
-    "release_all",
-]
 
 # A task uses one for its query and publisher; a worker serves all queries of its application.
 _MAX_READERS = 4
@@ -52,6 +40,8 @@ class WorkerReader:
         reader = KinesisRangeReader.from_properties(properties)
         self._open = OpenInThread(reader, name="kinesis-ranges")
         self._loop = self._open.loop
+        # It ends with the loop.
+        self._loop.start(self._open.value.keep_idle_closed())
         self.is_new = True
 
     def read(

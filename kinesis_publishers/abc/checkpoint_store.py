@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
 from attrs import frozen
 
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Properties
 from kinesis_publishers.events import EventSink, log_event
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import (
-        CheckpointVersion,
-        CheckpointWrite,
-        ShardKey,
-        StoredCheckpoint,
-    )
-    from kinesis_publishers.retry import RetryPolicy
-
-__all__ = ["CheckpointStore", "CheckpointStoreContext"]
+from kinesis_publishers.model import CheckpointVersion, CheckpointWrite, ShardKey, StoredCheckpoint
+from kinesis_publishers.retry import RetryPolicy
 
 
 @frozen(kw_only=True)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import Event
-
-__all__ = ["EventReporter"]
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.events import Event
 
 
 class EventReporter(ABC):

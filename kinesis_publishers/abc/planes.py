@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-    from datetime import datetime
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import (
-        RecordPage,
-        Shard,
-        StartingPosition,
-        StreamConsumer,
-        StreamSummary,
-        SubscriptionEvent,
-    )
-
-__all__ = ["ControlContext", "ControlPlane", "DataPlane", "ShardSubscription"]
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import (
+    RecordPage,
+    Shard,
+    StartingPosition,
+    StreamConsumer,
+    StreamSummary,
+    SubscriptionEvent,
+)
 
 
 class ControlPlane(ABC):

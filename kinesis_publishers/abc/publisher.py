@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Self, TypeAlias
 
 from attrs import frozen
 
-from kinesis_publishers.abc.planes import ControlContext
+from kinesis_publishers.abc.planes import ControlContext, DataPlane
+from kinesis_publishers.config import Properties
+from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, Shard, StartingPosition
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from kinesis_publishers.abc.planes import DataPlane
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import (
-        RecordBatch,
-        RunResult,
-        SequenceNumber,
-        Shard,
-        StartingPosition,
-    )
-
-    PollRest = Callable[[StartingPosition, Shard], Awaitable["RecordPublisher | None"]]
-
-__all__ = [
-    "PublisherContext",
-    "RecordBatchConsumer",
-    "RecordPublisher",
-    "RecordPublisherFactory",
-    "StreamConsumerRegistrar",
-]
+PollRest: TypeAlias = "Callable[[StartingPosition, Shard], Awaitable[RecordPublisher | None]]"
 
 
 class RecordBatchConsumer(ABC):
@@ -41,6 +23,7 @@ class RecordBatchConsumer(ABC):
         """How many Kinesis records the next answer should have at most; ``None`` for any number.
 
         A publisher that can should not ask for more: what comes after them may be fetched in vain.
+        With 0, after a delivery, it may end its run.
         """
         return None
 

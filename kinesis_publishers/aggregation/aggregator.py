@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, field, frozen, validators
 
 from kinesis_publishers.aggregation.codec import (
     DIGEST_BYTES,
     KPL_PARTITION_KEY,
-    MAGIC,
     aggregate_class,
     pack,
 )
-from kinesis_publishers.model import hash_key_of
-
-if TYPE_CHECKING:
-    from kinesis_publishers.model import UserRecord
-
-__all__ = ["AggregatedRecord", "RecordAggregator"]
+from kinesis_publishers.model import UserRecord, hash_key_of
+from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
 # The KPL's AggregationMaxSize, 50 KiB: little is lost or repeated with one record.
 _DEFAULT_MAX_BYTES: Final = 51_200
-_AROUND_MESSAGE: Final = len(MAGIC) + DIGEST_BYTES
+_AROUND_MESSAGE: Final = len(AGGREGATE_MAGIC) + DIGEST_BYTES
 
 
 @frozen(kw_only=True)

@@ -6,29 +6,15 @@ Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregati
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model.records import AGGREGATE_MAGIC as MAGIC
-from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.records import AGGREGATE_MAGIC, LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import LONGEST_HASH_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = [
-    "DIGEST_BYTES",
-    "KPL_PARTITION_KEY",
-    "MAGIC",
-    "UserRecordColumns",
-    "aggregate_class",
-    "decode_aggregate",
-    "has_aggregates",
-    "pack",
-]
 
 DIGEST_BYTES: Final = 16
 # The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
@@ -89,8 +75,6 @@ class UserRecordColumns:
     """The records inside one aggregate, as columns of equal length.
 
     Attributes:
-        payloads: the data of each record.
-        partition_keys: the partition key of each record.
         explicit_hash_keys: the explicit hash key of each record, ``None`` where it has none.
     """
 
@@ -109,7 +93,7 @@ def has_aggregates(payloads: Sequence[bytes]) -> bool:
     that differs and takes half the time of ``startswith``; text is less than the magic bytes, and
     so are all but a twentieth of random payloads.
     """
-    candidates = [one for one in payloads if one >= MAGIC]
+    candidates = [one for one in payloads if one >= AGGREGATE_MAGIC]
     return any(one < _AFTER_MAGIC for one in candidates)
 
 
@@ -153,9 +137,9 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
 def _unpack(data: bytes) -> Any | None:
     """Return the ``AggregatedRecord`` message in ``data``; ``None`` if there is none."""
     # The KCL, too, takes magic bytes and a digest without any message for an ordinary record.
-    if not data.startswith(MAGIC) or len(data) <= len(MAGIC) + DIGEST_BYTES:
+    if not data.startswith(AGGREGATE_MAGIC) or len(data) <= len(AGGREGATE_MAGIC) + DIGEST_BYTES:
         return None
-    message, digest = data[len(MAGIC) : -DIGEST_BYTES], data[-DIGEST_BYTES:]
+    message, digest = data[len(AGGREGATE_MAGIC) : -DIGEST_BYTES], data[-DIGEST_BYTES:]
     if _digest(message) != digest:
         return None
     from google.protobuf.message import DecodeError
@@ -177,7 +161,7 @@ def _are_texts(keys: Sequence[object], longest: int) -> bool:
 def pack(message: Any) -> bytes:
     """Return the aggregate that holds ``message``."""
     serialized: bytes = message.SerializeToString()
-    return MAGIC + serialized + _digest(serialized)
+    return AGGREGATE_MAGIC + serialized + _digest(serialized)
 
 
 def _digest(message: bytes) -> bytes:

@@ -5,33 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.aggregation.codec import (
     KPL_PARTITION_KEY,
-    MAGIC,
+    UserRecordColumns,
     decode_aggregate,
     has_aggregates,
 )
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.errors import AggregationError, ShardNotFoundError
-from kinesis_publishers.events import AggregatesExpanded
-from kinesis_publishers.model import HashRange, Shard, ShardKey, hash_key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from datetime import datetime
-
-    from kinesis_publishers.aggregation.codec import UserRecordColumns
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import RecordBatch
-
-__all__ = ["Deaggregator", "Expansion", "expand"]
+from kinesis_publishers.events import AggregatesExpanded, EventSink
+from kinesis_publishers.model import HashRange, RecordBatch, Shard, ShardKey, hash_key_of
+from kinesis_publishers.model.records import AGGREGATE_MAGIC
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -236,7 +228,7 @@ class _Columns:
     _problem: str = field(default="", init=False)
 
     def add(self, index: int, payload: bytes) -> None:
-        if payload.startswith(MAGIC):
+        if payload.startswith(AGGREGATE_MAGIC):
             try:
                 inside = decode_aggregate(payload)
                 if inside is not None:

@@ -8,28 +8,22 @@ by a carrier.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from datetime import datetime
+from typing import Any, NoReturn
 
 import orjson
 from attrs import field, frozen
 from botocore.parsers import create_parser
 
 from kinesis_publishers.aws import cbor
+from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import SignedCall
 from kinesis_publishers.aws.clients import method_of
 from kinesis_publishers.aws.errors import mapped_errors
 from kinesis_publishers.aws.signing import CallPattern
-from kinesis_publishers.clock import ServiceClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
-    from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
-    from kinesis_publishers.clock import Clock
-
-__all__ = ["JSON", "Answer", "ServiceCalls", "error_in", "millis_of"]
+from kinesis_publishers.clock import Clock, ServiceClock
 
 JSON = "application/x-amz-json-1.1"
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import io
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import cbor2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["CONTENT_TYPE", "dumps", "loads"]
 
 CONTENT_TYPE = "application/x-amz-cbor-1.1"
 _TIMESTAMP_TAG = 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import botocore.session
 import orjson
@@ -17,26 +19,9 @@ from botocore.config import Config
 
 from kinesis_publishers.aws.credentials import build_session
 from kinesis_publishers.aws.errors import mapped_errors
-from kinesis_publishers.clock import ServiceClock
+from kinesis_publishers.clock import Clock, ServiceClock
+from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import ClosedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import AwsConfig
-
-__all__ = [
-    "Boto3Client",
-    "ServiceAddress",
-    "asks_for_name",
-    "method_of",
-    "name_streams_if_asked",
-    "open_aio_client",
-    "open_client",
-    "watch_clock",
-]
 
 _T = TypeVar("_T")
 _THREADS = 4

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
 
 from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.aws.clients import Boto3Client, method_of
 from kinesis_publishers.aws.errors import complete_answer, text_in
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import AwsConfig
-
-__all__ = ["Boto3ControlPlane", "CallingControlPlane"]
 
 _T = TypeVar("_T")
 

@@ -12,7 +12,7 @@ import inspect
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import aiobotocore.credentials as aio
 import botocore.credentials as sync
@@ -24,7 +24,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.session import Session, get_session
 from botocore.utils import FileWebIdentityTokenLoader
 
-from kinesis_publishers.config import CredentialsConfig, CredentialsProvider
+from kinesis_publishers.config import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import (
     ConfigError,
@@ -32,11 +32,6 @@ from kinesis_publishers.errors import (
     MissingOptionError,
     PluginLoadError,
 )
-
-if TYPE_CHECKING:
-    from kinesis_publishers.config import AwsConfig
-
-__all__ = ["build_session", "region_of_machine"]
 
 
 class _CustomCredentials(Credentials):

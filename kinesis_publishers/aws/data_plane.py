@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import orjson
 from aiobotocore.session import AioSession
 
-from kinesis_publishers.abc import DataPlane
+from kinesis_publishers.abc import DataPlane, ShardSubscription
 from kinesis_publishers.aws import cbor
 from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, millis_of
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
@@ -23,17 +24,9 @@ from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, mapped_errors, text_in
 from kinesis_publishers.aws.subscribing import ShardSubscriber
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import Encoding, SubscriptionHttpConfig
+from kinesis_publishers.config import AwsConfig, Encoding, SubscriptionHttpConfig
 from kinesis_publishers.errors import ClosedError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from kinesis_publishers.abc import ShardSubscription
-    from kinesis_publishers.config import AwsConfig
-    from kinesis_publishers.model import RecordPage, Shard, StartingPosition
-
-__all__ = ["AioDataPlane"]
+from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
 # A GetRecords answer of 10 MB over a slow line; an idle GetRecords answers at once.
 _READ_TIMEOUT_SECONDS = 60.0
@@ -171,11 +164,7 @@ class AioDataPlane(DataPlane):
     async def _call(
         self, operation: str, shard: Shard, request: dict[str, Any], millis: int | None = None
     ) -> Answer:
-        """Return the answer to a request, which need not name the stream.
-
-        Args:
-            millis: the ``Timestamp`` of the request.
-        """
+        """Return the answer to a request, which names no stream; ``millis`` is its Timestamp."""
         calls = self._calls
         if calls is None:
             raise ClosedError(f"{operation} of {shard}: the data plane is closed")

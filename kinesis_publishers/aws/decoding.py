@@ -8,8 +8,9 @@ that matters; a hypothesis test compares it with botocore's parser, field by fie
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 import pybase64
@@ -18,18 +19,6 @@ from botocore.utils import parse_timestamp
 from kinesis_publishers.aws import cbor
 from kinesis_publishers.errors import MalformedResponseError
 from kinesis_publishers.model import ChildShard, RecordPage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-__all__ = [
-    "decode_get_records",
-    "decode_page",
-    "has_large_payloads",
-    "parse_records",
-    "parse_without_payloads",
-    "refuse_undecodable",
-]
 
 _T = TypeVar("_T")
 _CALENDAR_END = 253_402_300_800  # the year 10,000 in epoch seconds

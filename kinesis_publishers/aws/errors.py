@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import botocore.exceptions as botocore_errors
@@ -28,19 +29,6 @@ from kinesis_publishers.errors import (
     StreamNotFoundError,
     ThroughputExceededError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-__all__ = [
-    "BOTOCORE_EXCEPTIONS",
-    "RefusedError",
-    "complete_answer",
-    "map_error",
-    "mapped_errors",
-    "service_error",
-    "text_in",
-]
 
 #: What a call can raise because of AWS or the network. aiohttp's and the system's own errors come
 #: through while a body is read: botocore wraps only those of sending.
@@ -213,10 +201,8 @@ def service_error(
     """Return the error for what the service itself says.
 
     Args:
-        code: the AWS error code.
         message: the service's own words.
         operation, where, service: as for :func:`map_error`.
-        request_id: AWS's id of the request.
         fallback: the class for a code that is not in the table.
     """
     unknown = _ENDPOINT_ADVICE if fallback is MalformedResponseError else ""

@@ -10,16 +10,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
 from kinesis_publishers.errors import MalformedResponseError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["EventStreamDecoder", "Frame", "FrameHead", "encode_frame"]
 
 _OPERATION = "SubscribeToShard"
 _PRELUDE = struct.Struct("!III")

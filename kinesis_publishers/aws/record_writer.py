@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from kinesis_publishers.aws.clients import Boto3Client
 from kinesis_publishers.aws.errors import complete_answer, service_error
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import KinesisPublishersError, RecordsNotWrittenError, ServiceError
+from kinesis_publishers.model import UserRecord
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import AwsConfig
-    from kinesis_publishers.model import UserRecord
-
-__all__ = [
-    "MAX_RECORD_BYTES",
-    "Boto3RecordWriter",
-    "OnWritten",
-    "PutResult",
-    "RecordPutter",
-    "batched_by_size",
-    "is_acceptable",
-    "put_batches",
-]
 
 _T = TypeVar("_T")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hmac
 import uuid
+from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -18,13 +20,8 @@ from attrs import field, frozen
 from botocore.utils import normalize_url_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     from botocore.awsrequest import AWSPreparedRequest
     from botocore.credentials import ReadOnlyCredentials
-
-__all__ = ["CallPattern"]
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _TOKEN = "X-Amz-Security-Token"

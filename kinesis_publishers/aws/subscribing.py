@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from kinesis_publishers.aws.calls import Answer, millis_of
+from kinesis_publishers.aws.calls import Answer, ServiceCalls, millis_of
+from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier, SubscriptionResponse
 from kinesis_publishers.aws.subscription import OPERATION, EventStreamSubscription
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import MalformedResponseError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kinesis_publishers.aws.calls import ServiceCalls
-    from kinesis_publishers.aws.carriers.carrier import SubscriptionCarrier, SubscriptionResponse
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import Shard, StartingPosition
-
-__all__ = ["ShardSubscriber"]
+from kinesis_publishers.model import Shard, StartingPosition
 
 _MAX_REFUSAL_BYTES = 1024 * 1024
 
@@ -54,7 +48,7 @@ class ShardSubscriber:
             {
                 "ConsumerARN": consumer_arn,
                 "ShardId": shard.shard_id,
-                "StartingPosition": _starting_position(position),
+                "StartingPosition": position_members(position, "Type", "SequenceNumber"),
             }
         )
         with self._calls.errors(OPERATION, where):
@@ -70,13 +64,14 @@ class ShardSubscriber:
             raise self._calls.refusal(OPERATION, answer)
 
 
-def _starting_position(position: StartingPosition) -> dict[str, Any]:
-    request: dict[str, Any] = {"Type": position.type.value}
+def position_members(position: StartingPosition, kind: str, number: str) -> dict[str, Any]:
+    """Return a position as calls in JSON say it, under these names."""
+    members: dict[str, Any] = {kind: position.type.value}
     if position.sequence_number is not None:
-        request["SequenceNumber"] = position.sequence_number.sequence_number
+        members[number] = position.sequence_number.sequence_number
     if position.timestamp is not None:
-        request["Timestamp"] = millis_of(position.timestamp) / 1000
-    return request
+        members["Timestamp"] = millis_of(position.timestamp) / 1000
+    return members
 
 
 async def _read_refusal(response: SubscriptionResponse) -> bytes:

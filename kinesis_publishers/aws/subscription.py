@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import orjson
 
 from kinesis_publishers.abc import ShardSubscription
 from kinesis_publishers.aws.decoding import decode_page, parse_records, refuse_undecodable
 from kinesis_publishers.aws.errors import service_error
-from kinesis_publishers.aws.event_stream import EventStreamDecoder
+from kinesis_publishers.aws.event_stream import EventStreamDecoder, Frame
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import (
     ConnectionFailedError,
     InternalServiceError,
@@ -18,21 +20,6 @@ from kinesis_publishers.errors import (
     ServiceError,
 )
 from kinesis_publishers.model import SequenceNumber, SubscriptionEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kinesis_publishers.aws.event_stream import Frame
-    from kinesis_publishers.clock import Clock
-
-__all__ = [
-    "OPERATION",
-    "ChunkSource",
-    "EventStreamSubscription",
-    "carries_records",
-    "decode_event",
-    "raise_if_refused",
-]
 
 OPERATION = "SubscribeToShard"
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from attrs import define, evolve, field
 
+from kinesis_publishers.checkpoints.stored_progress import StoredProgress
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
-from kinesis_publishers.model import ShardKey, ShardProgress, is_refresh_due
+from kinesis_publishers.model import (
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StreamIdentity,
+    StreamProgress,
+    is_refresh_due,
+)
 from kinesis_publishers.tasks import TaskScope, wait_for_event
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
-    from datetime import datetime
-
-    from kinesis_publishers.checkpoints.stored_progress import StoredProgress
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import CheckpointConfig
-    from kinesis_publishers.model import SequenceNumber, Shard, StreamIdentity, StreamProgress
-
-__all__ = ["Checkpointer", "CheckpointingSink"]
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Self, TypeAlias
 
+from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.errors import RefusedError
 from kinesis_publishers.checkpoints.dynamodb_table import (
     CONDITION_FAILED,
@@ -12,22 +15,11 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     provide_table,
 )
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
-from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
-from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
+from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig, Properties
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from kinesis_publishers.abc import CheckpointStoreContext
-    from kinesis_publishers.checkpoints.versions import Attempt
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Checkpoint
-
-__all__ = ["DynamoDbCheckpointStore", "item_of", "stored_of"]
 
 _ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
+from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
+from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
 from kinesis_publishers.retry import call_with_retries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers.abc import CheckpointStoreContext
-    from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
-
-__all__ = ["CONDITION_FAILED", "MAX_IN_FLIGHT", "TableClient", "provide_table"]
 
 _T = TypeVar("_T")
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attrs import define, field
 
+from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import instant_text
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
+from kinesis_publishers.config import Properties
 from kinesis_publishers.errors import ClosedError
-from kinesis_publishers.model import StoredCheckpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.abc import CheckpointStoreContext
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import ShardKey
-
-__all__ = ["CheckpointMemory", "MemoryCheckpointStore"]
+from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
 
 @define(eq=False)

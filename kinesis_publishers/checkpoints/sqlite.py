@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from pathlib import Path
+from typing import Final, Self, TypeVar
 
 from attrs import frozen
 
+from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
-from kinesis_publishers.config import SqliteCheckpointConfig
+from kinesis_publishers.config import Properties, SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, ClosedError, ResourceInUseError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 from kinesis_publishers.retry import call_with_retries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from kinesis_publishers.abc import CheckpointStoreContext
-    from kinesis_publishers.config import Properties
-
-__all__ = ["SqliteCheckpointStore"]
 
 _SCHEMA_VERSION: Final = 1
 # "KiPu": tells the file from the database of another program.

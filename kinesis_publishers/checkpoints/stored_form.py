@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
@@ -11,23 +12,11 @@ from kinesis_publishers.model import (
     CheckpointVersion,
     PositionType,
     SequenceNumber,
+    ShardKey,
     ShardProgress,
     StartingPosition,
     StoredCheckpoint,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kinesis_publishers.model import ShardKey
-
-__all__ = [
-    "FIELDS",
-    "Fields",
-    "fields_of",
-    "instant_text",
-    "stored_from_fields",
-]
 
 FIELDS: Final = (
     "version",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, evolve, field
 
+from kinesis_publishers.abc import CheckpointStore
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.lineage import generations
 from kinesis_publishers.errors import (
     CheckpointError,
@@ -21,6 +25,7 @@ from kinesis_publishers.events import CheckpointsRefused, CheckpointsSaved, Even
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointWrite,
+    Shard,
     ShardKey,
     ShardProgress,
     StartingPosition,
@@ -28,16 +33,6 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamProgress,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-    from datetime import datetime
-
-    from kinesis_publishers.abc import CheckpointStore
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import Shard
-
-__all__ = ["StoredProgress", "resumable_streams"]
 
 _LOGGER = logging.getLogger(__name__)
 

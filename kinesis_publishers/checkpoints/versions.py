@@ -6,21 +6,14 @@ import os
 import secrets
 import socket
 from abc import abstractmethod
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.abc import CheckpointStore
+from kinesis_publishers.abc import CheckpointStore, CheckpointStoreContext
 from kinesis_publishers.errors import StaleCheckpointError
-from kinesis_publishers.model import CheckpointVersion
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from kinesis_publishers.abc import CheckpointStoreContext
-    from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
-
-__all__ = ["Attempt", "Change", "Refusal", "VersionedStore", "WriteBook", "raise_refused"]
+from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,19 +25,13 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, all_declarations, find_option
 from kinesis_publishers.config.option import MASK, Option
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.reference import accepted_text, value_text
-from kinesis_publishers.config.rules import ineffective_keys
+from kinesis_publishers.config.rules import IneffectiveKey, ineffective_keys
 from kinesis_publishers.errors import ConfigErrors, KinesisPublishersError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
-
-    from kinesis_publishers.config.parsers import Scalar
-    from kinesis_publishers.config.rules import IneffectiveKey
-
-__all__ = ["config"]
 
 
 @frozen(kw_only=True)

@@ -6,17 +6,18 @@ Each may be repeated: what has been done already is no error.
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
-from kinesis_publishers.assembly import open_control
+from kinesis_publishers.assembly import ControlServices, open_control
 from kinesis_publishers.cli.shared.commands import DURATION, Checked, CleanGroup
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc
-from kinesis_publishers.config import RegistrationConfig, StreamsConfig
+from kinesis_publishers.config import Properties, RegistrationConfig, StreamsConfig
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
     LimitExceededError,
@@ -24,6 +25,7 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.registration import deregister_consumer
 from kinesis_publishers.registration.consumers import (
     consumer_name_in,
@@ -35,15 +37,7 @@ from kinesis_publishers.registration.registering import consumer_limit_error
 from kinesis_publishers.retry import call_with_retries
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from rich.table import Table
-
-    from kinesis_publishers.assembly import ControlServices
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import StreamConsumer
-
-__all__ = ["consumers"]
 
 
 def _name_or_arn(text: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import signal
+from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,12 +16,7 @@ from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
 from kinesis_publishers.config import StreamSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
-
-__all__ = ["local"]
 
 _NAME: Final = Checked(
     "text",

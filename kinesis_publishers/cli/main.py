@@ -10,8 +10,6 @@ import click
 
 from kinesis_publishers.cli.shared.console import set_up_logging
 
-__all__ = ["COMMANDS_GROUP", "LazyGroup", "main", "run"]
-
 COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 """The entry-point group in which a package announces click commands."""
 

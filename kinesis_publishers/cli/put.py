@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import click
 from attrs import define, field, frozen
 
 from kinesis_publishers.assembly import open_record_writer
-from kinesis_publishers.aws.record_writer import MAX_RECORD_BYTES, RecordPutter
+from kinesis_publishers.aws.record_writer import (
+    MAX_RECORD_BYTES,
+    OnWritten,
+    PutResult,
+    RecordPutter,
+)
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options, only_stream
 from kinesis_publishers.cli.shared.console import (
@@ -24,18 +30,11 @@ from kinesis_publishers.cli.shared.console import (
 from kinesis_publishers.cli.shared.event_loop import read_blocks, run_until_signal
 from kinesis_publishers.cli.shared.formats import printable
 from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.config import Properties
 from kinesis_publishers.model import UserRecord
 from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
 from kinesis_publishers.model.shards import parse_hash_key
 from kinesis_publishers.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kinesis_publishers.aws.record_writer import OnWritten, PutResult
-    from kinesis_publishers.config import Properties
-
-__all__ = ["LineSplitter", "put"]
 
 _ADVICE: Final = "Raise --retries if the service is expected to recover."
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 from rich.text import Text
@@ -15,14 +16,8 @@ from kinesis_publishers.cli.shared.connection import Connection, connection_opti
 from kinesis_publishers.cli.shared.console import print_json_lines, print_tree
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import format_share, hash_key_share
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Shard
-
-__all__ = ["lineage_tree", "shard_fields", "shards"]
+from kinesis_publishers.config import Properties
+from kinesis_publishers.model import Shard
 
 
 @click.command(cls=CleanCommand)

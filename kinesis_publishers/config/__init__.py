@@ -8,106 +8,62 @@ declaration of an option, the sections, the catalogue of all options, the rules 
 
 from __future__ import annotations
 
-from kinesis_publishers.config.option import Namespace, Option, OptionFamily
-from kinesis_publishers.config.parsers import (
-    Choice,
-    DecimalNumber,
-    Duration,
-    Flag,
-    Size,
-    Text,
-    WholeNumber,
-)
-from kinesis_publishers.config.properties import Properties
-from kinesis_publishers.config.sections.aws import (
-    AwsConfig,
-    CredentialsConfig,
-    CredentialsProvider,
-    resolve_region,
+from kinesis_publishers.config.option import Namespace as Namespace
+from kinesis_publishers.config.option import Option as Option
+from kinesis_publishers.config.option import OptionFamily as OptionFamily
+from kinesis_publishers.config.parsers import Choice as Choice
+from kinesis_publishers.config.parsers import DecimalNumber as DecimalNumber
+from kinesis_publishers.config.parsers import Duration as Duration
+from kinesis_publishers.config.parsers import Flag as Flag
+from kinesis_publishers.config.parsers import Size as Size
+from kinesis_publishers.config.parsers import Text as Text
+from kinesis_publishers.config.parsers import WholeNumber as WholeNumber
+from kinesis_publishers.config.properties import Properties as Properties
+from kinesis_publishers.config.sections.aws import AwsConfig as AwsConfig
+from kinesis_publishers.config.sections.aws import CredentialsConfig as CredentialsConfig
+from kinesis_publishers.config.sections.aws import CredentialsProvider as CredentialsProvider
+from kinesis_publishers.config.sections.aws import resolve_region as resolve_region
+from kinesis_publishers.config.sections.checkpoints import CheckpointConfig as CheckpointConfig
+from kinesis_publishers.config.sections.checkpoints import (
+    DynamoDbCheckpointConfig as DynamoDbCheckpointConfig,
 )
 from kinesis_publishers.config.sections.checkpoints import (
-    CheckpointConfig,
-    DynamoDbCheckpointConfig,
-    SqliteCheckpointConfig,
+    SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
-from kinesis_publishers.config.sections.metrics import MetricsConfig, MetricsLevel
+from kinesis_publishers.config.sections.metrics import MetricsConfig as MetricsConfig
+from kinesis_publishers.config.sections.metrics import MetricsLevel as MetricsLevel
+from kinesis_publishers.config.sections.positions import EndingPosition as EndingPosition
 from kinesis_publishers.config.sections.positions import (
-    EndingPosition,
-    EndingPositionConfig,
-    InitialPosition,
-    InitialPositionConfig,
+    EndingPositionConfig as EndingPositionConfig,
 )
+from kinesis_publishers.config.sections.positions import InitialPosition as InitialPosition
+from kinesis_publishers.config.sections.positions import (
+    InitialPositionConfig as InitialPositionConfig,
+)
+from kinesis_publishers.config.sections.reading import DiscoveryConfig as DiscoveryConfig
+from kinesis_publishers.config.sections.reading import Encoding as Encoding
+from kinesis_publishers.config.sections.reading import FanOutConfig as FanOutConfig
+from kinesis_publishers.config.sections.reading import Http2Client as Http2Client
+from kinesis_publishers.config.sections.reading import HttpVersion as HttpVersion
+from kinesis_publishers.config.sections.reading import PendingConfig as PendingConfig
+from kinesis_publishers.config.sections.reading import PollingConfig as PollingConfig
+from kinesis_publishers.config.sections.reading import ShardLimits as ShardLimits
+from kinesis_publishers.config.sections.reading import ShardOrder as ShardOrder
 from kinesis_publishers.config.sections.reading import (
-    DiscoveryConfig,
-    Encoding,
-    FanOutConfig,
-    Http2Client,
-    HttpVersion,
-    PendingConfig,
-    PollingConfig,
-    ShardLimits,
-    ShardOrder,
-    SubscriptionHttpConfig,
+    SubscriptionHttpConfig as SubscriptionHttpConfig,
 )
 from kinesis_publishers.config.sections.registration import (
-    DeregistrationPolicy,
-    RegistrationConfig,
-    RegistrationStrategy,
+    DeregistrationPolicy as DeregistrationPolicy,
 )
-from kinesis_publishers.config.sections.source import (
-    AggregationMode,
-    OnInvalidAggregate,
-    SourceConfig,
-    StreamsConfig,
-    StreamSelector,
+from kinesis_publishers.config.sections.registration import RegistrationConfig as RegistrationConfig
+from kinesis_publishers.config.sections.registration import (
+    RegistrationStrategy as RegistrationStrategy,
 )
-from kinesis_publishers.config.sections.spark import Planner, SparkConfig
-from kinesis_publishers.config.spark_options import ALLOW_VARIABLE
-
-__all__ = [
-    "Properties",
-    "StreamsConfig",
-    "StreamSelector",
-    "InitialPositionConfig",
-    "InitialPosition",
-    "EndingPositionConfig",
-    "EndingPosition",
-    "AwsConfig",
-    "resolve_region",
-    "CredentialsConfig",
-    "CredentialsProvider",
-    "SourceConfig",
-    "AggregationMode",
-    "OnInvalidAggregate",
-    "PollingConfig",
-    "ShardLimits",
-    "FanOutConfig",
-    "SubscriptionHttpConfig",
-    "HttpVersion",
-    "Http2Client",
-    "RegistrationConfig",
-    "RegistrationStrategy",
-    "DeregistrationPolicy",
-    "DiscoveryConfig",
-    "Encoding",
-    "ShardOrder",
-    "PendingConfig",
-    "CheckpointConfig",
-    "SqliteCheckpointConfig",
-    "DynamoDbCheckpointConfig",
-    "MetricsConfig",
-    "MetricsLevel",
-    "SparkConfig",
-    "ALLOW_VARIABLE",
-    "Planner",
-    "Option",
-    "OptionFamily",
-    "Namespace",
-    "Text",
-    "WholeNumber",
-    "DecimalNumber",
-    "Duration",
-    "Size",
-    "Flag",
-    "Choice",
-]
+from kinesis_publishers.config.sections.source import AggregationMode as AggregationMode
+from kinesis_publishers.config.sections.source import OnInvalidAggregate as OnInvalidAggregate
+from kinesis_publishers.config.sections.source import SourceConfig as SourceConfig
+from kinesis_publishers.config.sections.source import StreamsConfig as StreamsConfig
+from kinesis_publishers.config.sections.source import StreamSelector as StreamSelector
+from kinesis_publishers.config.sections.spark import Planner as Planner
+from kinesis_publishers.config.sections.spark import SparkConfig as SparkConfig
+from kinesis_publishers.config.spark_options import ALLOW_VARIABLE as ALLOW_VARIABLE

@@ -7,12 +7,14 @@ unread until that class declares them, and are then as strict as all others.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from attrs import Factory, define, field, frozen
 
 from kinesis_publishers.config.catalogue import CUSTOM, CUSTOM_PREFIX, find_option, nearest_key
-from kinesis_publishers.config.option import Entry, Namespace
+from kinesis_publishers.config.option import Entry, Lookup, Namespace, Option
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig
 from kinesis_publishers.errors import (
@@ -21,21 +23,6 @@ from kinesis_publishers.errors import (
     PluginLoadError,
     UnknownOptionError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from kinesis_publishers.config.option import Lookup, Option
-    from kinesis_publishers.config.parsers import Scalar
-
-__all__ = [
-    "Assignment",
-    "Assignments",
-    "assign_custom",
-    "assign_properties",
-    "has_other_reader",
-    "unread_custom_problems",
-]
 
 # Credentials may come from a role whose credentials come from a role, and so on.
 _DEEPEST_PROVIDER: Final = 4

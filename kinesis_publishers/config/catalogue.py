@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 
 from kinesis_publishers.config.option import Namespace, Option, OptionFamily, Section
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
 from kinesis_publishers.config.retries import OUTAGE
 from kinesis_publishers.config.sections.aws import (
@@ -36,20 +37,6 @@ from kinesis_publishers.config.sections.reading import (
 from kinesis_publishers.config.sections.registration import RegistrationConfig
 from kinesis_publishers.config.sections.source import SourceConfig, StreamsConfig
 from kinesis_publishers.config.sections.spark import SparkConfig, WatermarkConfig
-
-if TYPE_CHECKING:
-    from kinesis_publishers.config.parsers import Scalar
-
-__all__ = [
-    "ALL_OPTIONS",
-    "CUSTOM",
-    "CUSTOM_PREFIX",
-    "SECTIONS",
-    "all_declarations",
-    "find_bare_option",
-    "find_option",
-    "nearest_key",
-]
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     StreamsConfig,

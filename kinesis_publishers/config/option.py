@@ -26,19 +26,6 @@ from attrs import Factory, evolve, field, fields_dict, frozen
 from kinesis_publishers.config.parsers import Choice, Parser, Scalar
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
-__all__ = [
-    "MASK",
-    "Declared",
-    "Derived",
-    "Entry",
-    "Lookup",
-    "Namespace",
-    "Option",
-    "OptionFamily",
-    "Section",
-    "show_value",
-]
-
 T = TypeVar("T")
 V = TypeVar("V")
 

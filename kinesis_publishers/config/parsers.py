@@ -9,31 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = [
-    "Choice",
-    "DURATION_UNITS",
-    "DecimalNumber",
-    "Duration",
-    "Flag",
-    "Parser",
-    "PluginName",
-    "SIZE_UNITS",
-    "Scalar",
-    "Size",
-    "Text",
-    "URL",
-    "WholeNumber",
-    "parse_quantity",
-]
 
 Scalar: TypeAlias = str | int | float | bool
 """What a properties dict may hold."""

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 import re
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,16 +15,7 @@ from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
-
-__all__ = [
-    "CHECKPOINT_STORES_GROUP",
-    "RECORD_PUBLISHERS_GROUP",
-    "check_fit",
-    "load_class",
-    "load_plugin",
-]
 
 # The entry-point groups in which packages announce record publisher factories and stores.
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import Assignments, assign_custom, assign_properties
 from kinesis_publishers.config.catalogue import ALL_OPTIONS, CUSTOM_PREFIX
 from kinesis_publishers.config.option import Entry, Lookup, Option
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.rules import find_problems
 from kinesis_publishers.config.sections.source import StreamsConfig
 from kinesis_publishers.config.spark_options import assign_spark_options
@@ -19,13 +21,6 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     MissingOptionError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from kinesis_publishers.config.parsers import Scalar
-
-__all__ = ["Properties"]
 
 T = TypeVar("T")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from attrs import frozen
 
@@ -11,11 +12,6 @@ from kinesis_publishers.config.option import Lookup, Option, OptionFamily
 from kinesis_publishers.config.parsers import Text
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import InvalidOptionError, PluginLoadError, ServiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-__all__ = ["RECOVERABLE_ERRORS", "RecoverableErrors", "causes", "recoverable_errors"]
 
 RECOVERABLE_ERRORS: Final[OptionFamily[str | None]] = OptionFamily(
     member=Option(

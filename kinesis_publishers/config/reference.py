@@ -9,8 +9,6 @@ from typing import Any
 from kinesis_publishers.config.catalogue import all_declarations
 from kinesis_publishers.config.option import Namespace, Option
 
-__all__ = ["accepted_text", "render_reference", "value_text"]
-
 _HEADER = "| Key | Accepted | Default | Meaning |\n|---|---|---|---|"
 
 

@@ -13,8 +13,6 @@ from kinesis_publishers.config.parsers import DecimalNumber, Duration, WholeNumb
 if TYPE_CHECKING:
     from kinesis_publishers.retry import RetryPolicy
 
-__all__ = ["OUTAGE", "RetryOptions"]
-
 _SECTION: Final = "Retries"
 # A wrong endpoint or region does not heal.
 _START_SECONDS: Final = 30.0

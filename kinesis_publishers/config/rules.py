@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
 
 from kinesis_publishers.config.assignments import unread_custom_problems
 from kinesis_publishers.config.catalogue import ALL_OPTIONS
+from kinesis_publishers.config.option import Lookup, Option, OptionFamily
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
@@ -43,18 +45,11 @@ from kinesis_publishers.config.sections.source import (
     POLLING,
     SourceConfig,
     StreamsConfig,
+    StreamSelector,
     selected_streams,
 )
 from kinesis_publishers.config.sections.spark import Planner, SparkConfig
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kinesis_publishers.config.option import Lookup, Option, OptionFamily
-    from kinesis_publishers.config.sections.source import StreamSelector
-
-__all__ = ["IneffectiveKey", "find_problems", "ineffective_keys"]
 
 _CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<name>.+):"
 

@@ -7,20 +7,24 @@ connectors use, so that their users change one line.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from kinesis_publishers.config.assignments import Assignments
 from kinesis_publishers.config.catalogue import find_bare_option, find_option
+from kinesis_publishers.config.option import Option
+from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,
     InitialPosition,
     InitialPositionConfig,
+    Positions,
 )
 from kinesis_publishers.config.sections.reading import DiscoveryConfig, FanOutConfig, PollingConfig
 from kinesis_publishers.config.sections.registration import (
@@ -31,15 +35,6 @@ from kinesis_publishers.config.sections.registration import (
 from kinesis_publishers.config.sections.source import EFO, POLLING, SourceConfig, StreamsConfig
 from kinesis_publishers.config.sections.spark import SparkConfig
 from kinesis_publishers.errors import ConfigError, ConfigErrors, InvalidOptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from kinesis_publishers.config.option import Option
-    from kinesis_publishers.config.parsers import Scalar
-    from kinesis_publishers.config.sections.positions import Positions
-
-__all__ = ["ADVICE", "ALIASES", "ALLOW_VARIABLE", "assign_spark_options"]
 
 ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 """The environment variable of the driver that permits values, separated by commas."""

@@ -11,17 +11,12 @@ import re
 import zoneinfo
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
-from kinesis_publishers.config.parsers import parse_quantity
+from kinesis_publishers.config.parsers import Scalar, parse_quantity
 from kinesis_publishers.errors import InvalidOptionError
-
-if TYPE_CHECKING:
-    from kinesis_publishers.config.parsers import Scalar
-
-__all__ = ["DEFAULT_FORMAT", "SimpleDateFormat", "TimestampPattern", "parse_timestamp"]
 
 DEFAULT_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from kinesis_publishers.errors import (
     DataLossError,
@@ -14,20 +14,16 @@ from kinesis_publishers.errors import (
     StreamRecreatedError,
 )
 from kinesis_publishers.events import DataLossTolerated, EventSink
-from kinesis_publishers.model import PositionType, ShardProgress, StartingPosition
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kinesis_publishers.model import (
-        SequenceNumber,
-        Shard,
-        ShardKey,
-        StreamIdentity,
-        StreamSummary,
-    )
-
-__all__ = ["DataLossGuard", "recreated_message"]
+from kinesis_publishers.model import (
+    PositionType,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+    StreamIdentity,
+    StreamSummary,
+)
 
 # No stream keeps its records for a shorter time (AWS service limits): what was read up to a younger
 # instant costs no call.
@@ -61,9 +57,6 @@ class DataLossGuard:
     Args:
         fail: raise (the default of the option), or report an event and continue.
         describe: describes a stream (by ARN) as it is now.
-
-    Attributes:
-        fails: whether a loss is raised.
     """
 
     def __init__(
@@ -219,7 +212,6 @@ class DataLossGuard:
         Args:
             shard: where the records are missing.
             message: what is missing, with positions.
-            kind: the error to raise.
             cause: what showed the loss.
             after: how far the shard had been read.
             until: the missing records arrived before it.

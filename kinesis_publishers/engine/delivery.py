@@ -6,10 +6,16 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import datetime
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
+from kinesis_publishers.abc import RecordPublisher
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.pool import PendingPool, Reservation
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
     InternalServiceError,
@@ -27,33 +33,16 @@ from kinesis_publishers.events import (
     RecordsSkipped,
     ignore_event,
 )
-from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
+from kinesis_publishers.model import (
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
 from kinesis_publishers.retry import RetryBudget, RetryPolicy
 from kinesis_publishers.tasks import cancelled_from_outside_only
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.abc import RecordPublisher
-    from kinesis_publishers.aggregation.deaggregation import Deaggregator
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.data_loss import DataLossGuard
-    from kinesis_publishers.engine.pool import PendingPool, Reservation
-    from kinesis_publishers.model import SequenceNumber, ShardKey
-
-__all__ = [
-    "ConsumerContext",
-    "CreatePublisher",
-    "SHARD_NOT_FOUND",
-    "Delivery",
-    "DeliveryRoom",
-    "DeliverySink",
-    "HasShard",
-    "ShardStatus",
-    "MissingShard",
-    "drop_processed",
-    "user_records",
-]
 
 #: What the service says of a shard that it does not find; :class:`MissingShard` decides.
 SHARD_NOT_FOUND = (StreamNotFoundError, ShardNotFoundError, ConsumerNotFoundError)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
 
+from kinesis_publishers.abc import ControlPlane
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import DiscoveryConfig
 from kinesis_publishers.engine.lineage import gone_shards
 from kinesis_publishers.errors import ResourceInUseError, StreamNotFoundError
 from kinesis_publishers.events import EventSink, log_event
-from kinesis_publishers.retry import call_with_retries
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from datetime import datetime
-
-    from kinesis_publishers.abc import ControlPlane
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import DiscoveryConfig
-    from kinesis_publishers.model import Shard, ShardKey, StreamSummary
-    from kinesis_publishers.retry import RetryPolicy
-
-__all__ = ["ShardDiscovery"]
+from kinesis_publishers.model import Shard, ShardKey, StreamSummary
+from kinesis_publishers.retry import RetryPolicy, call_with_retries
 
 _T = TypeVar("_T")
 

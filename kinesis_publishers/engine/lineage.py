@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 
 from attrs import evolve
 
 from kinesis_publishers.model import PositionType, Shard, ShardKey, ShardProgress, StartingPosition
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
-
-__all__ = [
-    "ancestors",
-    "blocked_shards",
-    "descendants",
-    "generations",
-    "gone_shards",
-    "pinned_progress",
-    "resumed_progress",
-    "startable",
-    "starting_progress",
-]
 
 
 def ancestors(keys: Collection[ShardKey], shards: Mapping[ShardKey, Shard]) -> set[ShardKey]:

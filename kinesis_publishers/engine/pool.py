@@ -8,8 +8,6 @@ from collections import deque
 from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.events import EventSink, PoolUsed, ignore_event
 
-__all__ = ["PendingPool", "Reservation"]
-
 
 class Reservation:
     """A share of the pool; release it exactly when the records have been handed on.
@@ -48,8 +46,6 @@ class PendingPool:
     One event loop only; not thread-safe.
 
     Args:
-        max_records: the limit in records.
-        max_bytes: the limit in payload bytes.
         events: is told how much is in the pool, after each delivery and release.
 
     Attributes:

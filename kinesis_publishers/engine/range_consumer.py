@@ -3,37 +3,60 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from abc import abstractmethod
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.engine.delivery import Delivery, user_records
+from kinesis_publishers.abc import RecordPublisher
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, user_records
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.engine.shard_loop import ShardLoop
-from kinesis_publishers.errors import AggregationError, ReplayMismatchError
+from kinesis_publishers.errors import AggregationError, PositionTrimmedError, ReplayMismatchError
 from kinesis_publishers.events import RangeRead
-from kinesis_publishers.model import PositionType, Shard, ShardProgress, resume_after
-
-if TYPE_CHECKING:
-    from kinesis_publishers.abc import RecordPublisher
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ConsumerContext
-    from kinesis_publishers.errors import PositionTrimmedError
-    from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardKey, ShardRange
-
-__all__ = ["Leftover", "Leftovers", "RangeConsumer"]
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    ShardRange,
+    resume_after,
+)
 
 # The planner of the range has seen its last record. Another reader may be answered from a copy of
 # the shard that does not show it yet: only a tip that stays without it proves that it is gone.
 _TIP_SECONDS = 1.0
 
 
+class ResumablePublisher(RecordPublisher):
+    """One that may hold a connection open from run to run.
+
+    While it does, its run ends by itself after a delivery, once nothing more is wanted.
+    """
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether there is such a connection."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close it; the next run does without."""
+
+
+def _holds_open(publisher: RecordPublisher | None) -> bool:
+    return isinstance(publisher, ResumablePublisher) and publisher.is_open
+
+
 class RangeConsumer(ShardLoop):
     """Reads one range and hands its records on, each once and in their order.
 
     It is also the consumer of what an earlier range has left. A publisher whose run ends by itself
-    after the last record can serve the range that follows. One that would read on, as a
-    subscription does, is interrupted where it waits next.
+    after the last record can serve the range that follows. One that would read on is interrupted
+    where it waits next.
 
     Args:
         begin: what reading the range before has left, if that is known.
@@ -59,7 +82,10 @@ class RangeConsumer(ShardLoop):
 
     @property
     def records_wanted(self) -> int | None:
-        return self._estimate.records_wanted
+        if self._is_exact:
+            return 0
+        # Behind the end of the shard there is nothing to fetch in vain.
+        return None if self._end is None else self._estimate.records_wanted
 
     async def run(self) -> Leftover | None:
         """Read the range; return what one that follows it may begin with, if there is anything.
@@ -157,7 +183,9 @@ class RangeConsumer(ShardLoop):
 
     def _finish(self) -> None:
         self._is_done = True
-        self._interrupt()
+        # Interrupted, it would close what the next range can use.
+        if not (self._is_exact and _holds_open(self._publisher)):
+            self._interrupt()
 
     def _check_end(self, fresh: RecordBatch, covered: int, lag: int | None) -> None:
         if self._end is None:
@@ -204,9 +232,11 @@ class RangeConsumer(ShardLoop):
 _MAX_AGE_SECONDS = 240.0
 _MAX_COUNT = 1000
 _MAX_BYTES = 16 * 1024 * 1024
-# The memory of a record without its payload (objects and texts of the columns), and of a publisher.
+# The memory of a record without its payload (objects and texts of the columns), of a publisher, and
+# of a connection: the buffers of the HTTP client and of the decoder.
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
+_CONNECTION_BYTES = 256 * 1024
 
 _Key: TypeAlias = "tuple[ShardKey, SequenceNumber]"
 
@@ -228,11 +258,22 @@ class Leftover:
     is_complete: bool = False
 
     @property
+    def is_open(self) -> bool:
+        """Whether the publisher holds a connection open."""
+        return _holds_open(self.publisher)
+
+    @property
     def size(self) -> int:
         """About how much memory it takes, in bytes."""
+        own = _PUBLISHER_BYTES + _CONNECTION_BYTES * self.is_open
         if self.rest is None:
-            return _PUBLISHER_BYTES
-        return self.rest.payload_bytes + _RECORD_BYTES * len(self.rest) + _PUBLISHER_BYTES
+            return own
+        return self.rest.payload_bytes + _RECORD_BYTES * len(self.rest) + own
+
+    async def close(self) -> None:
+        """Close what the publisher holds open."""
+        if isinstance(self.publisher, ResumablePublisher):
+            await self.publisher.close()
 
 
 @define(eq=False)
@@ -264,24 +305,35 @@ class Leftovers:
         """About how much memory all of it takes, in bytes."""
         return self._bytes
 
-    def keep(self, shard: ShardKey, leftover: Leftover) -> None:
+    async def keep(self, shard: ShardKey, leftover: Leftover) -> None:
         """Keep what reading a range of ``shard`` has left."""
         key = shard, leftover.end
-        self._remove(key)
-        # It would drive out everything else, and itself.
-        if leftover.size > self._max_bytes:
-            return
+        await self._drop(key)
         self._kept[key] = leftover, self._clock.monotonic()
         self._bytes += leftover.size
+        # It would drive out everything else, and itself.
+        if leftover.size > self._max_bytes:
+            await self._drop(key)
         while len(self._kept) > self._max_count or self._bytes > self._max_bytes:
-            self._remove(next(iter(self._kept)))
+            await self._drop(next(iter(self._kept)))
 
-    def take(self, wanted: ShardRange) -> Leftover | None:
+    async def take(self, wanted: ShardRange) -> Leftover | None:
         """Return what was left where ``wanted`` begins, and keep it no longer."""
         oldest = self._clock.monotonic() - self._max_age_seconds
         while self._kept and next(iter(self._kept.values()))[1] < oldest:
-            self._remove(next(iter(self._kept)))
+            await self._drop(next(iter(self._kept)))
         return None if wanted.follows is None else self._remove((wanted.shard, wanted.follows))
+
+    async def drop_idle(self, seconds: float) -> None:
+        """Drop what has held a connection open for so long without being taken."""
+        latest = self._clock.monotonic() - seconds
+        for key, (leftover, since) in tuple(self._kept.items()):
+            if leftover.is_open and since <= latest:
+                await self._drop(key)
+
+    async def _drop(self, key: _Key) -> None:
+        if (leftover := self._remove(key)) is not None:
+            await leftover.close()
 
     def _remove(self, key: _Key) -> Leftover | None:
         leftover, _ = self._kept.pop(key, (None, 0.0))

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-if TYPE_CHECKING:
-    from kinesis_publishers.model import RangeSize, RecordBatch
-
-__all__ = ["RangeEstimate"]
+from kinesis_publishers.model import RangeSize, RecordBatch
 
 # Where a guess is too low, so much is asked for next: calls cost more than what they fetch in vain.
 _LEAST_SHARE = 0.05
@@ -20,6 +16,8 @@ _LEAST_BYTES = 256 * 1024
 _INSTANT_SHARE = 0.1
 # What a guess by time may be short of.
 _MARGIN = 1.05
+# What producers can write to a shard (AWS service limits).
+_SHARD_RECORDS_PER_SECOND = 1000
 # Arrival times have no parts of a millisecond.
 _INSTANT_SECONDS = 0.001
 
@@ -37,6 +35,9 @@ class RangeEstimate:
     _bytes: int = field(default=0, init=False)
     _first_arrival: float = field(default=math.inf, init=False)
     _last_arrival: float = field(default=-math.inf, init=False)
+    # Of the last page.
+    _page_records: int = field(default=0, init=False)
+    _page_begin: float = field(default=math.inf, init=False)
     # Of those that the planner has seen.
     _seen_records: int = field(default=0, init=False)
 
@@ -48,6 +49,7 @@ class RangeEstimate:
         self._records += len(batch)
         self._bytes += batch.payload_bytes
         self._first_arrival = min(self._first_arrival, arrivals[0])
+        self._page_records, self._page_begin = len(batch), min(arrivals)
         self._last_arrival = max(self._last_arrival, *arrivals)
         if self._size.seen_since is not None:
             since = self._size.seen_since.timestamp()
@@ -75,7 +77,11 @@ class RangeEstimate:
         span = self._last_arrival - self._first_arrival
         if span <= 0:
             return self._records * _INSTANT_SHARE
-        return _MARGIN * seconds * self._records / (span + _INSTANT_SECONDS)
+        mean = self._records / (span + _INSTANT_SECONDS)
+        # The mean of a long silence and a burst would ask for a hundred records of the burst each
+        # time, with five calls a second.
+        latest = self._page_records / (self._last_arrival - self._page_begin + _INSTANT_SECONDS)
+        return _MARGIN * seconds * max(mean, min(latest, _SHARD_RECORDS_PER_SECOND))
 
     @property
     def _least(self) -> int:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from attrs import evolve
 
-from kinesis_publishers.engine.delivery import Delivery, ShardStatus, user_records
+from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, ShardStatus, user_records
 from kinesis_publishers.engine.shard_loop import ShardLoop
-from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.errors import AggregationError, PositionTrimmedError
 from kinesis_publishers.events import ShardEnded, ShardStarted, ShardStopped
-from kinesis_publishers.model import PositionType, ShardProgress, resume_after
+from kinesis_publishers.model import (
+    ChildShard,
+    PositionType,
+    RecordBatch,
+    SequenceNumber,
+    Shard,
+    ShardProgress,
+    resume_after,
+)
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.engine.delivery import ConsumerContext
-    from kinesis_publishers.errors import PositionTrimmedError
-    from kinesis_publishers.model import ChildShard, RecordBatch, SequenceNumber, Shard
-
-__all__ = ["ShardConsumer"]
 
 # By how much a delivery of aggregates may be larger than the one before, as far as room goes.
 _GROWTH = 2
@@ -222,6 +221,8 @@ class ShardConsumer(ShardLoop):
     async def _pass_on(self, delivery: Delivery | None, status: ShardStatus) -> None:
         """Hand on what was taken; what was read ahead waits for the delivery in progress."""
         if self._publisher is None or not self._publisher.reads_ahead:
+            # The publisher before it may have been one that reads ahead.
+            await self._finish_delivering()
             await self._hand_on(delivery, status)
             self.reached = status.progress
             return

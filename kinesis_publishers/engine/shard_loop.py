@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.config.plugins import check_fit
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, DeliveryRoom, drop_processed
+from kinesis_publishers.engine.delivery import (
+    SHARD_NOT_FOUND,
+    ConsumerContext,
+    DeliveryRoom,
+    drop_processed,
+)
 from kinesis_publishers.errors import PluginLoadError, PositionTrimmedError, PublisherCancelledError
-from kinesis_publishers.model import PositionType, RunResult, StartingPosition
+from kinesis_publishers.model import (
+    PositionType,
+    RecordBatch,
+    RunResult,
+    Shard,
+    ShardProgress,
+    StartingPosition,
+)
 from kinesis_publishers.tasks import cancelled_from_outside_only
-
-if TYPE_CHECKING:
-    from kinesis_publishers.engine.delivery import ConsumerContext
-    from kinesis_publishers.model import RecordBatch, Shard, ShardProgress
-
-__all__ = ["ShardLoop"]
 
 
 class ShardLoop(RecordBatchConsumer):

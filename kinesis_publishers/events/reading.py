@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
+from kinesis_publishers.model import SequenceNumber, ShardKey, StartingPosition
 
 
 @frozen(kw_only=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from kinesis_publishers.model import ShardKey
+from kinesis_publishers.model import ShardKey
 
 
 @frozen(kw_only=True)

@@ -8,17 +8,6 @@ from typing import Final, TypeAlias, get_args
 
 from kinesis_publishers.events import reading, service
 
-__all__ = [
-    "EVENT_TYPES",
-    "Event",
-    "EventSink",
-    "fan_out_events",
-    "guard_events",
-    "ignore_event",
-    "level_of",
-    "log_event",
-]
-
 Event: TypeAlias = (
     reading.FetcherStarted
     | reading.FetcherStopped

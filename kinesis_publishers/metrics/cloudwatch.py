@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from itertools import islice
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -17,19 +18,12 @@ from kinesis_publishers.abc import EventReporter
 from kinesis_publishers.aws.clients import ServiceAddress, open_client
 from kinesis_publishers.aws.errors import RefusedError, mapped_errors
 from kinesis_publishers.clock import Clock, SystemClock
-from kinesis_publishers.config import AwsConfig, MetricsConfig
+from kinesis_publishers.config import AwsConfig, MetricsConfig, Properties
 from kinesis_publishers.errors import ServiceError
+from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.metrics.statistics import IntervalStatistics, datum_of, requests_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import Event
-
-__all__ = ["CloudWatchMetrics", "CloudWatchSettings", "CloudWatchUpload", "MAX_UNSENT_DATA"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -171,7 +165,6 @@ class CloudWatchSettings:
 
     Attributes:
         namespace: the namespace of the metrics; the KCL uses the application's name.
-        interval_seconds: how often they are sent.
         is_per_shard: whether they have the dimension ShardId.
     """
 

@@ -19,8 +19,6 @@ from kinesis_publishers.events import (
 from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable, ValueOf, one, zero
 from kinesis_publishers.metrics.table import METRICS
 
-__all__ = ["KCL_METRICS"]
-
 # CloudWatch keeps the number, sum, minimum and maximum of everything.
 _KIND: Final = MetricKind.HISTOGRAM
 _MILLIS: Final = 1e3

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from attrs import field, frozen
 
-from kinesis_publishers.events import RangeRead, ShardEnded, ShardStopped
-
-if TYPE_CHECKING:
-    from kinesis_publishers.events import Event, EventReceived, RecordsFetched
-
-__all__ = [
-    "Metric",
-    "MetricKind",
-    "MetricTable",
-    "ValueOf",
-    "bytes_of",
-    "is_end_of_reading",
-    "lag_of",
-    "minus_one",
-    "one",
-    "records_of",
-    "seconds_of",
-    "stream_of",
-    "zero",
-]
+from kinesis_publishers.events import (
+    Event,
+    EventReceived,
+    RangeRead,
+    RecordsFetched,
+    ShardEnded,
+    ShardStopped,
+)
 
 ValueOf: TypeAlias = Callable[[Any], float | None]
 """Returns what an event measures; ``None`` for nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
@@ -10,21 +11,15 @@ from weakref import WeakKeyDictionary, WeakSet
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
 from kinesis_publishers.abc import EventReporter
-from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import MetricsConfig, Properties
+from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.metric import Metric, MetricKind, is_end_of_reading, stream_of
 from kinesis_publishers.metrics.table import METRICS
+from kinesis_publishers.model import ShardKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from opentelemetry.util.types import AttributeValue
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import Event
-    from kinesis_publishers.model import ShardKey
-
-__all__ = ["METER_NAME", "OpenTelemetryMetrics"]
 
 METER_NAME: Final = "kinesis_publishers"
 """The meter, and the first part of each instrument's name."""

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from kinesis_publishers.abc import EventReporter
-from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import MetricsConfig, Properties
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import PluginLoadError
-from kinesis_publishers.events import fan_out_events, guard_events, log_event
+from kinesis_publishers.events import Event, EventSink, fan_out_events, guard_events, log_event
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import Event, EventSink
-
-__all__ = ["EventLog", "load_event_reporter", "open_event_sink", "repeated"]
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, Final
 
 from attrs import define, frozen
 
 from kinesis_publishers.aws.record_writer import batched_by_size
-from kinesis_publishers.metrics.metric import stream_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
-
-    from kinesis_publishers.events import Event
-    from kinesis_publishers.metrics.metric import Metric, MetricTable
-    from kinesis_publishers.model import ShardKey
-
-__all__ = [
-    "MAX_DATA",
-    "MAX_REQUEST_BYTES",
-    "IntervalStatistics",
-    "Series",
-    "Statistics",
-    "datum_of",
-    "requests_of",
-]
+from kinesis_publishers.events import Event
+from kinesis_publishers.metrics.metric import Metric, MetricTable, stream_of
+from kinesis_publishers.model import ShardKey
 
 
 @frozen

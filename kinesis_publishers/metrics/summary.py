@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attrs import define, frozen
 
 from kinesis_publishers.abc import EventReporter
-from kinesis_publishers.config import MetricsConfig
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import MetricsConfig, Properties
 from kinesis_publishers.events import (
     BackpressureBegan,
     BackpressureEnded,
     CallRetried,
+    Event,
     EventReceived,
     RecordsFetched,
     RecordsProcessed,
@@ -21,14 +23,7 @@ from kinesis_publishers.events import (
 )
 from kinesis_publishers.metrics.metric import is_end_of_reading
 from kinesis_publishers.metrics.sinks import repeated
-
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import Event
-    from kinesis_publishers.model import ShardKey
-
-__all__ = ["SummaryLog"]
+from kinesis_publishers.model import ShardKey
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -47,8 +47,6 @@ from kinesis_publishers.metrics.metric import (
     seconds_of,
 )
 
-__all__ = ["METRICS"]
-
 _Sources: TypeAlias = Mapping[type, ValueOf]
 
 _NANOS = 1e9

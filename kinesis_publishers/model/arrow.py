@@ -6,18 +6,13 @@ which takes half a second of CPU.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import pack
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.model.shards import Shard
-
-__all__ = ["ARROW_SCHEMA", "to_arrow"]
+from kinesis_publishers.model.shards import Shard
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.model.positions import ShardProgress
-    from kinesis_publishers.model.shards import ShardKey
-
-__all__ = ["Checkpoint", "CheckpointVersion", "CheckpointWrite", "StoredCheckpoint"]
+from kinesis_publishers.model.positions import ShardProgress
+from kinesis_publishers.model.shards import ShardKey
 
 
 @frozen(kw_only=True)

@@ -5,31 +5,15 @@ Everything here is pure: no clock, no service, no stored state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import total_ordering
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from kinesis_publishers.model.shards import ShardKey, StreamIdentity
-
-__all__ = [
-    "PositionType",
-    "RangeSize",
-    "SequenceNumber",
-    "ShardProgress",
-    "ShardRange",
-    "StartingPosition",
-    "StreamProgress",
-    "continue_from",
-    "is_refresh_due",
-    "resume_after",
-]
+from kinesis_publishers.model.shards import ShardKey, StreamIdentity
 
 
 def _validate_decimal(_: object, attribute: Any, value: str) -> None:
@@ -267,13 +251,7 @@ class ShardRange:
 
 
 def is_refresh_due(written: datetime | None, current: datetime | None, now: datetime) -> bool:
-    """Say whether the ``as_of`` of an idle shard should be stored again.
-
-    Args:
-        written: the stored ``as_of``.
-        current: the latest ``as_of``.
-        now: the current time.
-    """
+    """Say whether an idle shard's ``current`` ``as_of`` should replace the ``written`` one."""
     if current is None:
         return False
     return written is None or (now - written > _REFRESH_AFTER and current > written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import partial
@@ -13,26 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from attrs import Factory, evolve, field, frozen
 
 from kinesis_publishers.model.positions import SequenceNumber
-from kinesis_publishers.model.shards import parse_hash_key
+from kinesis_publishers.model.shards import ChildShard, Shard, parse_hash_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     import pyarrow as pa
-
-    from kinesis_publishers.model.shards import ChildShard, Shard
-
-__all__ = [
-    "AGGREGATE_MAGIC",
-    "LONGEST_PARTITION_KEY",
-    "Record",
-    "RecordBatch",
-    "RecordPage",
-    "RunResult",
-    "StreamConsumer",
-    "SubscriptionEvent",
-    "UserRecord",
-]
 
 AGGREGATE_MAGIC: Final = b"\xf3\x89\x9a\xc2"
 

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, Self
+from datetime import datetime
+from typing import Final, Self
 
 from attrs import frozen
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-__all__ = [
-    "ChildShard",
-    "HashRange",
-    "LONGEST_HASH_KEY",
-    "MAX_HASH_KEY",
-    "Shard",
-    "ShardKey",
-    "StreamIdentity",
-    "StreamSummary",
-    "hash_key_of",
-    "parse_hash_key",
-]
 
 
 @frozen(cache_hash=True)

@@ -1,23 +1,11 @@
 """The simple API: records one by one, in a loop or through a callback, with checkpoints."""
 
-from kinesis_publishers.processing.error_policies import (
-    DeadLetter,
-    ErrorPolicy,
-    RetryOnError,
-    StopOnError,
-    with_error_policy,
-)
-from kinesis_publishers.processing.reading import RecordStream, read
-from kinesis_publishers.processing.scanning import ScanResult, scan
-
-__all__ = [
-    "DeadLetter",
-    "ErrorPolicy",
-    "RecordStream",
-    "RetryOnError",
-    "ScanResult",
-    "StopOnError",
-    "read",
-    "scan",
-    "with_error_policy",
-]
+from kinesis_publishers.processing.calls import ScanResult as ScanResult
+from kinesis_publishers.processing.error_policies import DeadLetter as DeadLetter
+from kinesis_publishers.processing.error_policies import ErrorPolicy as ErrorPolicy
+from kinesis_publishers.processing.error_policies import RetryOnError as RetryOnError
+from kinesis_publishers.processing.error_policies import StopOnError as StopOnError
+from kinesis_publishers.processing.error_policies import with_error_policy as with_error_policy
+from kinesis_publishers.processing.reading import RecordStream as RecordStream
+from kinesis_publishers.processing.reading import read as read
+from kinesis_publishers.processing.scanning import scan as scan

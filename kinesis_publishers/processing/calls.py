@@ -8,19 +8,15 @@ import contextvars
 import inspect
 import logging
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from attrs import Factory, define, field
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kinesis_publishers.model import Record, RecordBatch
-
-__all__ = ["CallThreads", "DeliveryCalls", "Process", "ScanResult", "call_in_thread", "call_plain"]
+from kinesis_publishers.model import Record, RecordBatch
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -56,8 +52,6 @@ class CallThreads(ThreadPoolExecutor):
 
         Args:
             name: what is called, and for what.
-            callback: is called with ``arguments``.
-            then: notes that the call has returned.
 
         Raises:
             Exception: what the callback has raised, with a note that names it.
@@ -137,8 +131,6 @@ class DeliveryCalls:
     """The calls for one delivery; one thread at a time changes the state, any may read it.
 
     Args:
-        process: the callback.
-        batch: the records.
         per_batch: whether the callback takes them all at once.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.

@@ -5,35 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from attrs import field, frozen
 
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.errors import AggregationError
-from kinesis_publishers.model import RecordBatch, SequenceNumber
+from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 from kinesis_publishers.processing.calls import call_plain
+from kinesis_publishers.readers.fetcher import OnBatch
 from kinesis_publishers.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import Record, Shard
-    from kinesis_publishers.readers.fetcher import OnBatch
-
-__all__ = [
-    "DeadLetter",
-    "ErrorPolicy",
-    "RetryOnError",
-    "StopOnError",
-    "check_callback",
-    "check_policy",
-    "next_step",
-    "place_of",
-    "with_error_policy",
-]
 
 _LOGGER = logging.getLogger(__name__)
 

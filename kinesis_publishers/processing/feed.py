@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from attrs import define, field
 
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
-from kinesis_publishers.model import SequenceNumber, ShardProgress, resume_after
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import SequenceNumber, ShardKey, ShardProgress, resume_after
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
-
-    from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import ShardKey
-
-__all__ = ["DeliveryFeed", "HandedOut"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -286,7 +280,6 @@ class DeliveryFeed(DeliverySink):
         """Note that a shard has been processed to its end: it is not read again.
 
         Args:
-            end: its last status.
             was_told: whether a hook was called for it, which then covers the records that were held
                 back. Otherwise these come again, and the end with them.
         """

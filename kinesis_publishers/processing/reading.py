@@ -7,24 +7,18 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Self, TypeAlias
+from types import TracebackType
+from typing import Self, TypeAlias
 
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import Record, Shard
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Record, Shard
-
-__all__ = ["OnShardEnd", "RecordStream", "read"]
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from typing import TYPE_CHECKING, TypeAlias
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from attrs import Factory, define, field
 
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import AggregationMode, OnInvalidAggregate, Properties, SourceConfig
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import AggregationError
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import Record, Shard
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -27,16 +31,6 @@ from kinesis_publishers.processing.error_policies import (
 from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable, Mapping
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import Record, Shard
-
-__all__ = ["ScanResult", "scan"]
 
 _LOGGER = logging.getLogger(__name__)
 

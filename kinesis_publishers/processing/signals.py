@@ -6,13 +6,9 @@ import asyncio
 import signal
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-__all__ = ["free_signals", "stopped_by"]
+from typing import Final, TypeAlias
 
 _Stop: TypeAlias = "Callable[[signal.Signals], None]"
 

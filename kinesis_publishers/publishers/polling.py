@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Self, TypeVar
+from collections.abc import Awaitable
+from typing import Self, TypeVar
 
 from kinesis_publishers.abc import (
     PublisherContext,
@@ -12,7 +13,7 @@ from kinesis_publishers.abc import (
     RecordPublisher,
     RecordPublisherFactory,
 )
-from kinesis_publishers.config import PollingConfig, ShardLimits
+from kinesis_publishers.config import PollingConfig, Properties, ShardLimits
 from kinesis_publishers.errors import (
     InvalidArgumentError,
     IteratorExpiredError,
@@ -33,23 +34,7 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.publishers.quota import CALLS_PER_SECOND, ShardQuota
 from kinesis_publishers.publishers.trimmed import LagWatch, delay_after_refusal
-from kinesis_publishers.retry import RetryBudget
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.retry import RetryPolicy
-
-__all__ = [
-    "MAX_PAGE_BYTES",
-    "MIN_PAGE_BYTES",
-    "PollingRecordPublisher",
-    "PollingRecordPublisherFactory",
-    "adapted_limit",
-    "expected_page",
-    "period_after",
-]
+from kinesis_publishers.retry import RetryBudget, RetryPolicy
 
 _GET_RECORDS, _GET_SHARD_ITERATOR = "GetRecords", "GetShardIterator"
 _LOGGER = logging.getLogger(__name__)
@@ -163,15 +148,18 @@ class PollingRecordPublisher(RecordPublisher):
             return RunResult.COMPLETE
         return RunResult.INCOMPLETE
 
-    async def _keep_pace(self) -> None:
-        """Wait for the next call's turn, and for what the last failure asks for."""
+    @property
+    def seconds_left(self) -> float:
+        """How long the next run will wait before it calls: for its turn, and after a failure."""
         elapsed = self._seconds_since_last_call()
-        delay = max(
+        return max(
             0.0 if elapsed is None else self._period - elapsed,
             self._not_before - self._context.clock.monotonic(),
             self._quota.seconds_left(self._shard.key, _GET_RECORDS),
         )
-        if delay > 0:
+
+    async def _keep_pace(self) -> None:
+        if (delay := self.seconds_left) > 0:
             await self._context.clock.sleep(delay)
             self._slept_seconds += delay
 

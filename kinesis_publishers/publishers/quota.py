@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import define, field
 
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import ShardKey
-
-__all__ = ["CALLS_PER_SECOND", "ShardQuota"]
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.model import ShardKey
 
 #: Of one operation per shard; GetRecords and GetShardIterator have the same (AWS API reference).
 CALLS_PER_SECOND: Final = 5

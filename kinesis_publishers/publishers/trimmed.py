@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from attrs import define, field
 
-from kinesis_publishers.errors import PositionTrimmedError
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.errors import InvalidArgumentError
-    from kinesis_publishers.model import RecordPage, Shard, StartingPosition
-
-__all__ = ["LagWatch", "delay_after_refusal"]
+from kinesis_publishers.errors import InvalidArgumentError, PositionTrimmedError
+from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 
 _STUCK_ANSWERS = 10
 _STUCK_LAG_MILLIS = 23 * 3600 * 1000
@@ -41,8 +33,6 @@ class LagWatch:
         """Take the answer of a read from ``position`` into account.
 
         Args:
-            page: the answer.
-            position: where the read began.
             has_ended: whether it is the last answer of the shard.
 
         Raises:

@@ -8,44 +8,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_publishers.assembly import publisher_factory_class, with_region
-from kinesis_publishers.clock import ServiceClock
-from kinesis_publishers.model import PositionType, is_refresh_due
+from kinesis_publishers.assembly import publisher_factory_class as publisher_factory_class
+from kinesis_publishers.assembly import with_region as with_region
+from kinesis_publishers.clock import ServiceClock as ServiceClock
+from kinesis_publishers.model import PositionType as PositionType
+from kinesis_publishers.model import is_refresh_due as is_refresh_due
 
 if TYPE_CHECKING:
-    from kinesis_publishers.readers.bounded_read import BatchBounds, Narrowing, is_after, plan_batch
-    from kinesis_publishers.readers.eager_registration import check_streams, register_consumers
-    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-    from kinesis_publishers.readers.guard import ConsumerGuard
-    from kinesis_publishers.readers.range_ends import (
-        Ends,
-        KinesisRangeFinder,
-        Portion,
-        ReadLimit,
+    from kinesis_publishers.readers.bounded_read import BatchBounds as BatchBounds
+    from kinesis_publishers.readers.bounded_read import Narrowing as Narrowing
+    from kinesis_publishers.readers.bounded_read import is_after as is_after
+    from kinesis_publishers.readers.bounded_read import plan_batch as plan_batch
+    from kinesis_publishers.readers.eager_registration import check_streams as check_streams
+    from kinesis_publishers.readers.eager_registration import (
+        register_consumers as register_consumers,
     )
-    from kinesis_publishers.readers.range_reader import KinesisRangeReader, as_polling
-
-__all__ = [
-    "BatchBounds",
-    "ConsumerGuard",
-    "Ends",
-    "KinesisDataFetcher",
-    "KinesisRangeFinder",
-    "KinesisRangeReader",
-    "Narrowing",
-    "PositionType",
-    "Portion",
-    "ReadLimit",
-    "ServiceClock",
-    "as_polling",
-    "check_streams",
-    "is_after",
-    "is_refresh_due",
-    "plan_batch",
-    "publisher_factory_class",
-    "register_consumers",
-    "with_region",
-]
+    from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
+    from kinesis_publishers.readers.guard import ConsumerGuard as ConsumerGuard
+    from kinesis_publishers.readers.range_ends import Ends as Ends
+    from kinesis_publishers.readers.range_ends import KinesisRangeFinder as KinesisRangeFinder
+    from kinesis_publishers.readers.range_ends import Portion as Portion
+    from kinesis_publishers.readers.range_ends import ReadLimit as ReadLimit
+    from kinesis_publishers.readers.range_reader import KinesisRangeReader as KinesisRangeReader
+    from kinesis_publishers.readers.range_reader import as_polling as as_polling
 
 _NAMES: Final = {
     "bounded_read": "BatchBounds Narrowing is_after plan_batch",

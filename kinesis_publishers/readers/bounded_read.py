@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attrs import evolve, field, frozen
 
 from kinesis_publishers.assembly import open_services
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import (
     EndingPositionConfig,
     InitialPositionConfig,
+    Properties,
     StreamsConfig,
 )
+from kinesis_publishers.engine.data_loss import DataLossGuard
+from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.errors import DataLossError, InvalidOptionError, PositionTrimmedError
-from kinesis_publishers.model import Shard, ShardKey, ShardRange, StartingPosition
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import Shard, ShardKey, ShardProgress, ShardRange, StartingPosition
 from kinesis_publishers.readers.range_ends.last_record import PolledPages, TipSearch
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.engine.data_loss import DataLossGuard
-    from kinesis_publishers.engine.discovery import ShardDiscovery
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import ShardProgress
-
-__all__ = ["BatchBounds", "Narrowing", "is_after", "plan_batch"]
 
 # Each holds a page of a hundred records, or in the end of some thousands.
 _SEARCHES_AT_ONCE = 32
@@ -166,8 +160,6 @@ class Narrowing:
     """What a query does not need; ``None`` needs all.
 
     Attributes:
-        stream_names: the streams that are needed.
-        shard_ids: the shards that are needed.
         arrived_since: records that arrived earlier are not needed.
         arrived_until: records that arrived later are not needed.
     """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from kinesis_publishers.assembly import open_control, publisher_factory_class
+from kinesis_publishers.assembly import ControlServices, open_control, publisher_factory_class
 from kinesis_publishers.config import Properties, RegistrationConfig, RegistrationStrategy
 from kinesis_publishers.errors import (
     InternalServiceError,
@@ -20,13 +21,6 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.events import ignore_event
 from kinesis_publishers.registration import ConsumerLease, create_registrar
 from kinesis_publishers.retry import RetryPolicy, call_with_retries
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from kinesis_publishers.assembly import ControlServices
-
-__all__ = ["check_streams", "register_consumers"]
 
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)

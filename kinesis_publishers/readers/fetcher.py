@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from kinesis_publishers.assembly import Services, open_checkpointer, open_services
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Properties
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
-from kinesis_publishers.model import RecordBatch, Shard, ShardKey, ShardProgress, StreamProgress
+from kinesis_publishers.model import (
+    ChildShard,
+    RecordBatch,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StreamProgress,
+)
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
-
-if TYPE_CHECKING:
-    from kinesis_publishers.checkpoints.checkpointer import Checkpointer
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import ChildShard
-
-__all__ = ["KinesisDataFetcher", "OnBatch"]
 
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
 """Takes the records of a shard; once it returns, they count as processed."""

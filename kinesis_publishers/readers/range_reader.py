@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attrs import evolve, frozen
 
-from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher
+from kinesis_publishers.abc import RecordBatchConsumer, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.assembly import Services, open_services, publisher_factory_class
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties, SourceConfig, SubscriptionHttpConfig
 from kinesis_publishers.config.assignments import has_other_reader
 from kinesis_publishers.config.catalogue import CUSTOM
-from kinesis_publishers.engine.range_consumer import Leftover, Leftovers, RangeConsumer
+from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
+from kinesis_publishers.engine.range_consumer import Leftovers, RangeConsumer, ResumablePublisher
 from kinesis_publishers.errors import ServiceError
-from kinesis_publishers.model import RunResult, Shard, StartingPosition, continue_from
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.model import (
+    RecordBatch,
+    RunResult,
+    SequenceNumber,
+    Shard,
+    ShardRange,
+    StartingPosition,
+    continue_from,
+)
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
-
-    from kinesis_publishers.abc import RecordPublisherFactory
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ConsumerContext, DeliverySink
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import RecordBatch, SequenceNumber, ShardRange
-
-__all__ = ["KinesisRangeReader", "RangePublishers", "SubscribeThenPoll", "as_polling"]
 
 
 class KinesisRangeReader:
     """Reads ranges, call after call, with the same clients and budget.
 
     What a range leaves, a publisher and the records that were fetched with its last one, is kept
-    for the range that follows it: that needs no GetShardIterator and fetches nothing twice.
+    for the range that follows it: that needs no GetShardIterator, no other subscription, and
+    fetches nothing twice.
 
     Args:
         publishers: makes what reads the shards.
@@ -66,7 +68,11 @@ class KinesisRangeReader:
         if not isinstance(properties, Properties):
             properties = Properties.parse(properties)
         async with open_services(properties, events=events, clock=clock) as services:
-            yield cls(services, RangePublishers.select(properties, services))
+            reader = cls(services, RangePublishers.select(properties, services))
+            try:
+                yield reader
+            finally:
+                await reader._leftovers.drop_idle(0)
 
     async def read(
         self,
@@ -96,19 +102,29 @@ class KinesisRangeReader:
         context = self._services.consumer_context(sink, create)
         async with TaskScope() as scope:
             for one in ranges:
-                begin = self._leftovers.take(one)
-                if begin is not None and subscribes:
-                    # Its publisher would poll.
-                    begin = evolve(begin, publisher=None)
-                work = self._read_range(one, context, begin)
+                work = self._read_range(one, context, subscribes=subscribes)
                 scope.spawn(work, name=f"read a range of {one.shard}")
 
     async def _read_range(
-        self, one: ShardRange, context: ConsumerContext, begin: Leftover | None
+        self, one: ShardRange, context: ConsumerContext, *, subscribes: bool
     ) -> None:
-        leftover = await RangeConsumer(one, context, begin).run()
+        begin, leftover = await self._leftovers.take(one), None
+        if begin is not None and subscribes and not begin.is_open:
+            # Its publisher would poll.
+            begin = evolve(begin, publisher=None)
+        try:
+            leftover = await RangeConsumer(one, context, begin).run()
+        finally:
+            if begin is not None and leftover is None:
+                await begin.close()
         if leftover is not None:
-            self._leftovers.keep(one.shard, leftover)
+            await self._leftovers.keep(one.shard, leftover)
+
+    async def keep_idle_closed(self) -> None:
+        """Close, until it is cancelled, subscriptions that no range has continued in time."""
+        while self._publishers.fan_out is not None:
+            await self._services.clock.sleep(_IDLE_SECONDS / 2)
+            await self._leftovers.drop_idle(_IDLE_SECONDS)
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -116,6 +132,9 @@ _LOGGER = logging.getLogger(__name__)
 # A subscription costs a call, a connection and, for any reader within the next five seconds, the
 # shard. Polling reads so much in about two seconds.
 _MIN_SUBSCRIBED_BYTES = 4 * 1024 * 1024
+# Twice the time that a micro-batch of a backlog has by default: so long may a shard wait for the
+# others of its micro-batch, and for the next one.
+_IDLE_SECONDS = 20.0
 
 
 def as_polling(properties: Properties) -> Properties:
@@ -135,12 +154,12 @@ def as_polling(properties: Properties) -> Properties:
     )
 
 
-class SubscribeThenPoll(RecordPublisher):
-    """Publishes one shard: the first :meth:`run` is one subscription, the following ones poll.
+class SubscribeThenPoll(ResumablePublisher):
+    """Publishes one shard: one subscription, for one :meth:`run` after the other, and then polling.
 
     A shard has one subscription per consumer. It is refused while another is younger than five
-    seconds, a second reader of the same range takes it over, or it breaks: in each case polling
-    continues after the last record at once, and drives out no other reader.
+    seconds, a second reader takes it over, or it breaks: in each case polling continues after the
+    last record at once, and drives out no other reader.
 
     Args:
         shard: what to read.
@@ -162,15 +181,23 @@ class SubscribeThenPoll(RecordPublisher):
         self._polling = polling
         self._poller: RecordPublisher | None = None
 
+    @property
+    def is_open(self) -> bool:
+        return isinstance(self._subscriber, FanOutRecordPublisher) and self._subscriber.is_open
+
+    async def close(self) -> None:
+        if isinstance(self._subscriber, FanOutRecordPublisher):
+            await self._subscriber.close()
+
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
-        if self._poller is not None:
-            return await self._poller.run(consumer)
-        subscriber, self._subscriber = self._subscriber, None
-        if subscriber is not None:
+        if (subscriber := self._subscriber) is not None:
             result = await subscriber.run(_Follower(consumer, self))
-            self._log(subscriber)
+            if not self.is_open:
+                self._subscriber = None
+                self._log(subscriber)
             return result
-        self._poller = await self._polling.create(self._position, self._shard)
+        if self._poller is None:
+            self._poller = await self._polling.create(self._position, self._shard)
         return await self._poller.run(consumer)
 
     def _log(self, subscriber: RecordPublisher) -> None:
@@ -189,6 +216,10 @@ class SubscribeThenPoll(RecordPublisher):
 class _Follower(RecordBatchConsumer):
     _consumer: RecordBatchConsumer
     _publisher: SubscribeThenPoll
+
+    @property
+    def records_wanted(self) -> int | None:
+        return self._consumer.records_wanted
 
     async def wait_for_space(self, records: int, payload_bytes: int) -> None:
         await self._consumer.wait_for_space(records, payload_bytes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 
+from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.data_loss import recreated_message
 from kinesis_publishers.engine.lineage import (
     ancestors,
@@ -26,14 +27,6 @@ from kinesis_publishers.model import (
     StreamIdentity,
     StreamProgress,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-    from datetime import datetime
-
-    from kinesis_publishers.assembly import Services
-
-__all__ = ["ShardTable"]
 
 _LOGGER = logging.getLogger(__name__)
 

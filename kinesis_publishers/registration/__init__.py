@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kinesis_publishers.config import RegistrationStrategy
-from kinesis_publishers.registration.consumers import deregister_consumer
-from kinesis_publishers.registration.shared_use import ConsumerLease
+from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
+from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy
+from kinesis_publishers.registration.consumers import deregister_consumer as deregister_consumer
+from kinesis_publishers.registration.shared_use import ConsumerLease as ConsumerLease
 from kinesis_publishers.registration.strategies import EagerRegistrar, LazyRegistrar, NoRegistrar
-
-if TYPE_CHECKING:
-    from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
-    from kinesis_publishers.config import RegistrationConfig
-
-__all__ = ["ConsumerLease", "create_registrar", "deregister_consumer"]
 
 
 def create_registrar(

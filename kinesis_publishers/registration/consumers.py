@@ -6,27 +6,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from kinesis_publishers.abc import ControlContext
+from kinesis_publishers.config import RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, KinesisPublishersError
 from kinesis_publishers.events import ConsumerDeregistered
+from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.retry import call_with_retries
-
-if TYPE_CHECKING:
-    from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.config import RegistrationConfig
-    from kinesis_publishers.model import StreamConsumer
-
-__all__ = [
-    "consumer_name_in",
-    "deregister_by_name_command",
-    "deregister_command",
-    "deregister_consumer",
-    "find_consumer",
-    "list_consumers",
-    "stream_arn_of",
-    "stream_name_in",
-]
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -22,8 +22,6 @@ from attrs import frozen
 
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS
 
-__all__ = ["FileLock", "LeaseFiles", "lease_directory"]
-
 _NAME = "kinesis-publishers"
 
 
@@ -110,12 +108,10 @@ class LeaseFiles:
     """The files of one consumer.
 
     Attributes:
-        directory: where they are.
         users: every user of the consumer holds a shared lock on it.
         registration: locked to find out whether to register, and to do so.
         record: says what was registered; it is replaced as a whole.
         stream_arn: the stream; it and the name stand in the record for a person who reads it.
-        consumer_name: the name of the consumer.
     """
 
     directory: Path

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve
 
+from kinesis_publishers.abc import ControlContext
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import (
     ConnectionFailedError,
@@ -20,22 +23,14 @@ from kinesis_publishers.errors import (
     ServiceError,
 )
 from kinesis_publishers.events import ConsumerAwaited, ConsumerRegistered
+from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.registration.consumers import (
     deregister_command,
     find_consumer,
     list_consumers,
 )
+from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.retry import RetryBudget
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from kinesis_publishers.abc import ControlContext
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.model import StreamConsumer
-    from kinesis_publishers.registration.shared_use import ConsumerLease
-
-__all__ = ["ConsumerRegistration", "consumer_limit_error"]
 
 _LOGGER = logging.getLogger(__name__)
 

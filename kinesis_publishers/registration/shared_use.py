@@ -7,23 +7,15 @@ on other machines are not seen; one whose consumer is removed under it registers
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
-from kinesis_publishers.registration.consumers import (
-    deregister_by_name_command,
-    deregister_command,
-)
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.registration.consumers import deregister_by_name_command, deregister_command
 from kinesis_publishers.registration.lease_files import FileLock, LeaseFiles, lease_directory
 from kinesis_publishers.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from kinesis_publishers.clock import Clock
-
-__all__ = ["ConsumerLease"]
 
 _LOGGER = logging.getLogger(__name__)
 

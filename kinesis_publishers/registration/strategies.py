@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NoReturn
 
-from kinesis_publishers.abc import StreamConsumerRegistrar
+from kinesis_publishers.abc import ControlContext, StreamConsumerRegistrar
 from kinesis_publishers.config import DeregistrationPolicy, RegistrationConfig
 from kinesis_publishers.errors import ConsumerNotFoundError, InvalidOptionError, MissingOptionError
 from kinesis_publishers.registration.consumers import (
@@ -16,13 +17,6 @@ from kinesis_publishers.registration.consumers import (
 from kinesis_publishers.registration.registering import ConsumerRegistration
 from kinesis_publishers.registration.shared_use import ConsumerLease
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from kinesis_publishers.abc import ControlContext
-
-__all__ = ["EagerRegistrar", "LazyRegistrar", "NoRegistrar"]
 
 
 class LazyRegistrar(StreamConsumerRegistrar):

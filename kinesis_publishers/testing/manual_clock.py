@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from kinesis_publishers.clock import Clock
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-__all__ = ["ManualClock"]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # Enough turns for a woken task to run through the awaits of one iteration and to park again.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
     from kinesis_publishers.testing.manual_clock import ManualClock
-
-__all__ = ["local_kinesis", "manual_clock"]
 
 
 @pytest.fixture

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Final, NoReturn
+from contextlib import AbstractContextManager
+from typing import Final, NoReturn
 
 import click
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-__all__ = ["demo"]
 
 _INTERRUPTED: Final = 130
 

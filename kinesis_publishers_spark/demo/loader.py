@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +12,7 @@ import boto3
 from botocore.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from kinesis_publishers_spark.demo.flights import FlightRecord
-
-__all__ = ["Loader", "start_loader"]
 
 # The most that PutRecords takes (API reference); the flights are far from its limit on bytes.
 _RECORDS_PER_CALL: Final = 500
@@ -29,7 +26,6 @@ class Loader:
 
     Args:
         client: a boto3 client of Kinesis that does not retry by itself.
-        stream: the name of the stream.
         records: what to put, in this order where nothing is refused.
 
     Attributes:

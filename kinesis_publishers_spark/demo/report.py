@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
@@ -11,14 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
     from kinesis_publishers import Clock
     from kinesis_publishers_spark.demo.flights import CarrierDelays, Comparison
-
-__all__ = ["ReadFigures", "Report"]
 
 _LINE_INTERVAL_SECONDS: Final = 3.0
 
@@ -57,7 +54,6 @@ class Report:
     Progress is shown within the context, everything else at any time.
 
     Args:
-        console: where to.
         clock: says when the next plain line is due.
     """
 

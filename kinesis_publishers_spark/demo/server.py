@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kinesis_publishers_spark.demo import DemoError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from multiprocessing.connection import Connection
-
-__all__ = ["handled_signals", "serve_stream"]
 
 
 @contextmanager

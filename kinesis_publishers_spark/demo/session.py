@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import psutil
 from pyspark import SparkContext
@@ -19,18 +21,6 @@ from pyspark.sql import SparkSession
 
 from kinesis_publishers_spark.data_source import register
 from kinesis_publishers_spark.demo.server import handled_signals
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
-    from pathlib import Path
-
-__all__ = [
-    "end_processes",
-    "find_java_problem",
-    "isolate_environment",
-    "open_session",
-    "parse_major_version",
-]
 
 _CORES: Final = 2
 _EXIT_SECONDS: Final = 15.0

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import TYPE_CHECKING
+import ssl
+from collections.abc import Mapping
 
 import aiohttp
 from yarl import URL
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
     connection_errors,
 )
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
-
-    from kinesis_publishers.aws.carriers.carrier import Endpoint
-
-__all__ = ["AiohttpCarrier"]
 
 _ERRORS = (aiohttp.ClientError, OSError)
 # aiohttp stops reading at twice this size; its default of 256 KiB is a lot for 1,000 idle shards.
@@ -90,6 +84,8 @@ class AiohttpCarrier(SubscriptionCarrier):
                     ),
                     timeout=self._timeout,
                     cookie_jar=aiohttp.DummyCookieJar(),
+                    # Otherwise aiohttp asks for gzip.
+                    headers={"Accept-Encoding": "identity"},
                     auto_decompress=False,
                     read_bufsize=_BUFFER_BYTES,
                 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ssl
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,20 +19,7 @@ from kinesis_publishers.config.option import show_value
 from kinesis_publishers.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
     from aiobotocore.session import AioSession
-
-__all__ = [
-    "CONNECT_TIMEOUT_SECONDS",
-    "Endpoint",
-    "SignedCall",
-    "SubscriptionCarrier",
-    "SubscriptionResponse",
-    "connection_errors",
-    "http_2_not_offered",
-]
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 

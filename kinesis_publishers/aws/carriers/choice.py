@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from kinesis_publishers.aws.carriers.carrier import http_2_not_offered
-from kinesis_publishers.config import Http2Client, HttpVersion
+from kinesis_publishers.aws.carriers.carrier import (
+    Endpoint,
+    SubscriptionCarrier,
+    http_2_not_offered,
+)
+from kinesis_publishers.config import Http2Client, HttpVersion, SubscriptionHttpConfig
 from kinesis_publishers.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kinesis_publishers.aws.carriers.carrier import Endpoint, SubscriptionCarrier
-    from kinesis_publishers.config import SubscriptionHttpConfig
-
-__all__ = ["check_carrier", "create_carrier"]
 
 
 def check_carrier(http: SubscriptionHttpConfig, url: str) -> None:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import ssl
+from collections.abc import Mapping
 
 import h2.exceptions
 import httpx
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
     connection_errors,
     http_2_not_offered,
 )
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
-
-    from kinesis_publishers.aws.carriers.carrier import Endpoint
-
-__all__ = ["HttpxCarrier"]
 
 # httpcore lets h2's own errors through: a server may send more after it has said GOAWAY.
 _ERRORS = (httpx.HTTPError, httpx.StreamError, h2.exceptions.H2Error, OSError)

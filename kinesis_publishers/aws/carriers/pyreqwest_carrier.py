@@ -10,16 +10,18 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pyreqwest.client import ClientBuilder
+from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.proxy import ProxyBuilder
 
 from kinesis_publishers.aws.carriers.carrier import (
     CONNECT_TIMEOUT_SECONDS,
+    Endpoint,
     SignedCall,
     SubscriptionCarrier,
     SubscriptionResponse,
@@ -29,15 +31,8 @@ from kinesis_publishers.aws.carriers.carrier import (
 from kinesis_publishers.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-
-    from pyreqwest.client import Client
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import Response
-
-    from kinesis_publishers.aws.carriers.carrier import Endpoint
-
-__all__ = ["PyreqwestCarrier"]
 
 _LOGGER = logging.getLogger(__name__)
 _DAEMON_WARNING = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -15,11 +16,6 @@ from kinesis_publishers.cli.shared.console import discard_output, log_everything
 from kinesis_publishers.cli.shared.event_loop import INTERRUPTED
 from kinesis_publishers.config.parsers import DURATION_UNITS, parse_quantity
 from kinesis_publishers.errors import KinesisPublishersError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["DURATION", "Checked", "CleanCommand", "CleanGroup", "read_file"]
 
 _DEBUG = "kinesis_publishers.cli.debug"
 # Errors of writing, or of a terminal that has gone.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from attrs import evolve, field, fields_dict, frozen
@@ -20,14 +22,7 @@ from kinesis_publishers.config import (
     StreamsConfig,
 )
 from kinesis_publishers.config.catalogue import find_option
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
-
-    from kinesis_publishers.config.parsers import Scalar
-
-__all__ = ["Connection", "connection_options", "only_stream"]
+from kinesis_publishers.config.parsers import Scalar
 
 _T = TypeVar("_T")
 

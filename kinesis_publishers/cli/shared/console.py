@@ -8,29 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.tree import Tree
-
-__all__ = [
-    "discard_output",
-    "log_everything",
-    "new_table",
-    "output_bytes",
-    "output_console",
-    "print_json_lines",
-    "print_rich",
-    "print_tree",
-    "say",
-    "set_up_logging",
-]
 
 _OWN: Final = "kinesis_publishers"
 _DETAILED: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"

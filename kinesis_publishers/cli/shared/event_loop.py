@@ -7,14 +7,10 @@ import io
 import os
 import signal
 import stat
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import IO, Any, Final, TypeVar
 
 from click.exceptions import Exit
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
-
-__all__ = ["INTERRUPTED", "OutputPipe", "read_blocks", "run_until_signal"]
 
 T = TypeVar("T")
 

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 import pybase64
 
+from kinesis_publishers.model import Record
 from kinesis_publishers.model.shards import MAX_HASH_KEY
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kinesis_publishers.model import Record
-
-__all__ = [
-    "DataEncoding",
-    "format_behind",
-    "format_bytes",
-    "format_rate",
-    "format_share",
-    "hash_key_share",
-    "iso_utc",
-    "json_line",
-    "plain_line",
-    "printable",
-]
 
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))

@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from kinesis_publishers.cli.tail.command import tail
-
-__all__ = ["tail"]
+from kinesis_publishers.cli.tail.command import tail as tail

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import click
 
@@ -13,22 +14,12 @@ from kinesis_publishers.cli.shared.console import output_bytes, output_console, 
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
 from kinesis_publishers.cli.shared.formats import DataEncoding, iso_utc, json_line, plain_line
 from kinesis_publishers.cli.tail.observing import observer_properties
-from kinesis_publishers.cli.tail.session import RecordLines, TailSession
+from kinesis_publishers.cli.tail.session import RecordLines, RecordView, TailSession
 from kinesis_publishers.cli.tail.table import LiveTable
-from kinesis_publishers.clock import ServiceClock, SystemClock
-from kinesis_publishers.config import InitialPosition, InitialPositionConfig
+from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
+from kinesis_publishers.config import InitialPosition, InitialPositionConfig, Properties
+from kinesis_publishers.model import Record
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime, timedelta
-
-    from kinesis_publishers.cli.tail.session import RecordView
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.model import Record
-
-__all__ = ["tail"]
 
 
 @click.command(cls=CleanCommand)

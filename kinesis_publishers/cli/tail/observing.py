@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 import click
 from attrs import Factory, define
 
 from kinesis_publishers.assembly import publisher_factory_class
+from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.config import (
     CheckpointConfig,
     InitialPosition,
@@ -19,18 +22,10 @@ from kinesis_publishers.config import (
     RegistrationStrategy,
     SourceConfig,
 )
+from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumers import consumer_name_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from kinesis_publishers.cli.shared.connection import Connection
-    from kinesis_publishers.config.option import Option
-
-__all__ = ["observer_properties"]
 
 # One of the five calls a second that a shard answers: the others are the application's.
 _INTERVAL_MILLIS: Final = 1000

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from datetime import datetime
 
-from kinesis_publishers.clock import ServiceClock
-from kinesis_publishers.engine.delivery import DeliverySink
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from kinesis_publishers.cli.shared.event_loop import OutputPipe
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import Delivery, ShardStatus
-    from kinesis_publishers.model import Record, RecordBatch
-    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-__all__ = ["RecordLines", "RecordView", "TailSession"]
+from kinesis_publishers.cli.shared.event_loop import OutputPipe
+from kinesis_publishers.clock import Clock, ServiceClock
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.model import Record, RecordBatch
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
 
 class RecordView(ABC):
@@ -56,7 +48,6 @@ class TailSession(DeliverySink):
     """Shows what is delivered, and stops the fetcher when there is nothing more to show.
 
     Args:
-        view: shows the records.
         max_records: after how many it ends; ``None`` for no limit.
         until: ends once everything that arrived before this instant, by this machine's clock, has
             been read; ``None`` never ends.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from attrs import define, field, frozen
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -20,20 +21,11 @@ from kinesis_publishers.cli.shared.formats import (
     plain_line,
 )
 from kinesis_publishers.cli.tail.session import RecordView
-from kinesis_publishers.model import ShardKey
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import ShardStatus
+from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import Console, RenderableType
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import ShardStatus
-    from kinesis_publishers.model import RecordBatch, ShardProgress, StartingPosition
-    from kinesis_publishers.readers.fetcher import KinesisDataFetcher
-
-__all__ = ["LiveTable", "Meter", "Rate", "ShardRow", "describe_position", "render_tail"]
 
 _PERIOD_SECONDS: Final = 0.5
 _WINDOW_SECONDS: Final = 10.0
@@ -56,15 +48,7 @@ class Rate:
 
 @define
 class Meter:
-    """Counts what is read from one shard; times are in seconds of the monotonic clock.
-
-    Args:
-        started_at: when reading began.
-
-    Attributes:
-        records: all records so far.
-        payload_bytes: the bytes of all payloads so far.
-    """
+    """Counts what is read from one shard; times are in seconds of the monotonic clock."""
 
     _started_at: float
     records: int = field(default=0, init=False)
@@ -97,7 +81,6 @@ class ShardRow:
     Attributes:
         state: ``reading``, ``waiting`` (for its parents), ``stopped`` (it is read no further) or
             ``ended``.
-        records: how many were read.
         lag_seconds: how far behind the tip; ``None`` if it is not known.
         position: where reading continues, in words.
     """
@@ -168,7 +151,6 @@ class LiveTable(RecordView):
     """Counts records by shard, and keeps the newest ones.
 
     Args:
-        console: the terminal.
         newest: how many records are shown below the table.
 
     Attributes:

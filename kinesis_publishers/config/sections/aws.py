@@ -6,32 +6,17 @@ The keys are those of Flink's AWS connectors. What makes a session of botocore u
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from attrs import evolve, field
 
 from kinesis_publishers.config.option import Derived, Lookup, Option, Section
 from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
+from kinesis_publishers.config.sections.source import StreamsConfig
 from kinesis_publishers.errors import ConfigError, MissingOptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kinesis_publishers.config.sections.source import StreamsConfig
-
-__all__ = [
-    "AWS_DOMAINS",
-    "CREDENTIALS_PREFIX",
-    "NESTABLE",
-    "AwsConfig",
-    "CredentialsConfig",
-    "CredentialsProvider",
-    "credential_problems",
-    "nested_option",
-    "resolve_region",
-]
 
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
 #: Of AWS's public endpoints, those of a VPC and those of its other partitions.

@@ -11,14 +11,6 @@ from kinesis_publishers.config.parsers import URL, Duration, Flag, PluginName, T
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 
-__all__ = [
-    "BUILT_IN_STORES",
-    "CHECKPOINT_OPTIONS",
-    "CheckpointConfig",
-    "DynamoDbCheckpointConfig",
-    "SqliteCheckpointConfig",
-]
-
 BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb")
 
 _DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"

@@ -9,8 +9,6 @@ from typing import Final
 from kinesis_publishers.config.option import Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Scalar, Text
 
-__all__ = ["MetricsConfig", "MetricsLevel"]
-
 _SINK: Final = r"(?:log|summary|opentelemetry|cloudwatch|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -13,19 +14,7 @@ from kinesis_publishers.config.timestamps import DEFAULT_FORMAT, TimestampPatter
 from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kinesis_publishers.model import ShardProgress, StartingPosition
-
-__all__ = [
-    "EndingPosition",
-    "EndingPositionConfig",
-    "InitialPosition",
-    "InitialPositionConfig",
-    "Positions",
-    "position_problems",
-    "unused_instants",
-]
 
 ShardPositions: TypeAlias = "tuple[tuple[str, ShardProgress], ...]"
 

@@ -9,19 +9,6 @@ from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, Whol
 from kinesis_publishers.config.recoverable_errors import RecoverableErrors, recoverable_errors
 from kinesis_publishers.config.retries import RetryOptions
 
-__all__ = [
-    "DiscoveryConfig",
-    "Encoding",
-    "FanOutConfig",
-    "Http2Client",
-    "HttpVersion",
-    "PendingConfig",
-    "PollingConfig",
-    "ShardLimits",
-    "ShardOrder",
-    "SubscriptionHttpConfig",
-]
-
 
 class Encoding(Enum):
     """How calls and their answers are written."""

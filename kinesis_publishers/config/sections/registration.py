@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from kinesis_publishers.config.option import (
     Derived,
@@ -18,11 +19,6 @@ from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.config.sections.aws import AwsConfig
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.errors import MissingOptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["DeregistrationPolicy", "RegistrationConfig", "RegistrationStrategy", "consumer_arn"]
 
 
 class RegistrationStrategy(Enum):

@@ -12,18 +12,6 @@ from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option,
 from kinesis_publishers.config.parsers import Choice, Flag, PluginName, Text
 from kinesis_publishers.errors import InvalidOptionError, MissingOptionError
 
-__all__ = [
-    "BUILT_IN_PUBLISHERS",
-    "EFO",
-    "POLLING",
-    "AggregationMode",
-    "OnInvalidAggregate",
-    "SourceConfig",
-    "StreamSelector",
-    "StreamsConfig",
-    "selected_streams",
-]
-
 POLLING: Final = "POLLING"
 EFO: Final = "EFO"
 BUILT_IN_PUBLISHERS: Final = (POLLING, EFO)

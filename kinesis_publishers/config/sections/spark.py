@@ -8,8 +8,6 @@ from typing import Final
 from kinesis_publishers.config.option import Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Flag, Size, WholeNumber
 
-__all__ = ["Planner", "SparkConfig", "WatermarkConfig"]
-
 
 class Planner(Enum):
     """How the end of a micro-batch is found."""
@@ -73,7 +71,8 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         key="spark.maxrecordsperpartition",
         parser=WholeNumber(minimum=1),
         doc="The largest number of records in a partition, with more partitions than "
-        "spark.parallelism if need be. Not of those that ranges plans: a task reads whole shards.",
+        "spark.parallelism if need be. Under ranges an estimate: a polled shard with more is cut "
+        "into up to four tasks, none below 10,000 records or 10 MiB; a repeated batch is not cut.",
     )
     include_metadata: Option[bool] = Option(
         key="spark.includemetadata",

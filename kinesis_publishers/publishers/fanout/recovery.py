@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING
 
+from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
+from kinesis_publishers.config import FanOutConfig
 from kinesis_publishers.config.recoverable_errors import causes
 from kinesis_publishers.errors import (
     ConnectionFailedError,
@@ -20,15 +21,9 @@ from kinesis_publishers.errors import (
     ThroughputExceededError,
 )
 from kinesis_publishers.events import Throttled
+from kinesis_publishers.model import Shard, StartingPosition
 from kinesis_publishers.publishers.trimmed import delay_after_refusal
 from kinesis_publishers.retry import RetryBudget
-
-if TYPE_CHECKING:
-    from kinesis_publishers.abc import PublisherContext, StreamConsumerRegistrar
-    from kinesis_publishers.config import FanOutConfig
-    from kinesis_publishers.model import Shard, StartingPosition
-
-__all__ = ["SubscriptionRecovery"]
 
 _LOGGER = logging.getLogger(__name__)
 _WARNING_PERIOD_SECONDS = 60.0

@@ -5,6 +5,4 @@ each consumer while that process lives, and is the last to leave: it removes wha
 registered once no reader is left.
 """
 
-from kinesis_publishers.readers.guard.guard import ConsumerGuard
-
-__all__ = ["ConsumerGuard"]
+from kinesis_publishers.readers.guard.guard import ConsumerGuard as ConsumerGuard

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
 from attrs import frozen
 
@@ -24,11 +25,6 @@ from kinesis_publishers.config import (
     RegistrationStrategy,
 )
 from kinesis_publishers.errors import ConsumerGuardError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["ConsumerGuard", "GuardRequest", "READY"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -245,7 +241,6 @@ class GuardRequest:
     """What the guard does; it travels through a pipe, because it holds credentials.
 
     Attributes:
-        properties: the configuration of the reader.
         stream_arns: the streams whose consumers the guard holds.
         linger_seconds: how long the guard waits after the reader's end before it removes them.
     """

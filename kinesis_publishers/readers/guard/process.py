@@ -10,21 +10,15 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kinesis_publishers.assembly import open_control
+from kinesis_publishers.assembly import ControlServices, open_control
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.readers.guard.guard import READY, GuardRequest
 from kinesis_publishers.registration import ConsumerLease, deregister_consumer
 from kinesis_publishers.registration.consumers import deregister_command
 from kinesis_publishers.registration.lease_files import lease_directory
 from kinesis_publishers.tasks import TaskScope, wait_for_event
-
-if TYPE_CHECKING:
-    from kinesis_publishers.assembly import ControlServices
-    from kinesis_publishers.clock import Clock
-
-__all__ = ["LOG_NAME", "main"]
 
 _LOGGER = logging.getLogger(__name__)
 

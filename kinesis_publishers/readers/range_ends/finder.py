@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from kinesis_publishers.assembly import Services, open_services
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, ShardStatus
 from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
+from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import ShardKey, StartingPosition, StreamProgress
 from kinesis_publishers.readers.range_ends.rules import Portion, ReadLimit, shares
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
 from kinesis_publishers.readers.range_ends.shard_probe import ShardProbe
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.engine.delivery import ShardStatus
-    from kinesis_publishers.events import EventSink
-
-__all__ = ["Ends", "KinesisRangeFinder"]
 
 #: The ends of the ranges that one round found; shards with nothing new are left out.
 Ends: TypeAlias = dict[ShardKey, RangeEnd]
@@ -55,12 +49,19 @@ class KinesisRangeFinder:
     Args:
         resume: how far each stream (by ARN) had been read before; streams that it does not name
             begin at the configured initial position.
+        piece_records: into pieces of about how many user records several tasks may cut a large
+            range; ``None`` if they are not to cut any, which costs no look.
     """
 
     def __init__(
-        self, services: Services, *, resume: Mapping[str, StreamProgress] | None = None
+        self,
+        services: Services,
+        *,
+        resume: Mapping[str, StreamProgress] | None = None,
+        piece_records: int | None = None,
     ) -> None:
         self._services = services
+        self._piece_records = piece_records
         self._shards = ShardTable(services, resume)
         self._probes: dict[ShardKey, ShardProbe] = {}
         self._next_discovery = 0.0
@@ -78,6 +79,7 @@ class KinesisRangeFinder:
         properties: Properties,
         *,
         resume: Mapping[str, StreamProgress] | None = None,
+        piece_records: int | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
@@ -87,7 +89,7 @@ class KinesisRangeFinder:
             ConfigError: the properties cannot work; every problem is named.
         """
         async with open_services(properties, events=events, clock=clock) as services:
-            yield cls(services, resume=resume)
+            yield cls(services, resume=resume, piece_records=piece_records)
 
     @property
     def progress(self) -> dict[str, StreamProgress]:
@@ -204,7 +206,8 @@ class KinesisRangeFinder:
 
     def _startable_probes(self) -> list[ShardProbe]:
         before, self._probes = self._probes, {}
-        shared = self._services.polling.create, self._services.clock, self._services.aggregates
+        services = self._services
+        shared = services.polling.create, services.clock, services.aggregates, self._piece_records
         for shard in self._shards.startable():
             probe = before.get(shard.key)
             if probe is None:
@@ -218,14 +221,14 @@ class KinesisRangeFinder:
         has_news = any(probe.has_news for probe in probes)
         if until is not None:
             probes = [probe for probe in probes if not probe.has_seen(until)]
-        now, interval = self._services.clock.monotonic(), _look_interval(len(probes))
-        due = [probe for probe in probes if probe.last_look + interval <= now]
+        interval = _look_interval(len(probes))
+        due = [probe for probe in probes if probe.wait(interval) <= 0]
         if due and interval == _LOOK_INTERVAL_SECONDS:
             # Few shards come due together, or each would have micro-batches of its own.
-            due = [probe for probe in probes if probe.last_look + interval / 2 <= now]
+            due = [probe for probe in probes if probe.wait(interval / 2) <= 0]
         if not due and not has_news:
-            earliest = min((probe.last_look for probe in probes), default=now)
-            self._next_round = min(earliest + interval, self._next_discovery)
+            wait = min((probe.wait(interval) for probe in probes), default=interval)
+            self._next_round = min(self._services.clock.monotonic() + wait, self._next_discovery)
         return due
 
     def _pause(self) -> None:

@@ -6,15 +6,16 @@ rests on the order of the records alone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordBatchConsumer
-from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.engine.delivery import SHARD_NOT_FOUND, MissingShard
 from kinesis_publishers.model import (
     RecordBatch,
     RunResult,
@@ -24,22 +25,6 @@ from kinesis_publishers.model import (
     StartingPosition,
 )
 from kinesis_publishers.publishers.polling import PollingRecordPublisher
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from datetime import datetime
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.engine.delivery import MissingShard
-
-__all__ = [
-    "CreatePollingPublisher",
-    "PolledPages",
-    "ReadPages",
-    "ShardPage",
-    "TipSearch",
-    "read_page",
-]
 
 # Enough to see the whole tail of a quiet shard at once; of a busy one it is a sample.
 _LOOK_RECORDS = 100
@@ -58,7 +43,6 @@ class ShardPage:
     """The answer to one GetRecords, which may be empty with records still ahead.
 
     Attributes:
-        batch: the records.
         has_ended: the shard is closed and nothing follows.
     """
 
@@ -96,7 +80,6 @@ class TipSearch:
     records span. A look is one GetShardIterator and, mostly, one small GetRecords.
 
     Args:
-        read_pages: reads the shards.
         clock: where to begin to look for a sequence number that is not there yet.
     """
 
@@ -110,7 +93,6 @@ class TipSearch:
         """Return the last record before ``until``; ``None`` if there is none from ``since`` on.
 
         Args:
-            shard: where to search.
             since: where the reader begins.
             until: an instant or a record; not LATEST. An instant that the service's clock has not
                 reached is waited for, up to a minute.

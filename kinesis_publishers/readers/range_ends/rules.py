@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from attrs import evolve, frozen
+from attrs import astuple, evolve, frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.model import ShardProgress
-
-__all__ = [
-    "Portion",
-    "ReadLimit",
-    "Sample",
-    "Weight",
-    "expected_bytes",
-    "is_divisible",
-    "is_narrow",
-    "is_small_tail",
-    "is_within_reach",
-    "jump_target",
-    "latest_end",
-    "reach_seconds",
-    "sampled",
-    "shares",
-    "tail_limit",
-]
+from kinesis_publishers.model import ShardProgress
 
 # Records that arrive while the service answers, or whose arrival times are not in order, are found
 # by the next look: the closer to now, the more often a look finds nothing.
@@ -43,37 +23,49 @@ _RANGE_BYTES = 32 * 1024 * 1024
 # What has less takes its time for other things than bytes.
 _TELLING_BYTES = 16 * 1024 * 1024
 _SHORTEST_SECONDS = 0.01
-# How much faster than time itself a query that lags goes on, at least.
+# By how much a query that lags goes on faster than time itself, at least. In seconds too: where
+# Spark is not twice as fast as the producers, each micro-batch would be longer than the last.
 _HEADWAY = 2.0
+_HEADWAY_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
 _SHARD_BYTES_PER_SECOND = 1024 * 1024
 # Arrival times have no parts of a millisecond: what comes within less is not divided by them.
 _INSTANT = timedelta(milliseconds=1)
 _NARROW = 2 * _INSTANT
+# The most that GetRecords returns (AWS service limits): a piece of a range is not less. And tasks
+# that read one shard share five calls and 2 MB a second.
+_PAGE_RECORDS = 10_000
+_PAGE_BYTES = 10 * 1024 * 1024
+_MOST_PIECES = 4
 # How much the latest sample counts.
 _WEIGHT = 0.3
 
 
-@frozen(kw_only=True)
+@frozen
 class Sample:
     """How fast a shard is written to and how large its records are, by those that were seen."""
 
     bytes_per_second: float
     record_bytes: float
+    # The same, where an aggregate is the records inside it.
+    user_record_bytes: float
 
 
-def sampled(before: Sample | None, *, sizes: list[int], seconds: float) -> Sample | None:
-    """Return the estimate with ``sizes`` (bytes of records that came in so many seconds) added."""
-    if not sizes:
+NO_SAMPLE = Sample(bytes_per_second=1.0, record_bytes=1.0, user_record_bytes=1.0)
+
+
+def sampled(before: Sample | None, weights: Sequence[Weight], *, seconds: float) -> Sample | None:
+    """Return the estimate with records added that came in so many seconds."""
+    if not weights:
         return before
-    rate = min(_SHARD_BYTES_PER_SECOND, max(1.0, sum(sizes) / max(seconds, 0.001)))
-    size = max(1.0, sum(sizes) / len(sizes))
-    if before is None:
-        return Sample(bytes_per_second=rate, record_bytes=size)
-    return Sample(
-        bytes_per_second=before.bytes_per_second + _WEIGHT * (rate - before.bytes_per_second),
-        record_bytes=before.record_bytes + _WEIGHT * (size - before.record_bytes),
+    size, count = sum(one.payload_bytes for one in weights), sum(one.records for one in weights)
+    fresh = Sample(
+        bytes_per_second=min(_SHARD_BYTES_PER_SECOND, max(1.0, size / max(seconds, 0.001))),
+        record_bytes=max(1.0, size / len(weights)),
+        user_record_bytes=max(1.0, size / count),
     )
+    pairs = zip(astuple(before or fresh), astuple(fresh), strict=True)
+    return Sample(*(old + _WEIGHT * (new - old) for old, new in pairs))
 
 
 @frozen(kw_only=True)
@@ -99,7 +91,8 @@ class Portion:
 
     def after(self, payload_bytes: int, seconds: float, *, target_seconds: float) -> Portion:
         """Return the portion that follows one of so many bytes, which took so long."""
-        following = evolve(self, least_seconds=_HEADWAY * seconds)
+        least = min(_HEADWAY * seconds, seconds + _HEADWAY_SECONDS)
+        following = evolve(self, least_seconds=least)
         if payload_bytes < _TELLING_BYTES:
             return following
         target = payload_bytes / max(_SHORTEST_SECONDS, seconds) * target_seconds
@@ -210,6 +203,17 @@ def expected_bytes(
     if end.is_ended and until <= begin:
         until = now
     return int(max(0.0, (until - begin).total_seconds()) * sample.bytes_per_second)
+
+
+def cut_instants(
+    sample: Sample, begin: datetime, payload_bytes: int, piece_records: int
+) -> list[datetime]:
+    """Return where to cut a range of about so many bytes into pieces of so many user records."""
+    wanted = math.ceil(payload_bytes / (piece_records * sample.user_record_bytes))
+    page = min(_PAGE_BYTES, _PAGE_RECORDS * sample.record_bytes)
+    pieces = min(wanted, int(payload_bytes / page), _MOST_PIECES)
+    seconds = payload_bytes / sample.bytes_per_second
+    return [begin + timedelta(seconds=seconds * n / pieces) for n in range(1, pieces)]
 
 
 class Weight(NamedTuple):

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
+from kinesis_publishers.aggregation.deaggregation import Deaggregator
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import ShardStatus, drop_processed
 from kinesis_publishers.model import RecordBatch, Shard, ShardProgress, StartingPosition
-from kinesis_publishers.readers.range_ends.last_record import read_page
+from kinesis_publishers.publishers.polling import PollingRecordPublisher
+from kinesis_publishers.readers.range_ends.last_record import (
+    CreatePollingPublisher,
+    ShardPage,
+    read_page,
+)
 from kinesis_publishers.readers.range_ends.rules import (
+    NO_SAMPLE,
+    Portion,
     Sample,
+    Weight,
+    cut_instants,
     expected_bytes,
     is_divisible,
     is_narrow,
@@ -20,25 +31,9 @@ from kinesis_publishers.readers.range_ends.rules import (
     is_within_reach,
     jump_target,
     latest_end,
-    sampled,
     tail_limit,
 )
-from kinesis_publishers.readers.range_ends.seen_records import (
-    RangeEnd,
-    Sighting,
-    instant_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.aggregation.deaggregation import Deaggregator
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.publishers.polling import PollingRecordPublisher
-    from kinesis_publishers.readers.range_ends.last_record import CreatePollingPublisher, ShardPage
-    from kinesis_publishers.readers.range_ends.rules import Portion, Weight
-
-__all__ = ["ShardProbe"]
+from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting, resampled
 
 # The most that one GetRecords returns (AWS service limits).
 _MOST_RECORDS = 10_000
@@ -50,10 +45,8 @@ _NEAR = timedelta(seconds=5)
 # A shard allows five new iterators a second (AWS service limits), and its readers need some.
 _JUMPS_AT_ONCE = 5.0
 _JUMPS_PER_SECOND = 3.0
-# More than a shard takes in a tenth of a second, at one instant (AWS service limits): the range is
-# worth a task.
+# More than a shard takes in a tenth of a second, at one instant (AWS service limits).
 _DENSE_RECORDS = 100
-_DENSE_BYTES = 2 * 1024 * 1024
 # What comes at one instant is read with so many calls in one look, at most.
 _PAGES_OF_AN_INSTANT = 4
 
@@ -69,6 +62,7 @@ class ShardProbe:
     Args:
         shard: as it is listed; replaced when the listing says more.
         seen: what was seen, at first nothing but where the shard stands.
+        piece_records: into pieces of about how many user records tasks may cut a range.
 
     Attributes:
         last_look: when the service was asked last, on the monotonic clock.
@@ -82,6 +76,7 @@ class ShardProbe:
     _create_publisher: CreatePollingPublisher
     _clock: Clock
     _aggregates: Deaggregator
+    _piece_records: int | None = None
     last_look: float = field(default=float("-inf"), init=False)
     millis_behind_latest: int | None = field(default=None, init=False)
     is_behind: bool = field(default=False, init=False)
@@ -127,6 +122,11 @@ class ShardProbe:
             read_until=max(instants, default=None),
         )
 
+    def wait(self, interval: float) -> float:
+        """Return how long not to look: a look that may not ask yet would hold up the others."""
+        left = self.last_look + interval - self._clock.monotonic()
+        return max(left, 0.0 if self._tail is None else self._tail.seconds_left)
+
     @property
     def waiting_since(self) -> datetime | None:
         """When the first record arrived that is in no range yet, as far as is known."""
@@ -144,12 +144,12 @@ class ShardProbe:
             return math.inf if self._seen.has_ended else sum(one.records for one in self.waiting)
         now, reached = self._clock.now(), self._seen.reached
         size = expected_bytes(self._sample, self._seen.begun, reached, now) if self._seen else 0
-        return size / self.record_bytes
+        return size / (self._sample or NO_SAMPLE).user_record_bytes
 
     @property
     def record_bytes(self) -> float:
         """How large a record is, by those that were seen."""
-        return 1.0 if self._sample is None else self._sample.record_bytes
+        return (self._sample or NO_SAMPLE).record_bytes
 
     def is_caught_up(self, until: datetime) -> bool:
         """Say whether everything that arrived before ``until`` is in ranges."""
@@ -213,6 +213,22 @@ class ShardProbe:
         self._seen = Sighting(self.progress.ended())
 
     async def _look(self, share: Portion | None) -> None:
+        await self._look_for_end(share)
+        begun, sample, most = self._seen.begun, self._sample, self._piece_records
+        if not self._seen.needs_cuts or begun is None or sample is None or most is None:
+            return
+        size = expected_bytes(sample, begun, self._seen.end, self._clock.now())
+        for instant in cut_instants(sample, begun, size, most):
+            # One is left for the next look.
+            if not self._may_jump(keep=1):
+                return
+            position = StartingPosition.at_timestamp(instant)
+            publisher = await self._create_publisher(position, self.shard)
+            publisher.limit = 1
+            if page := await self._run(publisher):
+                self._seen.cut(page.batch, instant)
+
+    async def _look_for_end(self, share: Portion | None) -> None:
         self.is_behind = False
         if self._seen.has_ended:
             return
@@ -294,8 +310,9 @@ class ShardProbe:
             return
         fresh = drop_processed(page.batch, reached.processed)
         self._seen.has_ended = page.has_ended
-        self._seen.add(fresh, await self._aggregates.counts(fresh))
-        self._resample(fresh, since=reached.as_of)
+        counts = await self._aggregates.counts(fresh)
+        self._seen.add(fresh, counts)
+        self._sample = resampled(self._sample, fresh, counts, since=reached.as_of)
         self._step = self._step * _GROWTH if len(page.batch) == limit else 1
         # After a record that the retention has removed, the service may answer nothing for ever.
         self._is_anchored = len(page.batch) > 0 or page.batch.millis_behind_latest == 0
@@ -320,7 +337,8 @@ class ShardProbe:
             self._tail, self._step = publisher, 1
             arrivals = page.batch.arrival_epoch_seconds
             self._is_written_in_bursts |= len(page.batch) == limit and arrivals[0] == arrivals[-1]
-            self._resample(fresh, since=target)
+            counts = await self._aggregates.counts(fresh)
+            self._sample = resampled(self._sample, fresh, counts, since=target)
             self._note_tip(page.batch, limit)
             return True
         return self._note_nothing_since(target, page)
@@ -359,15 +377,6 @@ class ShardProbe:
         if not self.has_news:
             self._seen.renew(page.requested_at)
 
-    def _resample(self, fresh: RecordBatch, *, since: datetime | None) -> None:
-        arrivals = fresh.arrival_epoch_seconds
-        if not arrivals or (since is None and len(arrivals) < 2):
-            return
-        begin = instant_of(min(arrivals)) if since is None else since
-        seconds = (instant_of(max(arrivals)) - begin).total_seconds()
-        sizes = [len(payload) for payload in fresh.payloads]
-        self._sample = sampled(self._sample, sizes=sizes, seconds=seconds)
-
     def take(self, count: int | None = None) -> RangeEnd | None:
         """Make a range of what was seen, or of its first ``count`` records; ``None`` if empty."""
         begun = self._seen.begun
@@ -376,20 +385,9 @@ class ShardProbe:
         if end is None:
             return None
         if end.payload_bytes is None:
-            expected = expected_bytes(self._sample, begun, end.progress, self._clock.now())
-            end = self._guessed(end, expected)
+            end = end.guessed(self._sample, begun, self._clock.now(), is_dense=self._is_dense)
         if not rest and self._tip_seen_at is not None:
             rest.renew(self._tip_seen_at)
             end = evolve(end, progress=rest.start)
         self._is_dense = False
         return end
-
-    def _guessed(self, end: RangeEnd, payload_bytes: int) -> RangeEnd:
-        """Return ``end`` with what looks have shown of its size."""
-        assert end.size is not None, "the sighting says what it has seen"
-        if self._is_dense:
-            # Nothing tells how many come at one instant.
-            return evolve(end, payload_bytes=max(payload_bytes, _DENSE_BYTES))
-        # No look is exact: a range that is cut short by a tenth costs a call.
-        records = max(1, int(1.1 * payload_bytes / self.record_bytes))
-        return evolve(end, payload_bytes=payload_bytes, size=evolve(end.size, records=records))

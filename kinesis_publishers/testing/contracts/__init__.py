@@ -7,31 +7,21 @@ runs in its mode "auto".
 """
 
 from kinesis_publishers.testing.contracts.checkpoint_store import (
-    CheckpointStoreContract,
-    store_context,
+    CheckpointStoreContract as CheckpointStoreContract,
 )
-from kinesis_publishers.testing.contracts.record_publisher import RecordPublisherContract
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context as store_context
+from kinesis_publishers.testing.contracts.record_publisher import (
+    RecordPublisherContract as RecordPublisherContract,
+)
 from kinesis_publishers.testing.contracts.record_publisher_factory import (
-    RecordPublisherFactoryContract,
+    RecordPublisherFactoryContract as RecordPublisherFactoryContract,
 )
 from kinesis_publishers.testing.contracts.stream_consumer_registrar import (
-    RegistrarSubject,
-    StreamConsumerRegistrarContract,
+    RegistrarSubject as RegistrarSubject,
 )
-from kinesis_publishers.testing.contracts.subjects import (
-    FactorySubject,
-    HeldShard,
-    PublisherSubject,
+from kinesis_publishers.testing.contracts.stream_consumer_registrar import (
+    StreamConsumerRegistrarContract as StreamConsumerRegistrarContract,
 )
-
-__all__ = [
-    "RecordPublisherContract",
-    "PublisherSubject",
-    "RecordPublisherFactoryContract",
-    "FactorySubject",
-    "HeldShard",
-    "StreamConsumerRegistrarContract",
-    "RegistrarSubject",
-    "CheckpointStoreContract",
-    "store_context",
-]
+from kinesis_publishers.testing.contracts.subjects import FactorySubject as FactorySubject
+from kinesis_publishers.testing.contracts.subjects import HeldShard as HeldShard
+from kinesis_publishers.testing.contracts.subjects import PublisherSubject as PublisherSubject

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from kinesis_publishers.abc import RecordPublisher
 from kinesis_publishers.model import (
     Record,
     RecordBatch,
@@ -16,27 +18,13 @@ from kinesis_publishers.model import (
     Shard,
     StartingPosition,
 )
-from kinesis_publishers.testing.contracts.subjects import let_others_run
-from kinesis_publishers.testing.fakes.recording import RecordingConsumer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kinesis_publishers.abc import RecordPublisher
-    from kinesis_publishers.testing.contracts.subjects import HeldShard, PublisherSubject
-    from kinesis_publishers.testing.fakes.recording import ProcessBatch
-    from kinesis_publishers.testing.manual_clock import ManualClock
-
-__all__ = [
-    "TRIM_HORIZON",
-    "CheckingConsumer",
-    "assert_same_records",
-    "check_batch",
-    "read_shard",
-    "run_once",
-    "run_to_end",
-    "skip_unless_several",
-]
+from kinesis_publishers.testing.contracts.subjects import (
+    HeldShard,
+    PublisherSubject,
+    let_others_run,
+)
+from kinesis_publishers.testing.fakes.recording import ProcessBatch, RecordingConsumer
+from kinesis_publishers.testing.manual_clock import ManualClock
 
 TRIM_HORIZON = StartingPosition.trim_horizon()
 # Enough for a publisher that delivers one record per run, and is throttled and heartbeats between.
@@ -47,7 +35,6 @@ class CheckingConsumer(RecordingConsumer):
     """Takes deliveries one at a time, and fails the test for one that no publisher may make.
 
     Args:
-        shard: what the publisher reads.
         process: as that of a recording consumer.
         clock: what the publisher sleeps on, if that is known.
 

@@ -26,8 +26,6 @@ from kinesis_publishers.model import (
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.contracts.subjects import refuse_missing_fixture
 
-__all__ = ["CheckpointStoreContract", "NewStore", "store_context"]
-
 NewStore: TypeAlias = Callable[[str], CheckpointStore]
 
 _ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 
-from kinesis_publishers.model import RecordBatch, RunResult, SequenceNumber, StartingPosition
+from kinesis_publishers.model import (
+    Record,
+    RecordBatch,
+    RunResult,
+    SequenceNumber,
+    StartingPosition,
+)
 from kinesis_publishers.testing.contracts.checking_consumer import (
     TRIM_HORIZON,
     CheckingConsumer,
@@ -18,6 +24,7 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
     skip_unless_several,
 )
 from kinesis_publishers.testing.contracts.subjects import (
+    PublisherSubject,
     assert_can_be_cancelled,
     closes_subject,
     no_task_is_left,
@@ -25,12 +32,6 @@ from kinesis_publishers.testing.contracts.subjects import (
     require,
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
-
-if TYPE_CHECKING:
-    from kinesis_publishers.model import Record
-    from kinesis_publishers.testing.contracts.subjects import PublisherSubject
-
-__all__ = ["ConsumerContract"]
 
 _SOME = 12
 

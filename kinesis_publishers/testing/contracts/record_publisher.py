@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_publishers.abc import RecordPublisher
 from kinesis_publishers.errors import KinesisPublishersError
 from kinesis_publishers.model import Record, RunResult, SequenceNumber, StartingPosition
 from kinesis_publishers.testing.contracts.checking_consumer import (
@@ -21,6 +22,8 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
 )
 from kinesis_publishers.testing.contracts.publisher_consumer import ConsumerContract
 from kinesis_publishers.testing.contracts.subjects import (
+    HeldShard,
+    PublisherSubject,
     assert_can_be_cancelled,
     closes_subject,
     no_task_is_left,
@@ -29,14 +32,6 @@ from kinesis_publishers.testing.contracts.subjects import (
     require,
 )
 from kinesis_publishers.testing.fakes.samples import sample_records
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.abc import RecordPublisher
-    from kinesis_publishers.testing.contracts.subjects import HeldShard, PublisherSubject
-
-__all__ = ["DeliveryContract", "PositionContract", "RecordPublisherContract"]
 
 _SOME = 12
 _MIB = 1024 * 1024

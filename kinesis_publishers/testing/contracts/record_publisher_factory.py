@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +19,8 @@ from kinesis_publishers.testing.contracts.checking_consumer import (
     run_to_end,
 )
 from kinesis_publishers.testing.contracts.subjects import (
+    FactorySubject,
+    HeldShard,
     no_task_is_left,
     outcome_of,
     refuse_missing_fixture,
@@ -31,11 +32,6 @@ from kinesis_publishers.testing.fakes.planes import (
 )
 from kinesis_publishers.testing.fakes.recording import assert_shard_is_read
 from kinesis_publishers.testing.fakes.samples import sample_records
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.contracts.subjects import FactorySubject, HeldShard
-
-__all__ = ["RecordPublisherFactoryContract"]
 
 
 class RecordPublisherFactoryContract:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import pytest
 from attrs import define, evolve, field
@@ -22,11 +22,6 @@ from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.recording import finish
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.manual_clock import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["MakeRegistrar", "RegistrarSubject", "StreamConsumerRegistrarContract"]
 
 MakeRegistrar: TypeAlias = Callable[[PublisherContext, Mapping[str, str]], StreamConsumerRegistrar]
 _T = TypeVar("_T")

@@ -6,38 +6,21 @@ import asyncio
 import functools
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 from attrs import frozen
 
+from kinesis_publishers.abc import PublisherContext, RecordPublisher, RecordPublisherFactory
 from kinesis_publishers.config import Properties
+from kinesis_publishers.config.parsers import Scalar
+from kinesis_publishers.model import Record, Shard, StartingPosition
 from kinesis_publishers.testing.fakes.planes import publisher_context
 from kinesis_publishers.testing.fakes.recording import finish
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-
-    from kinesis_publishers.abc import PublisherContext, RecordPublisher, RecordPublisherFactory
-    from kinesis_publishers.config.parsers import Scalar
-    from kinesis_publishers.model import Record, Shard, StartingPosition
-    from kinesis_publishers.testing.manual_clock import ManualClock
-
-__all__ = [
-    "FactorySubject",
-    "HeldShard",
-    "PublisherSubject",
-    "assert_can_be_cancelled",
-    "assert_sleeps_on_its_clock",
-    "closes_subject",
-    "let_others_run",
-    "no_task_is_left",
-    "outcome_of",
-    "refuse_missing_fixture",
-    "require",
-]
+from kinesis_publishers.testing.manual_clock import ManualClock
 
 _T = TypeVar("_T")
 # Of real time: a contract takes milliseconds unless the publisher hangs.

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers.abc import ControlPlane, DataPlane, PublisherContext, ShardSubscription
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.errors import StreamNotFoundError
-from kinesis_publishers.events import ignore_event
-from kinesis_publishers.model import StreamIdentity, StreamSummary
+from kinesis_publishers.events import EventSink, ignore_event
+from kinesis_publishers.model import (
+    RecordPage,
+    Shard,
+    ShardKey,
+    StartingPosition,
+    StreamConsumer,
+    StreamIdentity,
+    StreamSummary,
+    SubscriptionEvent,
+)
 from kinesis_publishers.testing.fakes.samples import STREAM_ARN
-from kinesis_publishers.testing.fakes.shards import raise_next
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.events import EventSink
-    from kinesis_publishers.model import (
-        RecordPage,
-        Shard,
-        ShardKey,
-        StartingPosition,
-        StreamConsumer,
-        SubscriptionEvent,
-    )
-    from kinesis_publishers.testing.fakes.shards import ShardBehaviour
+from kinesis_publishers.testing.fakes.shards import ShardBehaviour, raise_next
 
 __all__ = [
     "DescribeCall",

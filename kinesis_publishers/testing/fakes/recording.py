@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Self, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -16,22 +16,25 @@ from kinesis_publishers.abc import (
     RecordPublisherFactory,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.config import AggregationMode, PendingConfig
+from kinesis_publishers.config import AggregationMode, PendingConfig, Properties
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import ConsumerContext, Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
-from kinesis_publishers.model import PositionType, RunResult, ShardProgress, StartingPosition
+from kinesis_publishers.events import Event
+from kinesis_publishers.model import (
+    PositionType,
+    Record,
+    RecordBatch,
+    RunResult,
+    SequenceNumber,
+    Shard,
+    ShardProgress,
+    StartingPosition,
+)
 from kinesis_publishers.testing.fakes.planes import FakeControlPlane, FakeStream
 from kinesis_publishers.testing.fakes.samples import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_publishers.config import Properties
-    from kinesis_publishers.events import Event
-    from kinesis_publishers.model import Record, RecordBatch, SequenceNumber, Shard
 
 __all__ = [
     "OnDelivery",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from kinesis_publishers.aggregation import RecordAggregator, expand
 from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard, UserRecord
 from kinesis_publishers.testing.fakes.shards import Answer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "STREAM_ARN",

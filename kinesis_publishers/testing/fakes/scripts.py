@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
-from kinesis_publishers.model import PositionType
+from kinesis_publishers.model import PositionType, Record, StartingPosition, SubscriptionEvent
 from kinesis_publishers.testing.fakes.planes import FakeDataPlane
 from kinesis_publishers.testing.fakes.samples import SUCCESSOR, sample_records
 from kinesis_publishers.testing.fakes.shards import (
@@ -18,11 +18,6 @@ from kinesis_publishers.testing.fakes.shards import (
     event_of,
     raise_next,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from kinesis_publishers.model import Record, StartingPosition, SubscriptionEvent
 
 __all__ = [
     "bounded_shard",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.errors import IteratorExpiredError, ThroughputExceededError
-from kinesis_publishers.model import PositionType, RecordPage, SequenceNumber, SubscriptionEvent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
-
-    from kinesis_publishers.model import ChildShard, Record, StartingPosition
+from kinesis_publishers.model import (
+    ChildShard,
+    PositionType,
+    Record,
+    RecordPage,
+    SequenceNumber,
+    StartingPosition,
+    SubscriptionEvent,
+)
 
 __all__ = [
     "Answer",

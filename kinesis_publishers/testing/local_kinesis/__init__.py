@@ -5,26 +5,13 @@ read limits hold; consumers subscribe to shards by enhanced fan-out; faults can 
 is persisted.
 """
 
-from kinesis_publishers.testing.local_kinesis.faults import Fault, FaultKind
-from kinesis_publishers.testing.local_kinesis.limits import (
-    Behaviour,
-    Limits,
-    Takeover,
-    TrimmedIterator,
-)
-from kinesis_publishers.testing.local_kinesis.server import LocalKinesis, run_server
-from kinesis_publishers.testing.local_kinesis.service import Call
-from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
-
-__all__ = [
-    "LocalKinesis",
-    "Limits",
-    "Behaviour",
-    "TrimmedIterator",
-    "Takeover",
-    "Fault",
-    "FaultKind",
-    "Call",
-    "StoredRecord",
-    "run_server",
-]
+from kinesis_publishers.testing.local_kinesis.faults import Fault as Fault
+from kinesis_publishers.testing.local_kinesis.faults import FaultKind as FaultKind
+from kinesis_publishers.testing.local_kinesis.limits import Behaviour as Behaviour
+from kinesis_publishers.testing.local_kinesis.limits import Limits as Limits
+from kinesis_publishers.testing.local_kinesis.limits import Takeover as Takeover
+from kinesis_publishers.testing.local_kinesis.limits import TrimmedIterator as TrimmedIterator
+from kinesis_publishers.testing.local_kinesis.server import LocalKinesis as LocalKinesis
+from kinesis_publishers.testing.local_kinesis.server import run_server as run_server
+from kinesis_publishers.testing.local_kinesis.service import Call as Call
+from kinesis_publishers.testing.local_kinesis.shard import StoredRecord as StoredRecord

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncGenerator
 from email.utils import formatdate
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import orjson
 from attrs import field, frozen
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-__all__ = [
-    "Answer",
-    "ApiError",
-    "ConnectionBroken",
-    "StreamingAnswer",
-    "expired_iterator",
-    "expired_next_token",
-    "internal_failure",
-    "invalid_argument",
-    "limit_exceeded",
-    "resource_in_use",
-    "resource_not_found",
-    "serialization",
-    "throughput_exceeded",
-    "unknown_operation",
-    "validation",
-]
 
 
 class ConnectionBroken(Exception):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import cbor2
 import orjson
@@ -16,13 +17,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     serialization,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers.testing.local_kinesis.service import KinesisService
-
-__all__ = ["Admin", "CBOR", "Dispatcher", "cbor_of_json", "json_of_cbor"]
+from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
 
 @frozen

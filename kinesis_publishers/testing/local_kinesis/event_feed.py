@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from threading import RLock
 
 import orjson
 from attrs import define, frozen
 
 from kinesis_publishers.aws.event_stream import encode_frame
 from kinesis_publishers.testing.local_kinesis.answers import ApiError, ConnectionBroken
-from kinesis_publishers.testing.local_kinesis.shard import Position
+from kinesis_publishers.testing.local_kinesis.faults import Fault
+from kinesis_publishers.testing.local_kinesis.shard import Page, Position
+from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from threading import RLock
-
-    from kinesis_publishers.testing.local_kinesis.faults import Fault
-    from kinesis_publishers.testing.local_kinesis.shard import Page
-    from kinesis_publishers.testing.local_kinesis.state import ServiceState
-    from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
-
-__all__ = [
-    "Event",
-    "EventFeed",
-    "INITIAL_RESPONSE",
-    "Wait",
-    "event_frame",
-    "exception_frame",
-    "open_body",
-    "with_bad_crc",
-]
+from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
 
 # The sum of an instant and what is left until another one may be a little before that other one.
 _SHORTEST_WAIT_SECONDS = 0.001

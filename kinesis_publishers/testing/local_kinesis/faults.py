@@ -14,8 +14,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     throughput_exceeded,
 )
 
-__all__ = ["Fault", "FaultKind", "FaultPlan", "Scope"]
-
 _RecordKind = Literal["repeated", "reversed"]
 _PageKind = Literal["empty", "no_next_iterator", _RecordKind]
 _EventKind = Literal[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
+    Event,
     RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
@@ -29,14 +31,9 @@ from kinesis_publishers.testing.local_kinesis.answers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from h2.connection import H2Connection
-    from h2.events import Event
 
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-
-__all__ = ["Http2Connection", "Http2Sender"]
 
 # PutRecords has up to 14 MB: a small window would make it wait for each piece.
 _RECEIVE_WINDOW = 16 * 1024 * 1024

@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,16 +19,15 @@ from weakref import WeakSet
 
 from aiohttp import web
 
-from kinesis_publishers.testing.local_kinesis.answers import ConnectionBroken, StreamingAnswer
+from kinesis_publishers.testing.local_kinesis.answers import (
+    Answer,
+    ConnectionBroken,
+    StreamingAnswer,
+)
 from kinesis_publishers.testing.local_kinesis.http2_connection import Http2Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kinesis_publishers.testing.local_kinesis.answers import Answer
     from kinesis_publishers.testing.local_kinesis.dispatch import Dispatcher
-
-__all__ = ["HttpFront", "HttpVersion", "TlsOptions"]
 
 _HTTP_2_BEGINNING = b"PRI "
 # From accept() to the handler, and from close() to a closed socket, asyncio takes some turns.

@@ -6,38 +6,30 @@ alone. What the service answers is decoded and refused as if it had come over a 
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from attrs import frozen
+from botocore.exceptions import ClientError
 
-from kinesis_publishers.abc import DataPlane
+from kinesis_publishers.abc import DataPlane, ShardSubscription
+from kinesis_publishers.aws import calls
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
-from kinesis_publishers.aws.errors import complete_answer, service_error, text_in
+from kinesis_publishers.aws.errors import complete_answer, map_error, text_in
+from kinesis_publishers.aws.subscribing import position_members
 from kinesis_publishers.aws.subscription import EventStreamSubscription
-from kinesis_publishers.errors import (
-    ConnectionFailedError,
-    InternalServiceError,
-    MalformedResponseError,
-    ServiceError,
-)
+from kinesis_publishers.errors import ConnectionFailedError, MalformedResponseError
+from kinesis_publishers.model import RecordPage, Shard, StartingPosition
 from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,
     ConnectionBroken,
     StreamingAnswer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
-
-    from kinesis_publishers.abc import ShardSubscription
-    from kinesis_publishers.model import RecordPage, Shard, StartingPosition
-    from kinesis_publishers.testing.local_kinesis.service import KinesisService
-
-__all__ = ["InProcessControlPlane", "InProcessDataPlane"]
+from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
 _T = TypeVar("_T")
 
@@ -71,21 +63,8 @@ class _Plane:
 
 
 def _refusal(answer: Answer, operation: str, where: str) -> Exception:
-    try:
-        error = orjson.loads(answer.body)
-        code, message = error["__type"], error["message"]
-    except (ValueError, LookupError, TypeError):
-        code, message = str(answer.status), ""
-    # As of any answer whose code is not AWS's: a proxy may have sent it.
-    foreign = MalformedResponseError if code.isdecimal() else ServiceError
-    return service_error(
-        code,
-        message,
-        operation=operation,
-        where=where,
-        request_id=None,
-        fallback=InternalServiceError if answer.status >= 500 else foreign,
-    )
+    parsed: Any = calls.error_in(calls.Answer(answer.status, answer.headers, answer.body))
+    return map_error(ClientError(parsed, operation), operation=operation, where=where)
 
 
 def _broken(operation: str, where: str) -> ConnectionFailedError:
@@ -105,7 +84,7 @@ class InProcessDataPlane(_Plane, DataPlane):
             str(shard),
             StreamARN=shard.stream_arn,
             ShardId=shard.shard_id,
-            **_position(position, "ShardIteratorType", "StartingSequenceNumber"),
+            **position_members(position, "ShardIteratorType", "StartingSequenceNumber"),
         )
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer, "ShardIterator")
@@ -130,7 +109,7 @@ class InProcessDataPlane(_Plane, DataPlane):
             str(shard),
             ConsumerARN=consumer_arn,
             ShardId=shard.shard_id,
-            StartingPosition=_position(position, "Type", "SequenceNumber"),
+            StartingPosition=position_members(position, "Type", "SequenceNumber"),
         )
         if isinstance(body, bytes):
             raise MalformedResponseError(
@@ -169,16 +148,6 @@ class InProcessControlPlane(_Plane, CallingControlPlane):
         answer = await self._json(operation, where, **request)
         with complete_answer(operation, where):
             return read(_with_instants(answer))
-
-
-def _position(position: StartingPosition, kind: str, number: str) -> dict[str, object]:
-    members: dict[str, object] = {kind: position.type.value}
-    if position.sequence_number is not None:
-        members[number] = position.sequence_number.sequence_number
-    if position.timestamp is not None:
-        # Whole milliseconds, rounded down, as the clients of production send it.
-        members["Timestamp"] = int(position.timestamp.timestamp() * 1000) / 1000
-    return members
 
 
 def _with_instants(value: Any, name: str = "") -> Any:

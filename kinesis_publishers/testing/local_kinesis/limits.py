@@ -7,8 +7,6 @@ from typing import Literal
 
 from attrs import define, evolve, field, fields, frozen
 
-__all__ = ["Behaviour", "Limits", "RateWindow", "Rates", "Takeover", "TrimmedIterator"]
-
 _MIB = 1024 * 1024
 _PAGE_SIZES = (
     "get_records_max_bytes",

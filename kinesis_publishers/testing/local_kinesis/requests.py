@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import orjson
 import pybase64
@@ -18,19 +19,6 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     serialization,
     validation,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = [
-    "ConsumerListToken",
-    "ListToken",
-    "Request",
-    "ShardIterator",
-    "missing",
-    "parse_decimal",
-    "violation",
-]
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-__all__ = ["CreationSeconds", "SequenceSpace", "encoded_shard_index", "shard_id_of_index"]
-
 _VERSION = 2
 _POSITION_SHIFT = 80
 _SECOND_SHIFT = 36

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
+from kinesis_publishers.abc import ControlPlane, DataPlane
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-
-    from kinesis_publishers.abc import ControlPlane, DataPlane
     from kinesis_publishers.testing.local_kinesis.faults import Fault
     from kinesis_publishers.testing.local_kinesis.http_front import HttpVersion
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
     from kinesis_publishers.testing.local_kinesis.stream import Consumer
-
-__all__ = ["LocalKinesis", "run_server"]
 
 _T = TypeVar("_T")
 _LOOPBACK = "127.0.0.1"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from threading import RLock
-from typing import TYPE_CHECKING
 
 import orjson
 from attrs import define, field, frozen
 
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.testing.local_kinesis.answers import (
     Answer,
     ApiError,
@@ -21,19 +21,13 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     unknown_operation,
 )
 from kinesis_publishers.testing.local_kinesis.event_feed import open_body
-from kinesis_publishers.testing.local_kinesis.faults import Scope
+from kinesis_publishers.testing.local_kinesis.faults import Fault, Scope
+from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations import OPERATIONS
 from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request, ShardIterator
 from kinesis_publishers.testing.local_kinesis.state import ServiceState
 from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
-
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.testing.local_kinesis.faults import Fault
-    from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
-
-__all__ = ["Call", "CallLog", "KinesisService", "busiest_second"]
 
 _TARGET_PREFIX = "Kinesis_20131202."
 _SHARD_MEMBERS = ("ShardId", "ShardToSplit", "ShardToMerge")

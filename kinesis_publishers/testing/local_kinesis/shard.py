@@ -18,17 +18,6 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     shard_id_of_index,
 )
 
-__all__ = [
-    "HASH_KEY_COUNT",
-    "Page",
-    "Position",
-    "Shard",
-    "StoredRecord",
-    "Wakeup",
-    "even_ranges",
-    "hash_of_partition_key",
-]
-
 
 @frozen
 class Position:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import orjson
 import pybase64
 from attrs import Factory, define, field
 
+from kinesis_publishers.clock import Clock
 from kinesis_publishers.testing.local_kinesis.answers import (
+    ApiError,
     expired_next_token,
     invalid_argument,
     limit_exceeded,
@@ -17,7 +18,7 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     resource_not_found,
 )
 from kinesis_publishers.testing.local_kinesis.faults import FaultPlan
-from kinesis_publishers.testing.local_kinesis.limits import Rates
+from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits, Rates
 from kinesis_publishers.testing.local_kinesis.requests import Request
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds
 from kinesis_publishers.testing.local_kinesis.shard import StoredRecord, hash_of_partition_key
@@ -28,13 +29,6 @@ from kinesis_publishers.testing.local_kinesis.stream import (
     StreamStatus,
 )
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription, Subscriptions
-
-if TYPE_CHECKING:
-    from kinesis_publishers.clock import Clock
-    from kinesis_publishers.testing.local_kinesis.answers import ApiError
-    from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
-
-__all__ = ["Members", "Operation", "ServiceState", "consumer_not_found"]
 
 
 @define(eq=False)

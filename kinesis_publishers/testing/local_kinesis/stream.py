@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from attrs import define, field, frozen
 
-from kinesis_publishers.testing.local_kinesis.answers import resource_not_found, throughput_exceeded
+from kinesis_publishers.testing.local_kinesis.answers import (
+    ApiError,
+    resource_not_found,
+    throughput_exceeded,
+)
 from kinesis_publishers.testing.local_kinesis.requests import violation
 from kinesis_publishers.testing.local_kinesis.sequence_numbers import CreationSeconds, SequenceSpace
-from kinesis_publishers.testing.local_kinesis.shard import Shard, even_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_publishers.testing.local_kinesis.answers import ApiError
-    from kinesis_publishers.testing.local_kinesis.shard import Page
-
-__all__ = [
-    "Consumer",
-    "ConsumerArn",
-    "ConsumerStatus",
-    "Stream",
-    "StreamMode",
-    "StreamStatus",
-    "child_shards_of",
-    "millis_behind",
-    "shard_shape",
-]
+from kinesis_publishers.testing.local_kinesis.shard import Page, Shard, even_ranges
 
 _HOUR_MS = 3_600_000
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import Factory, define, field
 
+from kinesis_publishers.testing.local_kinesis.answers import ApiError
+from kinesis_publishers.testing.local_kinesis.faults import Fault
 from kinesis_publishers.testing.local_kinesis.limits import RateWindow
-from kinesis_publishers.testing.local_kinesis.shard import Wakeup
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.answers import ApiError
-    from kinesis_publishers.testing.local_kinesis.faults import Fault
-    from kinesis_publishers.testing.local_kinesis.shard import Position, Shard
-    from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
-
-__all__ = ["Subscription", "Subscriptions"]
+from kinesis_publishers.testing.local_kinesis.shard import Position, Shard, Wakeup
+from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
 
 
 @define(eq=False)

@@ -240,6 +240,27 @@ async def test_between_two_looks_nothing_is_asked(query: Query) -> None:
     assert query.service.calls.find() == []
 
 
+@pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=MANY)])
+async def test_a_shard_that_may_not_be_asked_yet_holds_up_no_round(
+    query: Query, limit: ReadLimit
+) -> None:
+    held_up = 0.0
+    for second in range(60):
+        with query.service.lock:
+            query.service.state.write(STREAM, [("key-0", b"x")])
+            if second == 30:
+                query.service.state.faults.add(Fault("GetRecords", "throttle", times=1))
+        # The other shard is silent.
+        for _ in range(5):
+            await query.clock.advance(0.2)
+            began_at = query.clock.monotonic()
+            await query.read_some(limit)
+            held_up = max(held_up, query.clock.monotonic() - began_at)
+    # A step of the simulated time is a tenth of a second.
+    assert held_up < 0.2
+    assert query.read == query.stored()
+
+
 async def test_many_shards_are_looked_at_in_groups(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,12 +6,13 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import frozen
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import Properties, ShardKey, ShardProgress
-from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit
+from kinesis_publishers.readers.range_ends import Ends, KinesisRangeFinder, ReadLimit, rules
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault
 from tests.examples import examples
 from tests.integration.framework.simulated_kinesis import SimulatedPlanes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kinesis_publishers import Clock, RecordPage, Shard, StartingPosition, StreamProgress
+    from kinesis_publishers.readers.range_ends.seen_records import RangeEnd
     from kinesis_publishers.testing.local_kinesis.service import KinesisService
 
 PROPERTIES = Properties.parse(
@@ -55,16 +57,18 @@ class CountingPlanes(SimulatedPlanes):
 class Looking(SimulatedWorld):
     """A finder over the service, and a reader that takes every range out of what is stored."""
 
-    def __init__(self, behaviour: Behaviour) -> None:
+    def __init__(self, behaviour: Behaviour, piece_records: int | None) -> None:
         super().__init__(behaviour)
+        self.piece_records = piece_records
         self.planes: CountingPlanes = CountingPlanes(self.service, self.clock)
         self.handed_out: dict[str, list[int]] = {}
         self.ended: set[str] = set()
+        self.cut_count = 0
         self.finder = self._new_finder(None)
 
     def _new_finder(self, resume: dict[str, StreamProgress] | None) -> KinesisRangeFinder:
         parts = self.parts(PROPERTIES, lambda event: note(f"{self.clock.monotonic():.2f} {event}"))
-        return KinesisRangeFinder(parts, resume=resume)
+        return KinesisRangeFinder(parts, resume=resume, piece_records=self.piece_records)
 
     async def restart(self) -> None:
         """Go on in a new process with what is durable."""
@@ -108,6 +112,7 @@ class Looking(SimulatedWorld):
             if end.first is not None and read:
                 assert read[0] == int(end.first.sequence_number)
             records += len(read)
+            self._check_cuts(end, read)
             self._check_parents(key, already_ended)
             if end.progress.is_ended:
                 self.ended.add(key.shard_id)
@@ -132,6 +137,18 @@ class Looking(SimulatedWorld):
         if end.is_ended:
             assert done == stored, "a shard has ended only when all of it is in ranges"
         return fresh
+
+    def _check_cuts(self, end: RangeEnd, read: list[int]) -> None:
+        """The pieces of a range are parts of it, one after the other, and not empty.
+
+        Only the last one may be, at the end of a shard, of which the last record was not seen.
+        """
+        cuts = [read.index(int(cut.progress.processed.sequence_number)) for cut in end.cuts]
+        assert cuts == sorted(set(cuts))
+        if cuts:
+            assert self.piece_records is not None
+            assert cuts[-1] < len(read) - (0 if end.progress.is_ended else 1)
+        self.cut_count += len(cuts)
 
     def _check_parents(self, key: ShardKey, ended: set[str]) -> None:
         with self.service.lock:
@@ -238,6 +255,7 @@ HAPPENINGS = st.one_of(
 )
 PAUSES = st.one_of(st.just(0.0), st.floats(0.01, 2.0), st.floats(10.0, 400.0))
 SCRIPTS = st.lists(st.tuples(PAUSES, HAPPENINGS), min_size=5, max_size=30)
+PIECES = st.sampled_from([None, 5])
 BEHAVIOURS = st.builds(Behaviour, late_shard_end=st.booleans())
 SETTINGS = settings(
     max_examples=examples(40),
@@ -250,31 +268,47 @@ async def run(
     script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
     behaviour: Behaviour,
     last: Callable[[Looking], Awaitable[None]],
+    piece_records: int | None = None,
 ) -> Looking:
-    world = Looking(behaviour)
+    world = Looking(behaviour, piece_records)
     world.put(20)
     await world.within_time(world.finder.prepare())
-    for pause, happening in script:
-        await world.clock.advance(pause)
-        note(f"{world.clock.monotonic():8.2f} {happening}")
-        await happening(world)
-    await last(world)
+    with pytest.MonkeyPatch.context() as patch:
+        # Few records are worth a task of their own.
+        patch.setattr(rules, "_PAGE_RECORDS", 5)
+        for pause, happening in script:
+            await world.clock.advance(pause)
+            note(f"{world.clock.monotonic():8.2f} {happening}")
+            await happening(world)
+        await last(world)
     return world
 
 
 @SETTINGS
-@given(script=SCRIPTS, behaviour=BEHAVIOURS, limit=LIMITS)
+@given(script=SCRIPTS, behaviour=BEHAVIOURS, limit=LIMITS, piece_records=PIECES)
 def test_available_now_reads_all_that_is_there_children_included(
     script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
     behaviour: Behaviour,
     limit: ReadLimit,
+    piece_records: int | None,
 ) -> None:
-    asyncio.run(run(script, behaviour, CatchUp(limit)))
+    asyncio.run(run(script, behaviour, CatchUp(limit), piece_records))
 
 
 @SETTINGS
-@given(script=SCRIPTS, behaviour=BEHAVIOURS)
+@given(script=SCRIPTS, behaviour=BEHAVIOURS, piece_records=PIECES)
 def test_one_round_for_the_tip_has_all_that_may_be_read(
-    script: list[tuple[float, Callable[[Looking], Awaitable[None]]]], behaviour: Behaviour
+    script: list[tuple[float, Callable[[Looking], Awaitable[None]]]],
+    behaviour: Behaviour,
+    piece_records: int | None,
 ) -> None:
-    asyncio.run(run(script, behaviour, LookForAll()))
+    asyncio.run(run(script, behaviour, LookForAll(), piece_records))
+
+
+@settings(max_examples=2)
+@given(behaviour=BEHAVIOURS)
+def test_rounds_of_a_busy_shard_cut_its_ranges(behaviour: Behaviour) -> None:
+    steady = [(1.0, Put(8))] * 60
+    script = [*steady, (0.0, Look(ReadLimit())), *steady, (0.0, Look(ReadLimit()))]
+    world = asyncio.run(run(script, behaviour, LookForAll(), 5))
+    assert world.cut_count >= 6

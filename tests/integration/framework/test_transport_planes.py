@@ -262,6 +262,17 @@ async def test_the_user_agent_names_the_libraries_and_the_application(
     assert second == first.replace(" app/ledger--x--y", "")
 
 
+async def test_no_server_or_proxy_is_asked_to_compress_answers() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        response = web.json_response({"Records": [], "NextShardIterator": "b"})
+        response.enable_compression()
+        return response
+
+    async with answering(answer) as config, AioDataPlane(config) as plane:
+        page = await plane.get_records(SHARD, "a", 10)
+    assert page.next_shard_iterator == "b"
+
+
 async def test_an_answer_without_its_members_is_malformed_and_asked_for_again(
     cut_off: AwsConfig,
 ) -> None:

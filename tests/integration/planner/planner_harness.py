@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from attrs import define, evolve, field, frozen
 
 from kinesis_publishers import Properties
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers_spark.chunks import BatchLimit
 from kinesis_publishers_spark.micro_batches import MicroBatches
 from kinesis_publishers_spark.offsets import Offset
@@ -38,6 +40,16 @@ _READER = TaskReader(b"")
 
 #: A row, as (shard id, sequence number, payload).
 Row = tuple[str, str, bytes]
+
+
+class ShiftedClock(SystemClock):
+    """A clock that is some seconds ahead."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.seconds)
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:

@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.errors import AccessDeniedError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark import prefetch
@@ -21,6 +19,7 @@ from tests.integration.planner.planner_harness import (
     FIRST_SHARD,
     STREAM,
     Query,
+    ShiftedClock,
     eventually,
     options,
     planner,
@@ -177,16 +176,6 @@ def test_it_is_prepared_also_after_the_first_offset(
     query.planner.initial_offset()
     query.run_to_the_end()
     assert sorted(query.rows) == sorted(expected)
-
-
-class ShiftedClock(SystemClock):
-    """A clock that is some seconds ahead."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-
-    def now(self) -> datetime:
-        return super().now() + timedelta(seconds=self.seconds)
 
 
 def test_the_clock_of_the_service_does_not_decide_where_it_ends(

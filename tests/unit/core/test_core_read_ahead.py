@@ -10,19 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import AccessDeniedError
+from kinesis_publishers.errors import AccessDeniedError, PositionTrimmedError
 from kinesis_publishers.events import BackpressureBegan
 from kinesis_publishers.testing.fakes import (
     FailingCalls,
     FakeStream,
     RecordingSink,
+    ScriptedPublisherFactory,
+    ShardReader,
     StoredShard,
     shard_name,
 )
+from tests.unit.core.consumer_support import RECORDS, run_of
 from tests.unit.core.fetcher_support import Blocks, World, failure, other_tasks, records_of
 
 if TYPE_CHECKING:
-    from kinesis_publishers import Delivery, ShardKey
+    from kinesis_publishers import Delivery, Shard, ShardKey, StartingPosition
 
 ZERO, ONE = shard_name(0), shard_name(1)
 
@@ -268,3 +271,25 @@ async def test_stopping_does_not_wait_for_a_sink_that_wants_nothing():
     async with world.running():
         await world.clock.advance(30)
         assert sink.asked == [ZERO]
+
+
+async def test_a_publisher_that_is_not_read_ahead_waits_for_what_another_has_read():
+    class Turns(ScriptedPublisherFactory):
+        async def create(self, starting_position: StartingPosition, shard: Shard):
+            made = await super().create(starting_position, shard)
+            made.reads_ahead = len(self.publishers) == 1
+            return made
+
+    at_work: list[int] = []
+
+    async def takes_its_time(delivery: Delivery) -> None:
+        at_work.append(len(at_work) + 1)
+        await reader.clock.sleep(3)
+        assert at_work.pop() == 1
+
+    trimmed = run_of(error=PositionTrimmedError("orders: trimmed"))
+    factory = Turns([run_of((0, 3)), trimmed], [run_of((3, 10))])
+    sink = RecordingSink(takes_its_time)
+    reader = ShardReader(factory=factory, sink=sink, fails_on_data_loss=False)
+    await reader.read()
+    assert sink.records == RECORDS

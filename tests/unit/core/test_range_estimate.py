@@ -11,7 +11,9 @@ from kinesis_publishers import RecordBatch
 from kinesis_publishers.engine.range_estimate import RangeEstimate
 from kinesis_publishers.model import RangeSize
 from kinesis_publishers.testing.fakes import FakeDataPlane, StoredShard, batch_of, sample_records
+from kinesis_publishers.testing.fakes.samples import SUCCESSOR
 from tests.unit.core.consumer_support import RECORDS
+from tests.unit.core.fetcher_support import POLLING
 from tests.unit.core.range_support import polled, range_of
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,6 +82,20 @@ def test_times_that_stand_still_say_little_about_what_follows() -> None:
     assert estimate(came(4000, first=1, last=1), size=looked_at(2)).records_wanted == 410
 
 
+def test_a_burst_after_a_silence_is_not_asked_for_in_small_pieces() -> None:
+    silence, burst = came(100, first=0, last=60), came(400, first=60, last=60.4)
+    wanted = estimate(silence, burst, size=looked_at(70, seen=10)).records_wanted
+    assert wanted is not None
+    assert 9600 <= wanted <= 10_100
+
+
+def test_what_was_put_at_once_is_not_taken_for_more_than_a_shard_can_be_written() -> None:
+    steady, at_once = came(1000, first=0, last=10), came(400, first=10, last=10)
+    wanted = estimate(steady, at_once, size=looked_at(12, seen=10)).records_wanted
+    assert wanted is not None
+    assert wanted <= 2.1 * 1000 + 10
+
+
 async def test_a_range_fetches_nothing_behind_its_end() -> None:
     plane = FakeDataPlane(StoredShard(RECORDS))
     world = polled(plane)
@@ -88,6 +104,14 @@ async def test_a_range_fetches_nothing_behind_its_end() -> None:
     assert leftover is not None
     assert leftover.rest is None
     assert [call.limit for call in plane.records_calls] == [5]
+
+
+async def test_the_rest_of_a_shard_is_not_asked_for_by_a_guess() -> None:
+    plane = FakeDataPlane(StoredShard(RECORDS, is_closed=True, child_shards=(SUCCESSOR,)))
+    world = polled(plane)
+    await world.read(evolve(range_of(1, None), size=RangeSize(records=2)))
+    assert world.sink.records == RECORDS[2:]
+    assert {call.limit for call in plane.records_calls} == {POLLING.max_records}
 
 
 @pytest.mark.parametrize("guess", [1, 2, 100])

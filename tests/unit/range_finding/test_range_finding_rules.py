@@ -10,6 +10,8 @@ from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.readers.range_ends.rules import (
     Portion,
     Sample,
+    Weight,
+    cut_instants,
     expected_bytes,
     is_divisible,
     is_narrow,
@@ -23,8 +25,8 @@ from kinesis_publishers.readers.range_ends.rules import (
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-FAST = Sample(bytes_per_second=1024 * 1024, record_bytes=1024)
-SLOW = Sample(bytes_per_second=1024, record_bytes=1024)
+FAST = Sample(bytes_per_second=1024 * 1024, record_bytes=1024, user_record_bytes=1024)
+SLOW = Sample(bytes_per_second=1024, record_bytes=1024, user_record_bytes=1024)
 
 
 def read_until(seconds_ago: float) -> ShardProgress:
@@ -92,6 +94,25 @@ def test_a_query_that_comes_seldom_takes_more_than_has_come_meanwhile() -> None:
     assert reach_seconds(FAST, Portion(most_bytes=1, least_seconds=600).share(4)) == 600.0
 
 
+@pytest.mark.parametrize("faster", [1.2, 1.5, 3.0])
+def test_micro_batches_stay_bounded_where_spark_is_little_faster_than_the_stream(
+    faster: float,
+) -> None:
+    shards, portion = 100, Portion(most_bytes=512 * 1024 * 1024)
+    for _ in range(50):
+        reach = reach_seconds(FAST, portion.share(shards))
+        seconds = reach / faster
+        size = int(reach * FAST.bytes_per_second * shards)
+        portion = portion.after(size, seconds, target_seconds=10.0)
+        assert seconds <= 300.0
+
+
+@pytest.mark.parametrize("interval", [1.0, 60.0, 3600.0])
+def test_a_query_catches_up_whatever_the_interval_of_its_trigger(interval: float) -> None:
+    portion = Portion(most_bytes=1).after(1000, interval, target_seconds=10.0)
+    assert reach_seconds(FAST, portion) >= interval + min(interval, 60.0)
+
+
 def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
     assert reach_seconds(None, Portion()) == 32.0
 
@@ -138,25 +159,59 @@ def test_a_closed_shard_is_not_finished_before_its_first_record_was_seen() -> No
 
 
 def test_samples_are_averaged_and_never_faster_than_a_shard_can_be() -> None:
-    first = sampled(None, sizes=[100] * 10, seconds=10)
-    assert first == Sample(bytes_per_second=100, record_bytes=100)
-    second = sampled(first, sizes=[200] * 10, seconds=10)
+    first = sampled(None, [Weight(100)] * 10, seconds=10)
+    assert first == Sample(bytes_per_second=100, record_bytes=100, user_record_bytes=100)
+    second = sampled(first, [Weight(200)] * 10, seconds=10)
     assert second is not None
     assert 100 < second.bytes_per_second < 200
-    burst = sampled(None, sizes=[10**6] * 10, seconds=0)
+    burst = sampled(None, [Weight(10**6)] * 10, seconds=0)
     assert burst is not None
     assert burst.bytes_per_second == 1024 * 1024
-    assert sampled(first, sizes=[], seconds=1) is first
+    assert sampled(first, [], seconds=1) is first
+
+
+def test_an_aggregate_is_a_large_record_of_small_ones() -> None:
+    found = sampled(None, [Weight(1000, 19), Weight(500)], seconds=1)
+    assert found == Sample(bytes_per_second=1500, record_bytes=750, user_record_bytes=75)
+
+
+def cuts(payload_bytes: int, piece_records: int, sample: Sample = FAST) -> list[float]:
+    """Return how far into a range it is cut, in seconds."""
+    found = cut_instants(sample, NOW, payload_bytes, piece_records)
+    return [(one - NOW).total_seconds() for one in found]
+
+
+def test_a_large_range_is_cut_into_even_pieces_of_so_many_records_at_most() -> None:
+    mib = 1024 * 1024
+    assert cuts(30 * mib, 30 * 1024) == []
+    assert cuts(31 * mib, 30 * 1024) == [15.5]
+    assert cuts(40 * mib, 16 * 1024) == [pytest.approx(40 / 3), pytest.approx(80 / 3)]
+    assert cuts(200 * mib, 16 * 1024) == [50, 100, 150], "more tasks would wait for the shard"
+
+
+def test_what_is_cut_is_aggregates_by_what_is_inside() -> None:
+    mib = 1024 * 1024
+    aggregates = Sample(bytes_per_second=mib, record_bytes=10_240, user_record_bytes=102.4)
+    assert cuts(40 * mib, 200_000, aggregates) == [pytest.approx(40 / 3), pytest.approx(80 / 3)]
+
+
+def test_no_piece_is_less_than_one_answer_may_have() -> None:
+    mib = 1024 * 1024
+    assert cuts(19 * mib, 1) == []
+    assert cuts(31 * mib, 1) == [pytest.approx(31 / 3), pytest.approx(62 / 3)]
+    tiny = Sample(bytes_per_second=1000, record_bytes=10, user_record_bytes=10)
+    assert cuts(199_999, 1, tiny) == []
+    assert cuts(200_000, 1, tiny) == [100]
 
 
 def test_empty_payloads_have_a_size_to_divide_by() -> None:
-    empty = sampled(None, sizes=[0, 0], seconds=1)
+    empty = sampled(None, [Weight(0), Weight(0)], seconds=1)
     assert empty is not None
     assert tail_limit(empty) == 100
 
 
 def test_a_look_at_large_records_asks_for_few() -> None:
-    large = Sample(bytes_per_second=1.0, record_bytes=1024 * 1024)
+    large = Sample(bytes_per_second=1.0, record_bytes=1024 * 1024, user_record_bytes=1.0)
     assert tail_limit(large) == 1
     assert tail_limit(FAST) == 100
     assert tail_limit(FAST, is_jump=True) == 10

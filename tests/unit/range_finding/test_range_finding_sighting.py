@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from kinesis_publishers import ShardProgress, StartingPosition
-from kinesis_publishers.readers.range_ends.seen_records import Sighting
-from kinesis_publishers.testing.fakes import batch_of, sample_records
+from kinesis_publishers import SequenceNumber, ShardProgress, ShardRange, StartingPosition
+from kinesis_publishers.model import RangeSize, resume_after
+from kinesis_publishers.readers.range_ends.rules import Sample
+from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting
+from kinesis_publishers.testing.fakes import batch_of, sample_records, sample_shard
+
+# A record each second, of which looks say that it stands for 1,000 bytes.
+RECORDS = sample_records(100)
+SAMPLE = Sample(bytes_per_second=1000, record_bytes=100, user_record_bytes=20)
 
 
 def test_each_range_says_when_its_first_record_arrived():
@@ -18,3 +24,98 @@ def test_each_range_says_when_its_first_record_arrived():
     assert [end.first_arrival for end in ends] == [
         records[index].approximate_arrival_timestamp for index in (0, 4, 8)
     ]
+
+
+def number(index: int) -> SequenceNumber:
+    return SequenceNumber(RECORDS[index].sequence_number)
+
+
+def progress(index: int) -> ShardProgress:
+    """Return how far the shard is read with the record ``index`` included."""
+    arrival = RECORDS[index].approximate_arrival_timestamp
+    return ShardProgress(position=resume_after(number(index)), as_of=arrival)
+
+
+def leap(sighting: Sighting, index: int) -> None:
+    found = RECORDS[index]
+    sighting.leap_to(batch_of([found]), found.approximate_arrival_timestamp)
+
+
+def cut(sighting: Sighting, index: int) -> None:
+    found = RECORDS[index]
+    sighting.cut(batch_of([found]), found.approximate_arrival_timestamp)
+
+
+def end_of(sighting: Sighting) -> RangeEnd:
+    end, _ = sighting.take()
+    assert end is not None
+    now = RECORDS[-1].approximate_arrival_timestamp
+    return end.guessed(SAMPLE, sighting.begun, now, is_dense=False)
+
+
+def test_cuts_are_inside_of_the_range_and_each_comes_after_the_one_before():
+    sighting = Sighting(progress(10))
+    assert not sighting.needs_cuts, "nothing is unseen"
+    leap(sighting, 90)
+    assert sighting.needs_cuts
+    for index in (5, 10, 30, 30, 20, 60, 90, 95):
+        cut(sighting, index)
+    assert [one.progress for one in end_of(sighting).cuts] == [progress(30), progress(60)]
+
+
+def test_nothing_is_cut_before_the_first_record_that_was_seen():
+    sighting = Sighting(ShardProgress(position=StartingPosition.trim_horizon()))
+    sighting.add(batch_of(RECORDS[20:30]), [1] * 10)
+    leap(sighting, 90)
+    for index in (10, 20, 50):
+        cut(sighting, index)
+    assert [one.progress for one in end_of(sighting).cuts] == [progress(50)]
+
+
+def test_what_is_left_of_a_closed_shard_is_cut_anywhere_behind_its_beginning():
+    sighting = Sighting(progress(10))
+    sighting.leap_to_end()
+    for index in (10, 40, 99):
+        cut(sighting, index)
+    end = end_of(sighting)
+    assert [one.progress for one in end.cuts] == [progress(40), progress(99)]
+    whole = ShardRange(shard=sample_shard().key, start=progress(10).position, end=None)
+    assert [piece.end for piece, _ in end.divided(whole)] == [number(40), number(99), None]
+
+
+def test_a_range_is_divided_where_its_pieces_touch():
+    sighting = Sighting(progress(10))
+    leap(sighting, 90)
+    cut(sighting, 40)
+    first = ShardRange(
+        shard=sample_shard().key,
+        start=StartingPosition.at(number(11)),
+        end=number(90),
+        follows=number(10),
+    )
+    end = end_of(sighting)
+    assert (end.payload_bytes, end.user_records) == (80_000, 4_000)
+    (one, one_bytes), (other, other_bytes) = end.divided(first)
+    assert (one.start, one.end, one.follows) == (first.start, number(40), number(10))
+    assert (other.start, other.end) == (StartingPosition.after(number(40)), number(90))
+    assert (other.follows, other.as_of) == (number(40), progress(40).as_of)
+    assert (one_bytes, other_bytes) == (30_000, 50_000)
+    sizes = [piece.size for piece in (one, other)]
+    assert sizes == [
+        RangeSize(records=records, seen_since=progress(index).as_of, seen_records=1)
+        for records, index in ((330, 40), (550, 90))
+    ]
+
+
+def test_a_range_without_cuts_is_one_piece():
+    sighting = Sighting(progress(10))
+    sighting.add(batch_of(RECORDS[11:21]), [3] * 10)
+    end, _ = sighting.take()
+    whole = ShardRange(shard=sample_shard().key, start=progress(10).position, end=number(20))
+    ((piece, payload_bytes),) = end.divided(whole)
+    assert (piece, piece.size, payload_bytes) == (
+        whole,
+        RangeSize(records=10, seen_records=10),
+        100,
+    )
+    assert end.user_records == 30

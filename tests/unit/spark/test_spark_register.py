@@ -105,6 +105,7 @@ def test_any_other_refusal_is_spark_s_own() -> None:
         ("3.4 False", (), "is Python 3.4, and this driver has"),
         ("{own} False", (), "cannot import kinesis_publishers_spark"),
         ("{own} True", (), None),
+        ("Welcome to our cluster. 3.4 False", (), "is Python 3.4, and this driver has"),
         # By addPyFile, which a bare interpreter does not see.
         ("{own} False", ("packages.zip",), None),
     ],
@@ -128,7 +129,7 @@ def test_another_interpreter_of_the_workers_is_a_warning_where_it_cannot_work(
         assert f"set PYSPARK_PYTHON={sys.executable}" in caplog.text
 
 
-@pytest.mark.parametrize("python", ["no-such-python", "/bin/false"])
+@pytest.mark.parametrize("python", ["no-such-python", "/bin/false", "/bin/true"])
 def test_an_interpreter_that_cannot_be_asked_is_left_to_spark(
     caplog: pytest.LogCaptureFixture, python: str
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kinesis_publishers.testing.local_kinesis.operations import (
     consumers,
     reading,
@@ -11,11 +9,7 @@ from kinesis_publishers.testing.local_kinesis.operations import (
     streams,
     writing,
 )
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.state import Operation
-
-__all__ = ["OPERATIONS"]
+from kinesis_publishers.testing.local_kinesis.state import Operation
 
 OPERATIONS: dict[str, Operation] = {
     **streams.OPERATIONS,

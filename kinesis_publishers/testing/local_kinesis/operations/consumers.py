@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kinesis_publishers.testing.local_kinesis.answers import (
     ApiError,
     invalid_argument,
@@ -15,18 +13,16 @@ from kinesis_publishers.testing.local_kinesis.operations.reading import (
     SUBSCRIPTION_MEMBERS,
     position_in,
 )
-from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken
-from kinesis_publishers.testing.local_kinesis.state import consumer_not_found
-from kinesis_publishers.testing.local_kinesis.stream import ConsumerArn
+from kinesis_publishers.testing.local_kinesis.requests import ConsumerListToken, Request
+from kinesis_publishers.testing.local_kinesis.shard import Shard
+from kinesis_publishers.testing.local_kinesis.state import (
+    Members,
+    Operation,
+    ServiceState,
+    consumer_not_found,
+)
+from kinesis_publishers.testing.local_kinesis.stream import Consumer, ConsumerArn, Stream
 from kinesis_publishers.testing.local_kinesis.subscriptions import Subscription
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.requests import Request
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-    from kinesis_publishers.testing.local_kinesis.stream import Consumer, Stream
-
-__all__ = ["OPERATIONS"]
 
 # A larger MaxResults is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import orjson
 from attrs import evolve, frozen
@@ -15,22 +15,9 @@ from kinesis_publishers.testing.local_kinesis.sequence_numbers import (
     encoded_shard_index,
     shard_id_of_index,
 )
-from kinesis_publishers.testing.local_kinesis.shard import Page, Position
-from kinesis_publishers.testing.local_kinesis.stream import child_shards_of, millis_behind
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.requests import Request
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-    from kinesis_publishers.testing.local_kinesis.stream import Stream
-
-__all__ = [
-    "ITERATOR_MEMBERS",
-    "OPERATIONS",
-    "PositionMembers",
-    "SUBSCRIPTION_MEMBERS",
-    "position_in",
-]
+from kinesis_publishers.testing.local_kinesis.shard import Page, Position, Shard
+from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
+from kinesis_publishers.testing.local_kinesis.stream import Stream, child_shards_of, millis_behind
 
 
 def get_shard_iterator(state: ServiceState, request: Request) -> Members:

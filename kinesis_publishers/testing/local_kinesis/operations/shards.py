@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kinesis_publishers.testing.local_kinesis.answers import (
     invalid_argument,
     limit_exceeded,
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.requests import ListToken, Request
-from kinesis_publishers.testing.local_kinesis.shard import even_ranges
-from kinesis_publishers.testing.local_kinesis.stream import shard_shape
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-    from kinesis_publishers.testing.local_kinesis.stream import Stream
-
-__all__ = [
-    "OPERATIONS",
-    "check_merge",
-    "check_split",
-    "merge_shards",
-    "scale_shards",
-    "split_shard",
-]
+from kinesis_publishers.testing.local_kinesis.shard import Shard, even_ranges
+from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
+from kinesis_publishers.testing.local_kinesis.stream import Stream, shard_shape
 
 _MAX_SHARDS = 100_000
 

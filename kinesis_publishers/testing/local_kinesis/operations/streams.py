@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from kinesis_publishers.testing.local_kinesis.answers import (
     invalid_argument,
@@ -12,13 +12,8 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.requests import Request, missing
-from kinesis_publishers.testing.local_kinesis.stream import shard_shape
-
-if TYPE_CHECKING:
-    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-    from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode
-
-__all__ = ["OPERATIONS"]
+from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
+from kinesis_publishers.testing.local_kinesis.stream import Stream, StreamMode, shard_shape
 
 _ON_DEMAND_SHARDS = 4
 _MAX_SHARDS = 100_000

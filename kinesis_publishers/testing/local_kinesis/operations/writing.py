@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import orjson
 import pybase64
@@ -15,18 +15,14 @@ from kinesis_publishers.testing.local_kinesis.answers import (
     validation,
 )
 from kinesis_publishers.testing.local_kinesis.faults import Scope
-from kinesis_publishers.testing.local_kinesis.requests import parse_decimal, violation
-from kinesis_publishers.testing.local_kinesis.shard import HASH_KEY_COUNT, hash_of_partition_key
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kinesis_publishers.testing.local_kinesis.requests import Request
-    from kinesis_publishers.testing.local_kinesis.shard import Shard
-    from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
-    from kinesis_publishers.testing.local_kinesis.stream import Stream
-
-__all__ = ["OPERATIONS"]
+from kinesis_publishers.testing.local_kinesis.requests import Request, parse_decimal, violation
+from kinesis_publishers.testing.local_kinesis.shard import (
+    HASH_KEY_COUNT,
+    Shard,
+    hash_of_partition_key,
+)
+from kinesis_publishers.testing.local_kinesis.state import Members, Operation, ServiceState
+from kinesis_publishers.testing.local_kinesis.stream import Stream
 
 _LONGEST_KEY = 256
 

@@ -1,0 +1,57 @@
+"""Makes the publishers that subscribe to shards, a few each second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from kinesis_publishers.abc import PublisherContext, RecordPublisherFactory, StreamConsumerRegistrar
+from kinesis_publishers.config import FanOutConfig, Properties, RegistrationConfig
+from kinesis_publishers.model import Shard, StartingPosition
+from kinesis_publishers.publishers.fanout.publisher import FanOutRecordPublisher
+from kinesis_publishers.registration import create_registrar
+
+# Shards start at this rate, after as many at once as start in a second: each is a TLS handshake.
+_STARTS_PER_SECOND = 10
+
+
+class FanOutRecordPublisherFactory(RecordPublisherFactory):
+    """Selected by ``stream.recordpublisher = EFO``."""
+
+    reads_ranges = subscribes = needs_registration = True
+
+    def __init__(
+        self, config: FanOutConfig, registrar: StreamConsumerRegistrar, context: PublisherContext
+    ) -> None:
+        self._config = config
+        self._registrar = registrar
+        self._context = context
+        self._warned_at: dict[str, float] = {}
+        self._next_start = -math.inf
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: PublisherContext) -> Self:
+        config = FanOutConfig.from_properties(properties)
+        registrar = create_registrar(RegistrationConfig.from_properties(properties), context)
+        return cls(config, registrar, context)
+
+    async def prepare(self, stream_arns: Sequence[str]) -> None:
+        await self._registrar.prepare(stream_arns)
+
+    async def create(
+        self, starting_position: StartingPosition, shard: Shard
+    ) -> FanOutRecordPublisher:
+        await self._wait_for_start()
+        shared = self._config, self._registrar, self._context, self._warned_at
+        return FanOutRecordPublisher(shard, starting_position, *shared)
+
+    async def _wait_for_start(self) -> None:
+        clock, step = self._context.clock, 1.0 / _STARTS_PER_SECOND
+        start = max(self._next_start, clock.monotonic() - 1.0 + step)
+        self._next_start = start + step
+        if (delay := start - clock.monotonic()) > 0:
+            await clock.sleep(delay)
+
+    async def close(self) -> None:
+        await self._registrar.close()
