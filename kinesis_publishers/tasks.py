@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from kinesis_publishers.clock import Clock
@@ -50,14 +49,9 @@ class TaskScope:
         await self._group.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         try:
-            await self._group.__aexit__(kind, error, traceback)
+            await self._group.__aexit__(*raised)
         except BaseExceptionGroup as group:
             # Its members only: a task may have raised a group itself, which is its error.
             first, *rest = group.exceptions

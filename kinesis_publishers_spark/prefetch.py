@@ -224,9 +224,10 @@ class PrefetchSession(Session, DeliverySink):
 
     def _has_too_little(self, limit: BatchLimit) -> bool:
         if limit.min_records and self._fetcher is not None:
-            # More than half of the pool would never wait.
+            # More than half of the pool would never wait, nor what leaves no room for a page.
             enough = limit.tightened(self._enough)
-            if not self._fills(enough.tightened(BatchLimit(records=limit.min_records))):
+            enough = enough.tightened(BatchLimit(records=limit.min_records))
+            if not (self._fills(enough) or self._fetcher.needs_room_of(self._reservations)):
                 return True
         has_news = self._is_dirty or self._held
         return not has_news and self._clock.monotonic() < self._next_refresh_check

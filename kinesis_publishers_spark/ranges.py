@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SparkConfig
 from kinesis_publishers.readers import (
+    ConsumerGuard,
+    Ends,
     KinesisRangeFinder,
     Portion,
     publisher_factory_class,
@@ -22,13 +26,7 @@ from kinesis_publishers_spark.offsets import Offset, ShardOffset
 from kinesis_publishers_spark.partitions import RangePartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from datetime import datetime
-
     from kinesis_publishers import Properties, ShardKey
-    from kinesis_publishers.readers import ConsumerGuard, Ends
-
-__all__ = ["RangeSession", "executor_properties"]
 
 # How long AvailableNow waits between two looks that found nothing.
 _PAUSE_SECONDS = 0.1

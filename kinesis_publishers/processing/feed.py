@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from attrs import define, field
@@ -180,12 +179,7 @@ class DeliveryFeed(DeliverySink):
         for note in tuple(self.notes):
             note()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.stop()
         try:
             await self._write_rest(error)

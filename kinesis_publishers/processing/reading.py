@@ -7,7 +7,6 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from kinesis_publishers.clock import Clock, SystemClock
@@ -103,12 +102,7 @@ class RecordStream(AsyncIterator["Record"]):
         self._is_entered = True
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             self._processed = self._taken
         await self._close(error)

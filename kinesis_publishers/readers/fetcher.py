@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Self, TypeAlias
 
@@ -13,6 +13,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Properties
 from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
 from kinesis_publishers.engine.lineage import blocked_shards
+from kinesis_publishers.engine.pool import Reservation
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import ConfigError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
@@ -166,6 +167,16 @@ class KinesisDataFetcher:
     def statuses(self) -> list[ShardStatus]:
         """The shards that are being read now."""
         return [consumer.status for consumer, _ in self._consumers.values()]
+
+    def needs_room_of(self, deliveries: Collection[Reservation]) -> bool:
+        """Say whether nothing more is read until one of ``deliveries`` gives its room back.
+
+        Args:
+            deliveries: what they hold, of all that were not released.
+        """
+        pool = self._services.pool
+        # What is being read has room, too.
+        return pool.waiter_count > 0 and pool.records <= sum(one.records for one in deliveries)
 
     def ancestors_of(self, key: ShardKey) -> frozenset[ShardKey]:
         """Return the shards that a shard descends from, over all generations.

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kinesis_publishers_spark.chunks import BatchLimit
-from tests.integration.planner.planner_harness import Query, eventually, put
+from tests.integration.planner.planner_harness import STREAM, Query, eventually, planner, put
 
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from kinesis_publishers_spark.micro_batches import MicroBatches
 
 StartQuery = Callable[..., Query]
 
@@ -51,6 +52,19 @@ def test_the_end_of_a_shard_does_not_wait(server: LocalKinesis, start_query: Sta
     expected = put(server, [f"{n}" for n in range(9)])
     query.run_until(11, AT_LEAST_5)
     assert set(expected) <= set(query.rows)
+
+
+def test_a_pool_that_takes_no_further_page_does_not_wait(
+    server: LocalKinesis, query_of: Callable[[Callable[[], MicroBatches]], Query]
+) -> None:
+    """A page is less than half of the pool, and there is no room for one that is twice as large."""
+    small = {"pending_maxbytes": "2MiB", "shard_getrecords_maxrecordcount": "9"}
+    query = query_of(lambda: planner(server, **small))
+    at_least_1000 = BatchLimit(min_records=1000)
+    server.put_many(STREAM, [("key", bytes(100_000))])
+    query.run_until(1, at_least_1000)
+    server.put_many(STREAM, [("key", bytes(100_000))] * 40)
+    query.run_until(30, at_least_1000)
 
 
 def test_available_now_does_not_wait(server: LocalKinesis, start_query: StartQuery) -> None:
