@@ -36,7 +36,8 @@ def prepare_worker(*, again: bool = False) -> None:
     Args:
         again: also where that has been done before, because much has been loaded since.
     """
-    if TaskContext.get() is None or (gc.get_freeze_count() and not again):
+    is_prepared = zipimporter.invalidate_caches is invalidate_if_changed
+    if TaskContext.get() is None or (is_prepared and not again):
         return
     zipimporter.invalidate_caches = invalidate_if_changed  # type: ignore[assignment]
     _freeze()
@@ -78,8 +79,9 @@ def _freeze() -> None:
     What is frozen and becomes garbage is collected at the next freezing, which comes before there
     can be much of it.
     """
-    gc.unfreeze()
-    gc.collect()
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
     gc.freeze()
 
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from threading import Lock
 from typing import Any, Self, TypeVar
 
-import boto3
 import botocore.session
 import orjson
 from aiobotocore.config import AioConfig
@@ -65,6 +65,9 @@ class ServiceAddress:
 
 def open_client(aws: AwsConfig, address: ServiceAddress) -> Any:
     """Return a client of boto3 with the credentials of ``aws``. Blocks: not on the event loop."""
+    # Many processes read without ever needing it.
+    import boto3
+
     session = build_session(botocore.session.get_session(), aws)
     return boto3.Session(botocore_session=session, region_name=aws.region).client(
         **address.arguments(aws, Config)
@@ -93,7 +96,7 @@ def method_of(client: Any, operation: str) -> Any:
 class Boto3Client:
     """Calls Kinesis once per call, off the event loop, with errors of our tree.
 
-    Use it as ``async with Boto3Client(config, name) as client``.
+    Use it as ``async with Boto3Client(config, name) as client``. The first call loads boto3.
 
     Args:
         name: its role, for threads and messages, as "control plane".
@@ -106,24 +109,20 @@ class Boto3Client:
         self._name = name
         prefix = f"kinesis-{name.replace(' ', '-')}"
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix=prefix)
+        self._opening = Lock()
         self._client: Any = None
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
-        # Building a client reads files and parses the service model: not on the event loop.
-        try:
-            self._client = await self._in_thread("CreateClient", "Kinesis", self._create_client)
-        except BaseException:
-            # Cancelled, or without credentials: __aexit__ does not run then.
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            raise
+        self._is_open = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._is_open = False
         # Not waited for: a call in flight ends with its read timeout.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
-            self._client = None
 
     async def call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
         """Return what ``call`` returns for the client; messages say ``operation`` and ``where``.
@@ -132,17 +131,21 @@ class Boto3Client:
             ServiceError: AWS refuses, or cannot be reached.
             ClosedError: the client is closed.
         """
-        client = self._client
-        if client is None:
+        if not self._is_open:
             raise ClosedError(f"{operation} of {where}: the {self._name} is closed")
-        return await self._in_thread(operation, where, lambda: call(client))
 
-    async def _in_thread(self, operation: str, where: str, call: Callable[[], _T]) -> _T:
         def attempt() -> _T:
-            with mapped_errors(operation, where, client=self._client):
-                return call()
+            client = self._opened()
+            with mapped_errors(operation, where, client=client):
+                return call(client)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
+
+    def _opened(self) -> Any:
+        # Building a client reads files and parses the service model: not on the event loop.
+        with self._opening, mapped_errors("CreateClient", "Kinesis"):
+            self._client = self._client or self._create_client()
+            return self._client
 
     def _create_client(self) -> Any:
         address = ServiceAddress(

@@ -47,13 +47,15 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         parser=Duration(),
         default=10_000.0,
         doc="How long a micro-batch of a backlog is to take under ranges, by the rate of those "
-        "before: a failure repeats so much. It has 32 MiB of each shard in any case.",
+        "before: a failure repeats so much. It has 32 MiB of each shard in any case. Set it to "
+        "the interval of a trigger that comes seldom.",
     )
     target_batch_bytes: Option[int | None] = Option(
         key="spark.targetbatchbytes",
         parser=Size(),
         doc="About how much it has at most, in place of the 32 MiB too; the default is 256 MiB "
-        "for each of spark.parallelism. spark.maxbytespertrigger is exact, and costs counting.",
+        "for each of spark.parallelism. A query that would fall behind takes more. "
+        "spark.maxbytespertrigger is exact, and costs counting.",
     )
     min_records_per_trigger: Option[int | None] = Option(
         key="spark.minrecordspertrigger",

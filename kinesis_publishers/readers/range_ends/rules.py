@@ -24,7 +24,8 @@ _RANGE_BYTES = 32 * 1024 * 1024
 _TELLING_BYTES = 16 * 1024 * 1024
 _SHORTEST_SECONDS = 0.01
 # By how much a query that lags goes on faster than time itself, at least. In seconds too: where
-# Spark is not twice as fast as the producers, each micro-batch would be longer than the last.
+# Spark is not twice as fast as the producers, each micro-batch would be longer than the last. More
+# only where longer micro-batches are asked for, because the trigger comes seldom.
 _HEADWAY = 2.0
 _HEADWAY_SECONDS = 60.0
 # What a producer can write to one shard (AWS service limits).
@@ -91,7 +92,8 @@ class Portion:
 
     def after(self, payload_bytes: int, seconds: float, *, target_seconds: float) -> Portion:
         """Return the portion that follows one of so many bytes, which took so long."""
-        least = min(_HEADWAY * seconds, seconds + _HEADWAY_SECONDS)
+        headway = max(_HEADWAY_SECONDS, target_seconds)
+        least = min(_HEADWAY * seconds, seconds + headway)
         following = evolve(self, least_seconds=least)
         if payload_bytes < _TELLING_BYTES:
             return following

@@ -295,5 +295,6 @@ async def test_a_lookup_that_fails_elsewhere_is_not_taken_for_an_answer(
     aws: AwsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kinesis_publishers.aws.clients.build_session", _lookup_fails)
-    with pytest.raises(KeyError, match="MY_VAULT_TOKEN"):
-        await Boto3ControlPlane(aws).__aenter__()
+    async with Boto3ControlPlane(aws) as control:
+        with pytest.raises(KeyError, match="MY_VAULT_TOKEN"):
+            await control.describe_stream("orders")

@@ -111,6 +111,8 @@ def test_micro_batches_stay_bounded_where_spark_is_little_faster_than_the_stream
 def test_a_query_catches_up_whatever_the_interval_of_its_trigger(interval: float) -> None:
     portion = Portion(most_bytes=1).after(1000, interval, target_seconds=10.0)
     assert reach_seconds(FAST, portion) >= interval + min(interval, 60.0)
+    portion = portion.after(1000, interval, target_seconds=interval)
+    assert reach_seconds(FAST, portion) == 2 * interval, "as many as the user asks for"
 
 
 def test_without_a_sample_the_shard_is_taken_for_a_fast_one() -> None:
