@@ -108,6 +108,19 @@ def test_a_hot_shard_is_read_by_several_tasks_and_each_record_once(
     assert query.rows == rows
 
 
+def test_under_auto_the_backlog_that_the_executors_read_is_cut(
+    write: Callable[..., list[Row]], start_query: Callable[..., Query]
+) -> None:
+    rows, query = write(), start_query(kind="auto", pending_maxrecords="100", **CUT)
+    most = 0
+    while len(query.rows) < COUNT:
+        if query.run_batch():
+            last = query.batches[-1]
+            most = max(most, len(query.planner.partitions(last.start, last.end)))
+    assert most == 4
+    assert query.rows == rows
+
+
 def test_pieces_have_about_so_many_of_the_records_inside_aggregates_and_split_none(
     write: Callable[..., list[Row]], start_query: Callable[..., Query]
 ) -> None:
