@@ -319,12 +319,13 @@ class Leftovers:
         key = shard, leftover.end
         if self._in_vain.get(shard, 0) >= _MOST_IN_VAIN:
             await leftover.close()
-        while key in self._kept:
-            await self._drop(key)
+        before = self._remove(key)
         if leftover.is_open:
             self._open[shard] = key
         self._kept[key] = leftover, self._clock.monotonic()
         self._bytes += leftover.size
+        if before is not None:
+            await before.close()
         # It would drive out everything else, and itself.
         if leftover.size > self._max_bytes:
             await self._drop(key)
