@@ -63,7 +63,8 @@ def sampled(before: Sample | None, weights: Sequence[Weight], *, seconds: float)
     fresh = Sample(
         bytes_per_second=min(_SHARD_BYTES_PER_SECOND, max(1.0, size / max(seconds, 0.001))),
         record_bytes=max(1.0, size / len(weights)),
-        user_record_bytes=max(1.0, size / count),
+        # An aggregate may hold nothing.
+        user_record_bytes=max(1.0, size / max(1, count)),
     )
     pairs = zip(astuple(before or fresh), astuple(fresh), strict=True)
     return Sample(*(old + _WEIGHT * (new - old) for old, new in pairs))

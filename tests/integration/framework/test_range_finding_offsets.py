@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import Properties
+from kinesis_publishers.aggregation.codec import aggregate_class, pack
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.range_ends import (
@@ -258,6 +259,19 @@ async def test_a_shard_that_may_not_be_asked_yet_holds_up_no_round(
             held_up = max(held_up, query.clock.monotonic() - began_at)
     # A step of the simulated time is a tenth of a second.
     assert held_up < 0.2
+    assert query.read == query.stored()
+
+
+@pytest.mark.parametrize("limit", [ReadLimit(), ReadLimit(records=MANY)])
+async def test_an_aggregate_that_holds_nothing_is_in_a_range_like_any_other_record(
+    query: Query, limit: ReadLimit
+) -> None:
+    empty = pack(aggregate_class()(partition_key_table=["key-0"]))
+    for _ in range(3):
+        with query.service.lock:
+            query.service.state.write(STREAM, [("key-0", empty)])
+        await query.clock.advance(1.0)
+        await query.read_some(limit)
     assert query.read == query.stored()
 
 

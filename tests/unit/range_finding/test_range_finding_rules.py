@@ -177,6 +177,11 @@ def test_an_aggregate_is_a_large_record_of_small_ones() -> None:
     assert found == Sample(bytes_per_second=1500, record_bytes=750, user_record_bytes=75)
 
 
+def test_an_aggregate_that_holds_nothing_is_no_number_to_divide_by() -> None:
+    found = sampled(None, [Weight(100, 0)], seconds=1)
+    assert found == Sample(bytes_per_second=100, record_bytes=100, user_record_bytes=100)
+
+
 def cuts(payload_bytes: int, piece_records: int, sample: Sample = FAST) -> list[float]:
     """Return how far into a range it is cut, in seconds."""
     found = cut_instants(sample, NOW, payload_bytes, piece_records)
