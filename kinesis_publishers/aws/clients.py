@@ -131,15 +131,20 @@ class Boto3Client:
             ServiceError: AWS refuses, or cannot be reached.
             ClosedError: the client is closed.
         """
-        if not self._is_open:
-            raise ClosedError(f"{operation} of {where}: the {self._name} is closed")
+        self._check_open(operation, where)
 
         def attempt() -> _T:
             client = self._opened()
+            # Opening takes so long that this may have been closed meanwhile.
+            self._check_open(operation, where)
             with mapped_errors(operation, where, client=client):
                 return call(client)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
+
+    def _check_open(self, operation: str, where: str) -> None:
+        if not self._is_open:
+            raise ClosedError(f"{operation} of {where}: the {self._name} is closed")
 
     def _opened(self) -> Any:
         # Building a client reads files and parses the service model: not on the event loop.

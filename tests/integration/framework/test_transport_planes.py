@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, SequenceNumber, Shard, StartingPosition
+from kinesis_publishers.aws import clients
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
 from kinesis_publishers.config import AwsConfig
@@ -298,3 +301,24 @@ async def test_a_lookup_that_fails_elsewhere_is_not_taken_for_an_answer(
     async with Boto3ControlPlane(aws) as control:
         with pytest.raises(KeyError, match="MY_VAULT_TOKEN"):
             await control.describe_stream("orders")
+
+
+async def test_a_client_that_is_closed_while_it_opens_calls_nothing(
+    local_kinesis: LocalKinesis, aws: AwsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_opening, may_open = threading.Event(), threading.Event()
+    build_session = clients.build_session
+
+    def build_later(*args: Any) -> Any:
+        is_opening.set()
+        assert may_open.wait(60)
+        return build_session(*args)
+
+    monkeypatch.setattr(clients, "build_session", build_later)
+    async with Boto3ControlPlane(aws) as control:
+        call = asyncio.create_task(control.describe_stream("orders"))
+        assert await asyncio.to_thread(is_opening.wait, 60)
+    may_open.set()
+    with pytest.raises(ClosedError):
+        await call
+    assert local_kinesis.calls("DescribeStreamSummary") == []
