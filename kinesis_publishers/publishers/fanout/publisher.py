@@ -52,7 +52,7 @@ class _RunOver(Exception):
 
 
 class FanOutRecordPublisher(RecordPublisher):
-    """Publishes the records of one shard as they are pushed; one :meth:`run` is one subscription.
+    """Publishes the records of one shard as they are pushed; a :meth:`run` reads one subscription.
 
     If only its consumer wants no more, a run ends and leaves the subscription open: the next run
     continues it, or :meth:`close` ends it. Nothing reads it in between.
