@@ -237,6 +237,8 @@ _MAX_BYTES = 16 * 1024 * 1024
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
 _CONNECTION_BYTES = 256 * 1024
+# What is pushed to a connection that no range takes up is pushed again to another one.
+_MOST_IN_VAIN = 2
 
 _Key: TypeAlias = "tuple[ShardKey, SequenceNumber]"
 
@@ -296,6 +298,10 @@ class Leftovers:
     # With the time since when each is kept; the oldest first.
     _kept: dict[_Key, tuple[Leftover, float]] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
+    # The connection to each shard, of which the service allows one, and how often in a row one was
+    # kept and not taken.
+    _open: dict[ShardKey, _Key] = field(factory=dict, init=False)
+    _in_vain: dict[ShardKey, int] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -306,11 +312,20 @@ class Leftovers:
         return self._bytes
 
     async def keep(self, shard: ShardKey, leftover: Leftover) -> None:
-        """Keep what reading a range of ``shard`` has left."""
+        """Keep what reading a range of ``shard`` has left.
+
+        A connection is not kept where that was twice in vain: other processes read the shard, too.
+        """
         key = shard, leftover.end
-        await self._drop(key)
+        if self._in_vain.get(shard, 0) >= _MOST_IN_VAIN:
+            await leftover.close()
+        before = self._remove(key)
+        if leftover.is_open:
+            self._open[shard] = key
         self._kept[key] = leftover, self._clock.monotonic()
         self._bytes += leftover.size
+        if before is not None:
+            await before.close()
         # It would drive out everything else, and itself.
         if leftover.size > self._max_bytes:
             await self._drop(key)
@@ -322,7 +337,13 @@ class Leftovers:
         oldest = self._clock.monotonic() - self._max_age_seconds
         while self._kept and next(iter(self._kept.values()))[1] < oldest:
             await self._drop(next(iter(self._kept)))
-        return None if wanted.follows is None else self._remove((wanted.shard, wanted.follows))
+        shard, end = wanted.shard, wanted.follows
+        if shard in self._open and self._open[shard][1] != end:
+            await self._drop(self._open[shard])
+        leftover = None if end is None else self._remove((shard, end))
+        if leftover is not None and leftover.is_open:
+            self._in_vain.pop(shard, None)
+        return leftover
 
     async def drop_idle(self, seconds: float) -> None:
         """Drop what has held a connection open for so long without being taken."""
@@ -332,11 +353,15 @@ class Leftovers:
                 await self._drop(key)
 
     async def _drop(self, key: _Key) -> None:
-        if (leftover := self._remove(key)) is not None:
+        leftover, shard = self._remove(key), key[0]
+        if leftover is not None and leftover.is_open:
+            self._in_vain[shard] = self._in_vain.get(shard, 0) + 1
             await leftover.close()
 
     def _remove(self, key: _Key) -> Leftover | None:
         leftover, _ = self._kept.pop(key, (None, 0.0))
         if leftover is not None:
             self._bytes -= leftover.size
+        if self._open.get(key[0]) == key:
+            del self._open[key[0]]
         return leftover

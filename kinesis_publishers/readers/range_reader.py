@@ -186,8 +186,9 @@ class SubscribeThenPoll(ResumablePublisher):
         return isinstance(self._subscriber, FanOutRecordPublisher) and self._subscriber.is_open
 
     async def close(self) -> None:
-        if isinstance(self._subscriber, FanOutRecordPublisher):
-            await self._subscriber.close()
+        subscriber, self._subscriber = self._subscriber, None
+        if isinstance(subscriber, FanOutRecordPublisher):
+            await subscriber.close()
 
     async def run(self, consumer: RecordBatchConsumer) -> RunResult:
         if (subscriber := self._subscriber) is not None:

@@ -155,6 +155,21 @@ async def test_a_young_subscription_is_left_to_the_other_reader():
     assert (world.calls("SubscribeToShard"), world.polls) == (4, polls)
 
 
+async def test_readers_that_take_turns_with_a_shard_cease_to_keep_its_subscription():
+    world = Ranges()
+    readers = [world.kept, world.reader(world.fan_out)]
+    kept = []
+    for turn in range(10):
+        await world.read(readers[turn % 2], world.sink, world.next_ranges(5))
+        kept.append(world.open_count)
+        await world.clock.advance(6)
+    await world.go_on()
+    world.check_rows()
+    # Each of the two has kept two of each shard in vain.
+    assert kept == [2, 2, 2, 2, 0, 0, 0, 0, 0, 0]
+    assert world.polls == 0
+
+
 async def test_a_shard_that_ends_while_its_subscription_is_idle_is_read_to_its_end():
     world = Ranges()
     await world.go_on(25)

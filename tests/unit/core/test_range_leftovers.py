@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,6 +130,37 @@ async def test_only_what_is_idle_for_long_and_holds_a_connection_open_is_dropped
     assert (old.is_open, new.is_open) == (False, True)
     assert await kept.take(range_of(1, 9)) is not None
     assert await kept.take(range_of(2, 9)) is None
+
+
+async def test_a_range_that_begins_elsewhere_closes_the_connection_to_its_shard():
+    kept = Leftovers(ManualClock())
+    publisher, one = open_after(2)
+    await kept.keep(SHARD, one)
+    other = ShardRange(
+        shard=sample_shard(1).key, start=StartingPosition.after(place(4)), end=place(9)
+    )
+    assert await kept.take(other) is None
+    assert publisher.is_open
+    assert await kept.take(range_of(4, 9)) is None
+    assert not publisher.is_open
+    assert len(kept) == 0
+
+
+async def test_a_connection_that_was_kept_in_vain_twice_in_a_row_is_not_kept_again():
+    kept, held = Leftovers(ManualClock()), []
+    # The third one is taken up.
+    for end, begin in ((0, 1), (1, 1), (2, 3), (3, 4), (4, 4)):
+        publisher, one = open_after(end)
+        await kept.keep(SHARD, one)
+        held.append(publisher.is_open)
+        await kept.take(range_of(begin, 9))
+    assert held == [True, True, True, True, False]
+    publisher, one = open_after(5)
+    await kept.keep(sample_shard(1).key, one)
+    assert publisher.is_open
+    # Only the connection is gone.
+    await kept.keep(SHARD, evolve(open_after(6)[1], rest=leftover(6).rest))
+    assert (await kept.take(range_of(6, 9))).rest is not None
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30_000), st.booleans())))
