@@ -117,8 +117,9 @@ def measure(
                 with running_spark(settings) as bench:
                     warm_up = Case("backlog", 2_500, 1024)
                     read(bench, server.http_url, candidate, warm_up, megabytes, salt=0)
+                    # All candidates read from one server.
+                    salt = 1 + repetition * len(candidates) + candidates.index(candidate)
                     for case in cases:
-                        salt = 1 + repetition
                         one = read(bench, server.http_url, candidate, case, megabytes, salt=salt)
                         samples.setdefault((case.name, candidate), []).append(one)
                 print(".", end="", file=sys.stderr, flush=True)

@@ -18,6 +18,9 @@ _BEHIND_NOW = timedelta(milliseconds=200)
 _TAIL_RECORDS = 100
 _TAIL_BYTES = 256 * 1024
 _JUMP_RECORDS = 10
+# The end of a burst is read, and so fetched twice, where it is less than this: to divide it further
+# would take more rounds, each of which is a micro-batch.
+_REST_BYTES = 1024 * 1024
 # A range of a shard that lags has about so much at least: for less, a micro-batch costs too much.
 _RANGE_BYTES = 32 * 1024 * 1024
 # What has less takes its time for other things than bytes.
@@ -161,6 +164,16 @@ def is_narrow(progress: ShardProgress, nothing_since: datetime | None) -> bool:
 def is_divisible(progress: ShardProgress, nothing_since: datetime | None) -> bool:
     """Say whether they do."""
     return _gap(progress, nothing_since) >= _NARROW
+
+
+def rest_limit(
+    sample: Sample | None, progress: ShardProgress, nothing_since: datetime | None
+) -> int | None:
+    """Return how many records of what came before ``nothing_since`` to read; ``None`` to jump."""
+    if sample is None:
+        return None
+    most = _gap(progress, nothing_since).total_seconds() * sample.bytes_per_second
+    return max(1, int(_REST_BYTES / sample.record_bytes)) if most <= _REST_BYTES else None
 
 
 def _gap(progress: ShardProgress, until: datetime | None) -> timedelta:

@@ -31,6 +31,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     is_within_reach,
     jump_target,
     latest_end,
+    rest_limit,
     tail_limit,
 )
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd, Sighting, resampled
@@ -251,7 +252,12 @@ class ShardProbe:
         """Jump as far as that leads; say whether it led on, or what is left has been read."""
         reached, nothing_since = self._seen.reached, self._nothing_since
         if is_divisible(reached, nothing_since):
-            await self._close_in(latest)
+            rest = rest_limit(self._sample, reached, nothing_since)
+            # The rate tells nothing where many records come at once, or more came than expected.
+            if rest is None or self._is_written_in_bursts or self._step > 1:
+                await self._close_in(latest)
+            else:
+                await self._read_on(rest)
             return self._has_moved(reached) or self._nothing_since != nothing_since
         is_instant = nothing_since is not None and is_narrow(reached, nothing_since)
         # What follows an instant ends it; if nothing does, it is over, and is read.

@@ -331,6 +331,19 @@ async def test_a_burst_that_is_over_is_few_micro_batches(query: Query, instants:
     assert query.records_fetched - fetched <= MANY // instants + 1000
 
 
+async def test_what_came_before_a_silence_is_few_micro_batches(query: Query) -> None:
+    for _ in range(600):
+        query.put(10)
+        await query.clock.advance(0.1)
+    await query.clock.advance(40.0)
+    fetched, batches = query.records_fetched, 0
+    while query.read != query.stored():
+        await query.clock.advance(0.5)
+        batches += bool(await query.read_some(ReadLimit()))
+    assert batches <= 4
+    assert query.records_fetched - fetched <= 6000 * 1.1
+
+
 async def test_the_first_range_of_a_query_that_lags_is_a_portion_too() -> None:
     horizon = Properties.parse(
         {

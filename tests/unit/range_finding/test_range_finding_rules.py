@@ -20,6 +20,7 @@ from kinesis_publishers.readers.range_ends.rules import (
     jump_target,
     latest_end,
     reach_seconds,
+    rest_limit,
     sampled,
     tail_limit,
 )
@@ -133,6 +134,13 @@ def test_a_burst_that_the_jumps_miss_is_sought_nearer_and_nearer() -> None:
     found = [target(read_until(60), nothing_since=nothing_since, misses=n) for n in range(4)]
     assert found == [56.0, 59.0, 59.75, 59.9375]
     assert target(read_until(60), nothing_since=nothing_since, misses=9) == 59.999
+
+
+def test_the_end_of_a_burst_is_read_where_that_is_little() -> None:
+    silent_since = NOW - timedelta(seconds=59)
+    assert rest_limit(FAST, read_until(60), silent_since) == 1024, "records of 1 KiB in a MiB"
+    assert rest_limit(FAST, read_until(61), silent_since) is None, "two seconds have 2 MiB"
+    assert rest_limit(None, read_until(60), silent_since) is None
 
 
 def test_times_divide_a_burst_down_to_the_instant() -> None:
