@@ -37,7 +37,8 @@ class KinesisRangeReader:
 
     What a range leaves, a publisher and the records that were fetched with its last one, is kept
     for the range that follows it: that needs no GetShardIterator, no other subscription, and
-    fetches nothing twice.
+    fetches nothing twice. A subscription stays open for that: run :meth:`keep_idle_closed` beside
+    the calls if the reader outlives them.
 
     Args:
         publishers: makes what reads the shards.
