@@ -237,8 +237,10 @@ _MAX_BYTES = 16 * 1024 * 1024
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
 _CONNECTION_BYTES = 256 * 1024
-# What is pushed to a connection that no range takes up is pushed again to another one.
+# What is pushed to a connection that no range takes up is pushed again to another one. After so many
+# ranges it is tried again.
 _MOST_IN_VAIN = 2
+_TRIED_AGAIN_AFTER = 100
 
 _Key: TypeAlias = "tuple[ShardKey, SequenceNumber]"
 
@@ -317,7 +319,9 @@ class Leftovers:
         A connection is not kept where that was twice in vain: other processes read the shard, too.
         """
         key = shard, leftover.end
-        if self._in_vain.get(shard, 0) >= _MOST_IN_VAIN:
+        in_vain = self._in_vain.get(shard, 0)
+        if leftover.is_open and in_vain >= _MOST_IN_VAIN:
+            self._in_vain[shard] = (in_vain + 1) % _TRIED_AGAIN_AFTER
             await leftover.close()
         before = self._remove(key)
         if leftover.is_open:

@@ -43,8 +43,6 @@ _EXCLUSIVE_SECONDS = 5.0
 _CALL_PERIOD_SECONDS = 1.0
 # A shard that has ended says so at once: AWS is never silent about it for so long.
 _QUIET_SECONDS = 60.0
-# An event that was waited for so long had not waited itself, in this process or on its way.
-_LIVE_SECONDS = 1.0
 
 
 class _RunOver(Exception):
@@ -90,7 +88,7 @@ class FanOutRecordPublisher(RecordPublisher):
         self._consumer_arn = ""
         self._not_before = -math.inf
         self._refused_room: tuple[int, int] | None = None
-        self._has_room = self._has_subscribed = self._is_closed = self._is_catching_up = False
+        self._has_room = self._has_subscribed = self._is_closed = self._is_continued = False
         self.is_open = False
         self._delivering_since = math.inf
         self._poller: RecordPublisher | None = None
@@ -128,7 +126,7 @@ class FanOutRecordPublisher(RecordPublisher):
         kept, self._kept = self._kept, None
         if kept is None:
             await self._prepare(consumer)
-        self._is_catching_up = kept is not None
+        self._is_continued = kept is not None
         try:
             async with kept or AsyncExitStack() as subscribed:
                 if kept is None:
@@ -252,12 +250,9 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def _read(self, consumer: RecordBatchConsumer) -> RunResult | None:
         """Read until the run ends; return ``None`` if only its consumer wants no more."""
-        subscription, clock = self._subscription, self._context.clock
+        subscription = self._subscription
         while True:
-            began_at = clock.monotonic()
             size = await self._of_service(subscription.wait_for_event())
-            if clock.monotonic() - began_at >= _LIVE_SECONDS:
-                self._is_catching_up = False
             if size is None:
                 self._end_reason = "the service ended it"
                 return RunResult.INCOMPLETE
@@ -307,7 +302,7 @@ class FanOutRecordPublisher(RecordPublisher):
         # When an event was made is not known, only that it was after the subscription began: with a
         # lag of 0 everything that had arrived by then has been delivered. One that may have waited
         # since the last run does not show where the tip is in this one.
-        page = evolve(event.page, millis_behind_latest=None) if self._is_catching_up else event.page
+        page = evolve(event.page, millis_behind_latest=None) if self._is_continued else event.page
         batch = RecordBatch.from_page(page, shard=self._shard, requested_at=self._requested_at)
         self._has_room = False
         if len(batch):
@@ -319,7 +314,7 @@ class FanOutRecordPublisher(RecordPublisher):
                 shard=self._shard.key,
                 records=len(batch),
                 payload_bytes=batch.payload_bytes,
-                millis_behind_latest=batch.millis_behind_latest,
+                millis_behind_latest=event.page.millis_behind_latest,
             )
         )
         self._delivering_since = self._context.clock.monotonic()

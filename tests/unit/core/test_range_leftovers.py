@@ -163,6 +163,17 @@ async def test_a_connection_that_was_kept_in_vain_twice_in_a_row_is_not_kept_aga
     assert (await kept.take(range_of(6, 9))).rest is not None
 
 
+async def test_a_connection_is_kept_again_after_many_ranges():
+    kept, held = Leftovers(ManualClock()), []
+    for _ in range(101):
+        publisher, one = open_after(0)
+        await kept.keep(SHARD, one)
+        held.append(publisher.is_open)
+        # The range that follows begins elsewhere.
+        await kept.take(range_of(5, 9))
+    assert [n for n, is_open in enumerate(held) if is_open] == [0, 1, 100]
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30_000), st.booleans())))
 def test_the_memory_is_bounded_and_accounted_for(steps: list[tuple[int, int, bool]]):
     asyncio.run(check_memory(steps))

@@ -112,18 +112,14 @@ async def test_a_run_that_is_cancelled_with_its_last_record_leaves_nothing_open(
     assert fan_out.plane.subscriptions[0].is_closed
 
 
-@pytest.mark.parametrize(
-    ("pauses", "lags"), [([0.0, 0.9, 0.9], [None, None, None]), ([0.0, 1.0, 0.0], [None, 0, 0])]
-)
-async def test_what_may_have_waited_since_the_last_run_does_not_say_where_the_tip_is(
-    pauses: list[float], lags: list[int | None]
-):
-    shard = PushedAfter(pauses=pauses)
+async def test_what_may_have_waited_since_the_last_run_does_not_say_where_the_tip_is():
+    # How long an event was waited for tells nothing: the process may have stood still.
+    shard = PushedAfter(pauses=[0.0, 0.9, 60.0])
     shard.fan_out = fan_out = FanOut.of(FakeDataPlane(shard))
     await fan_out.run(Wants(1))
     consumer = RecordingConsumer()
     await fan_out.run(consumer)
-    assert [batch.millis_behind_latest for batch in consumer.batches] == lags
+    assert [batch.millis_behind_latest for batch in consumer.batches] == [None, None, None]
 
 
 async def test_what_comes_in_the_run_that_subscribed_says_where_the_tip_is():
