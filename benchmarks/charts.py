@@ -80,7 +80,7 @@ def figures() -> list[Chart]:
             ),
             _source(fan_out),
         ),
-        _latency(fan_out, _result("spark-speed")),
+        _latency(fan_out, _result("spark-tip")),
     ]
 
 
