@@ -237,8 +237,8 @@ _MAX_BYTES = 16 * 1024 * 1024
 _RECORD_BYTES = 300
 _PUBLISHER_BYTES = 4096
 _CONNECTION_BYTES = 256 * 1024
-# What is pushed to a connection that no range takes up is pushed again to another one. After so many
-# ranges it is tried again.
+# What is pushed to a connection that no range takes up is pushed again to another one. It is tried
+# again after so many ranges.
 _MOST_IN_VAIN = 2
 _TRIED_AGAIN_AFTER = 100
 
