@@ -326,6 +326,8 @@ async def open_control(
     properties = with_region(properties)
     clock = SystemClock()
     async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
+        # A guard outlives the process that has started it.
+        await control_plane.load()
         yield ControlServices(
             control_plane=control_plane,
             clock=clock,

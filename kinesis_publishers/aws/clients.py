@@ -96,7 +96,8 @@ def method_of(client: Any, operation: str) -> Any:
 class Boto3Client:
     """Calls Kinesis once per call, off the event loop, with errors of our tree.
 
-    Use it as ``async with Boto3Client(config, name) as client``. The first call loads boto3.
+    Use it as ``async with Boto3Client(config, name) as client``. The first call loads boto3, unless
+    :meth:`load` has done so.
 
     Args:
         name: its role, for threads and messages, as "control plane".
@@ -123,6 +124,10 @@ class Boto3Client:
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
+
+    async def load(self) -> None:
+        """Load what calls need now, in a process whose files may be gone later."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._opened)
 
     async def call(self, operation: str, where: str, call: Callable[[Any], _T]) -> _T:
         """Return what ``call`` returns for the client; messages say ``operation`` and ``where``.
