@@ -24,7 +24,7 @@ _HEAP_OPTIONS = {
     -1: 64 * 1024 * 1024,  # M_TRIM_THRESHOLD
     -8: 1,  # M_ARENA_MAX
 }
-_read_directory_again = zipimporter.invalidate_caches
+read_directory_again = zipimporter.invalidate_caches
 
 
 def prepare_worker(*, again: bool = False) -> None:
@@ -98,5 +98,5 @@ def invalidate_if_changed(importer: zipimporter) -> None:
     except OSError:
         seen = None
     if seen is None or vars(importer).get("_seen") != seen:
-        _read_directory_again(importer)
+        read_directory_again(importer)
         vars(importer)["_seen"] = seen

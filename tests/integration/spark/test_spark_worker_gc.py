@@ -7,10 +7,12 @@ import weakref
 from threading import Event
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
+from zipimport import zipimporter
 
 from pyspark.sql.functions import udf
 
 from kinesis_publishers import Properties
+from kinesis_publishers_spark import processes
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.processes import prepare_worker
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered
@@ -31,6 +33,8 @@ def frozen_after(spark: SparkSession, steps: list[Callable[[], object]]) -> list
     def run(_: object) -> list[int]:
         import gc
 
+        # Another test may have run in this worker.
+        zipimporter.invalidate_caches = processes.read_directory_again  # type: ignore[assignment]
         gc.unfreeze()
         counts = []
         for step in steps:
