@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.canned_pages import Workload, page_of, sequence_number
+from benchmarks.canned_pages import Workload, page_of, place_of, sequence_number
 from benchmarks.canned_server import STREAM_ARN
 from kinesis_publishers.testing.local_kinesis.event_feed import INITIAL_RESPONSE, event_frame
 
@@ -39,7 +39,7 @@ class CannedSubscription:
         self._service = service
         self._workload = workload
         self._shard = int(request["ShardId"].rpartition("-")[2])
-        self._page = _first_page(request["StartingPosition"])
+        self._page, self._place = _first_record(request["StartingPosition"], workload)
         self._frames = 0
         self._silent_until = 0.0
 
@@ -50,10 +50,11 @@ class CannedSubscription:
             return INITIAL_RESPONSE
         if self._page >= self._service.timeline.pages(self._workload, self._shard):
             return self._heartbeat()
-        # An event moves the position over a whole page, so that none is ever cut.
-        with self._service.page(self._shard, self._page, self._workload) as records:
+        # Only the first page may be cut.
+        places = range(self._place, self._workload.page_records)
+        with self._service.page(self._shard, self._page, self._workload, places) as records:
             frame = event_frame([bytes(records)], self._last_number(self._page), _MILLIS_BEHIND)
-        self._page += 1
+        self._page, self._place = self._page + 1, 0
         return frame
 
     def _heartbeat(self) -> bytes | None:
@@ -67,7 +68,10 @@ class CannedSubscription:
         return int(sequence_number(self._shard, page, self._workload.page_records - 1))
 
 
-def _first_page(position: dict[str, Any]) -> int:
-    """Return the page to begin with: a position is the end of a page, or the very beginning."""
+def _first_record(position: dict[str, Any], workload: Workload) -> tuple[int, int]:
+    """Return the page and the place of the record to begin with."""
     number = position.get("SequenceNumber")
-    return 0 if number is None else page_of(number) + 1
+    if number is None:
+        return 0, 0
+    place = place_of(number) + (position["Type"] != "AT_SEQUENCE_NUMBER")
+    return page_of(number) + place // workload.page_records, place % workload.page_records

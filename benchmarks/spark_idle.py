@@ -33,6 +33,8 @@ _RECORD_BYTES = 1024
 _POLL_MILLIS = 200
 # The first micro-batches of a query are slower.
 _WARM_UP_TRIGGERS = 5
+# Polls of idle shards have slowed down to one a second by then.
+_SLOW_DOWN_SECONDS = 20.0
 _LEAST_TRIGGERS = 3
 
 
@@ -76,7 +78,12 @@ def _observe(
     options["kinesis.shard.limits"] = "aws"
     options["kinesis.shard.getrecords.intervalmillis"] = _POLL_MILLIS
     with bench.running("kinesis", options) as query:
-        wait_for(lambda: len(triggers_of(query)) >= _WARM_UP_TRIGGERS, query=query)
+        begun = time.monotonic() + (0.0 if workload.tip else _SLOW_DOWN_SECONDS)
+        wait_for(
+            lambda: time.monotonic() >= begun and len(triggers_of(query)) >= _WARM_UP_TRIGGERS,
+            query=query,
+            poll_seconds=0.5,
+        )
         first, before = len(triggers_of(query)), _spent(url)
         until = time.monotonic() + seconds
         wait_for(

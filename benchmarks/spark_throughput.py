@@ -205,7 +205,8 @@ def _source(url: str, candidate: str, workload: Workload) -> tuple[str, Mapping[
     if candidate == "prefetch-json":
         return "kinesis", planner_options(url, workload, "prefetch")
     if candidate == "prefetch-efo":
-        return "kinesis", subscriber_properties(Target(url, None, workload))
+        options = subscriber_properties(Target(url, None, workload))
+        return "kinesis", options | {"kinesis.spark.planner": "prefetch"}
     if candidate == CONNECTOR:
         text = os.environ["BENCHMARK_CONNECTOR_OPTIONS"]
         named = text.replace("{endpoint}", url).replace("{stream}", workload.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
@@ -49,6 +50,11 @@ _MOST_ROWS_IN_LOOP = 10_000
 # how long that question waits for the answers: GetRecords takes some milliseconds.
 _HOLD_SECONDS = 0.3
 _ANSWER_SECONDS = 0.03
+# Spark asks again after 10 ms, if this is its only source: within so long of the last answer. After
+# so long without records each of its questions waits for them, and the polls meanwhile for it.
+_ASKS_AGAIN_SECONDS = 0.05
+_RESTLESS_SECONDS = 2.0
+_PATIENCE_SECONDS = 0.1
 # How long AvailableNow waits for more records before it hands out a small micro-batch.
 _GATHER_SECONDS = 1.0
 
@@ -82,6 +88,8 @@ class PrefetchSession(Session, DeliverySink):
         self._reservations: list[Reservation] = []
         self._is_dirty = False
         self._next_refresh_check = 0.0
+        # When Spark was told last that there is something, and that there is nothing.
+        self._found_at = self._empty_at = -math.inf
         self._fetcher: KinesisDataFetcher | None = None
         self._begun = Offset()
         self._is_over = False
@@ -161,9 +169,10 @@ class PrefetchSession(Session, DeliverySink):
                     await self._wait_for_activity()
 
     def observe(self, status: ShardStatus) -> None:
-        if status.shard.key in self._unanswered:
+        if self._unanswered:
             self._unanswered.discard(status.shard.key)
-            self._activity.set()
+            if not self._unanswered:
+                self._activity.set()
         if status.progress.is_ended:
             self._mark_dirty()
         until, fetcher, seen = self._catch_up_to, self._fetcher, status.read_until
@@ -194,19 +203,25 @@ class PrefetchSession(Session, DeliverySink):
     def plan(self, start: Offset, limit: BatchLimit | None) -> MicroBatch | None:
         """Take what the next micro-batch has.
 
-        It does not wait for records, only for answers that are due. Under AvailableNow it returns
+        It waits for answers that are due, and for records only where Spark has done nothing but ask
+        for some time: its other sources have to be asked, too. Under AvailableNow it returns
         ``None`` only once everything has been read.
         """
         limit = self._most if limit is None else limit.tightened(self._most)
         if self._catch_up_to is not None:
             end, chunks = self._ask(self._plan_catching_up(start, limit))
-        elif self._has_too_little(limit):
-            self._raise_if_failed()
-            return None
         else:
-            end, chunks = self._ask(self._plan(start, limit))
+            if self._is_only_asked():
+                self._ask(self._wait_for_news())
+            if self._has_too_little(limit):
+                self._raise_if_failed()
+                end, chunks = start, []
+            else:
+                end, chunks = self._ask(self._plan(start, limit))
         if end == start:
+            self._empty_at = self._clock.monotonic()
             return None
+        self._found_at = self._clock.monotonic()
         return MicroBatch(
             start=start,
             end=end,
@@ -229,8 +244,21 @@ class PrefetchSession(Session, DeliverySink):
             enough = enough.tightened(BatchLimit(records=limit.min_records))
             if not (self._fills(enough) or self._fetcher.needs_room_of(self._reservations)):
                 return True
-        has_news = self._is_dirty or self._held
-        return not has_news and self._clock.monotonic() < self._next_refresh_check
+        return not (self._held or self._has_news())
+
+    def _has_news(self) -> bool:
+        return self._is_dirty or self._clock.monotonic() >= self._next_refresh_check
+
+    def _is_only_asked(self) -> bool:
+        now = self._clock.monotonic()
+        asks_again = now < self._empty_at + _ASKS_AGAIN_SECONDS
+        return asks_again and now >= self._found_at + _RESTLESS_SECONDS
+
+    async def _wait_for_news(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while not (self._is_over or self._has_news()):
+                    await self._wait_for_activity()
 
     def replay(self, start: Offset, end: Offset) -> list[RangePartition]:
         groups = balanced(end.ranges_since(start), None, self._query.parallelism)
@@ -269,6 +297,8 @@ class PrefetchSession(Session, DeliverySink):
             return start, []  # It has failed, which _ask() raises.
         if self._held:
             await self._ask_shards()
+        if not self._has_news():
+            return start, []
         self._is_dirty = False
         self._next_refresh_check = self._clock.monotonic() + _REFRESH_CHECK_SECONDS
         known = Offset.of(self._fetcher.progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -118,9 +119,62 @@ def test_no_call_is_spent_on_planning(server: LocalKinesis, start_query: StartQu
     query = start_query("LATEST", shard_getrecords_intervalmillis="60s")
     query.run_batch()
     eventually(lambda: len(server.calls("GetRecords")) == 2, "one poll for each shard")
-    for _ in range(200):
+    for _ in range(20):
         assert not query.run_batch()
     assert len(server.calls("GetRecords")) == len(server.calls("GetShardIterator")) == 2
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an idle query wait for records longer than a test may take."""
+    monkeypatch.setattr(prefetch, "_PATIENCE_SECONDS", 600.0)
+    monkeypatch.setattr(prefetch, "_ASKS_AGAIN_SECONDS", 600.0)
+    monkeypatch.setattr(prefetch, "_RESTLESS_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_question_of_an_idle_query_waits_for_records(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query("LATEST")
+    query.run_batch()  # It is empty: Spark writes where a query begins.
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(query.run_batch)
+        wait_for_polls(server, 4)
+        assert not answer.done()
+        put(server, ["a"])
+        assert answer.result()
+    assert len(query.rows) == 1
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_question_of_an_idle_query_waits_for_a_failure(
+    server: LocalKinesis, start_query: StartQuery
+) -> None:
+    query = start_query("LATEST")
+    query.run_batch()
+    server.add_fault(Fault("GetRecords", "error", code="AccessDeniedException", times=None))
+    with pytest.raises(AccessDeniedError):
+        query.run_batch()
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize(
+    ("name", "seconds"), [("_ASKS_AGAIN_SECONDS", 0.0), ("_RESTLESS_SECONDS", 600.0)]
+)
+def test_no_question_waits_for_records_while_spark_has_other_work(
+    server: LocalKinesis,
+    start_query: StartQuery,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    seconds: float,
+) -> None:
+    put(server, ["a"])
+    query = start_query()
+    monkeypatch.setattr(prefetch, name, seconds)
+    query.run_until(1)
+    for _ in range(5):
+        assert not query.run_batch()
 
 
 def _chunks() -> list[Chunk]:
