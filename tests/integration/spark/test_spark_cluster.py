@@ -87,14 +87,16 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_task(
 def test_a_speculative_copy_of_a_slow_task(query: Callable[..., ClusterQuery]) -> None:
     running = query("with_a_held_task")
     batches = running.actions()
-    assert running.attempts == {0, 1}, "the first attempt never ended: its copy did"
+    assert running.attempts >= {0, 1}, "the first attempt never ended: its copy did"
     assert_each_action_has_the_rows_of_its_batch(batches)
 
 
 def test_a_task_that_failed_in_the_middle(query: Callable[..., ClusterQuery]) -> None:
     running = query("with_a_failing_task")
     batches = running.actions()
-    assert running.attempts == {0, 1}
+    assert running.wait_for("failed") == ""
+    # A loaded machine is slow enough for a speculative copy besides.
+    assert running.attempts >= {0, 1}, "the first attempt failed: another one ended"
     assert_each_action_has_the_rows_of_its_batch(batches)
 
 
