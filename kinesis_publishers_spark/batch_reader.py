@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_publishers import Properties, StartingPosition
 from kinesis_publishers.config import (
@@ -34,6 +34,7 @@ from kinesis_publishers_spark.partitions import RangePartition, TaskReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter  # Spark before 4.1 does not have it
 
 
 class KinesisBatchReader(DataSourceReader):
