@@ -86,7 +86,7 @@ class KinesisBatchReader(DataSourceReader):
         groups = balanced(ranges, None, most)
         return self._tasks.split(RangePartition.of(self._properties, group) for group in groups)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
         return self._tasks.read(partition)
 

@@ -148,10 +148,10 @@ class TaskReader:
         hidden = pickle.loads(_xor(partition.half, self.half))
         return evolve(partition.public, properties=partition.public.properties | hidden)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in a task."""
-        if type(partition) is InputPartition:
-            return iter(())  # Spark makes one itself for a batch that has none.
+        if partition is None or type(partition) is InputPartition:
+            return iter(())  # Spark makes one itself, or None, for a batch that has none.
         joined = self.joined(partition)
         if isinstance(joined, (PrefetchedPartition, RangePartition)):
             return joined.read()

@@ -36,8 +36,10 @@ from kinesis_publishers.errors import (
 
 class _CustomCredentials(Credentials):
     def __init__(self, loaded: Any) -> None:
-        access_key, secret_key, token, _ = _freeze(loaded)
-        super().__init__(access_key or "", secret_key or "", token, method="custom")
+        frozen = _freeze(loaded)
+        super().__init__(
+            frozen.access_key or "", frozen.secret_key or "", frozen.token, method="custom"
+        )
         self._loaded = loaded
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,12 +65,20 @@ class ReadProgress:
             batch = report["batchId"]
             rows = int(source["numInputRows"])
             self._rows_by_batch[batch] = max(rows, self._rows_by_batch.get(batch, 0))
-            if source["latestOffset"]:
-                lag = orjson.loads(source["latestOffset"])
+            if lag := _lag(source["latestOffset"]):
                 # Otherwise the micro-batch has everything that had come when it was planned.
                 has_more = lag["bufferedRecords"] or lag.get("maxMillisBehindLatest")
                 left = timedelta(milliseconds=lag.get("maxLagMillis", 0) if has_more else 0)
                 self.read_until = datetime.fromisoformat(report["timestamp"]) - left
+
+
+def _lag(text: str | None) -> dict[str, int]:
+    """Return the lag, which Spark shows as the latest offset; nothing where it has none to show."""
+    with suppress(orjson.JSONDecodeError):
+        lag: dict[str, int] = orjson.loads(text or "{}")
+        if "bufferedRecords" in lag:
+            return lag
+    return {}  # Spark before 4.2 shows an offset, and not always as JSON.
 
 
 def read_result(spark: SparkSession, directory: Path) -> DataFrame:

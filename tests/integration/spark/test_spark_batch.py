@@ -10,6 +10,7 @@ import orjson
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceReader
 
 from tests.integration.spark.spark_harness import (
     assert_in_order_per_key,
@@ -151,8 +152,9 @@ def test_filters_have_the_same_rows_pushed_down_or_not(
     wanted = "shardId-000000000002"
     call = len(batches.server.calls("GetRecords"))
     filtered = frame.where(F.col("shardId") == wanted).collect()
+    is_pushed = pushes_filters and hasattr(DataSourceReader, "pushFilters")  # since Spark 4.1
     assert batches.shards_read_since(call) == (
-        {wanted} if pushes_filters else {row.shardId for row in rows}
+        {wanted} if is_pushed else {row.shardId for row in rows}
     )
     assert by_place(filtered) == by_place([row for row in rows if row.shardId == wanted])
     arrivals = [row.approximateArrivalTimestamp for row in rows]

@@ -107,6 +107,17 @@ def test_a_report_of_an_idle_trigger_takes_nothing_away() -> None:
 
 
 @pytest.mark.parametrize(
+    "shown", ["None", "{'version': 3, 'streams': {}}", '{"version": 3, "streams": {}}']
+)
+def test_spark_before_4_2_shows_an_offset_and_no_lag(shown: str) -> None:
+    report = _progress(3, 10)
+    report["sources"][0]["latestOffset"] = shown
+    progress = ReadProgress()
+    progress.observe([report])
+    assert (progress.rows, progress.read_until) == (10, None)
+
+
+@pytest.mark.parametrize(
     ("lag", "expected"),
     [
         # All that had come is in the micro-batch, which is finished.

@@ -37,8 +37,11 @@ def test_a_reader_can_be_pickled(dumps: Callable[[Any], bytes]) -> None:
     assert pickle.loads(dumps(reader())).read(InputPartition(None)) is not None
 
 
-def test_the_partition_that_spark_makes_for_an_empty_batch_has_no_rows() -> None:
-    assert list(reader().read(InputPartition(None))) == []
+@pytest.mark.parametrize("partition", [InputPartition(None), None], ids=["4.1", "4.0"])
+def test_the_partition_that_spark_makes_for_an_empty_batch_has_no_rows(
+    partition: InputPartition | None,
+) -> None:
+    assert list(reader().read(partition)) == []
 
 
 @pytest.mark.skipif(
