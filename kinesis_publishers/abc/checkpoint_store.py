@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +12,13 @@ from attrs import frozen
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.events import EventSink, log_event
-from kinesis_publishers.model import CheckpointVersion, CheckpointWrite, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import (
+    CheckpointVersion,
+    CheckpointWrite,
+    ShardKey,
+    StoredCheckpoint,
+    StreamIdentity,
+)
 from kinesis_publishers.retry import RetryPolicy
 
 
@@ -69,6 +75,12 @@ class CheckpointStore(ABC):
         """Release what :meth:`open` took, even if it has failed; nothing is written afterwards.
 
         A later call of :meth:`load`, :meth:`save` or :meth:`remove` raises ``ClosedError``.
+        """
+
+    def name_streams(self, streams: Collection[StreamIdentity]) -> None:  # noqa: B027 - optional
+        """Learn which streams the application reads, before the first :meth:`load`.
+
+        Only a storage whose rows do not have the ARN of their stream needs it.
         """
 
     @abstractmethod

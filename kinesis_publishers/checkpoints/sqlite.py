@@ -22,6 +22,9 @@ from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoi
 from kinesis_publishers.retry import call_with_retries
 
 _SCHEMA_VERSION: Final = 1
+# The next version has a column for leases. A file gets it with its first lease: until then, earlier
+# versions of this package use it, too.
+_WITH_LEASES: Final = 2
 # "KiPu": tells the file from the database of another program.
 _APPLICATION_ID: Final = 0x4B695075
 _SCHEMA: Final = """\
@@ -126,11 +129,11 @@ class _CheckpointFile:
                 f"{self.path} is a database of another program, not of checkpoints: set "
                 "kinesis.checkpoint.sqlite.path to another file."
             )
-        elif version != _SCHEMA_VERSION:
+        elif version not in {_SCHEMA_VERSION, _WITH_LEASES}:
             raise CheckpointError(
                 f"{self.path} has checkpoints in version {version} of the schema, but this version "
-                f"of kinesis-publishers reads version {_SCHEMA_VERSION}: install the version that "
-                "wrote them, or a newer one."
+                f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
+                "install the version that wrote them, or a newer one."
             )
 
     def _mapped(self, error: sqlite3.Error) -> ResourceInUseError | CheckpointError:
@@ -171,11 +174,21 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 _T = TypeVar("_T")
 
-_SELECT = f"SELECT stream_arn, shard_id, {', '.join(FIELDS)} FROM checkpoint WHERE application = ?"
+_SELECT = "SELECT stream_arn, shard_id, {} FROM checkpoint WHERE application = ?"
 _OF_SHARD = "FROM checkpoint WHERE application = ? AND stream_arn = ? AND shard_id = ?"
 _FIND = f"SELECT version, writer, written_at {_OF_SHARD}"
-_REPLACE = f"REPLACE INTO checkpoint VALUES (?, ?, ?{', ?' * len(FIELDS)})"
+_REPLACE = "REPLACE INTO checkpoint VALUES (?, ?, ?{})"
 _DELETE = f"DELETE {_OF_SHARD}"
+
+
+def _columns(connection: sqlite3.Connection) -> tuple[str, ...]:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return FIELDS if version == _WITH_LEASES else FIELDS[: FIELDS.index("lease")]
+
+
+def _add_leases(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE checkpoint ADD COLUMN lease TEXT")
+    connection.execute(f"PRAGMA user_version = {_WITH_LEASES}")
 
 
 class SqliteCheckpointStore(VersionedStore):
@@ -232,8 +245,10 @@ class SqliteCheckpointStore(VersionedStore):
 
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
         with self._file.transaction() as connection:
-            rows = connection.execute(_SELECT, (self._context.application,)).fetchall()
-        found = {ShardKey(*row[:2]): dict(zip(FIELDS, row[2:], strict=True)) for row in rows}
+            columns = _columns(connection)
+            select = _SELECT.format(", ".join(columns))
+            rows = connection.execute(select, (self._context.application,)).fetchall()
+        found = {ShardKey(*row[:2]): dict(zip(columns, row[2:], strict=True)) for row in rows}
         return {
             shard: stored_from_fields(shard, fields, where=self) for shard, fields in found.items()
         }
@@ -242,6 +257,11 @@ class SqliteCheckpointStore(VersionedStore):
         now = self._context.clock.now()
         refusals = []
         with self._file.transaction() as connection:
+            columns = _columns(connection)
+            if columns != FIELDS and any(one and one.lease for _, one in changes):
+                _add_leases(connection)
+                columns = FIELDS
+            replace = _REPLACE.format(", ?" * len(columns))
             for attempt, checkpoint in changes:
                 shard = attempt.shard
                 key = self._context.application, shard.stream_arn, shard.shard_id
@@ -253,5 +273,6 @@ class SqliteCheckpointStore(VersionedStore):
                     connection.execute(_DELETE, key)
                 else:
                     fields = fields_of(checkpoint, attempt.version, now)
-                    connection.execute(_REPLACE, (*key, *fields.values()))
+                    values = [fields[column] for column in columns]
+                    connection.execute(replace, (*key, *values))
         return refusals

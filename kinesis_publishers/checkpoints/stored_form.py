@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
+
+from attrs import asdict
 
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
+    HashRange,
+    Lease,
     PositionType,
     SequenceNumber,
     ShardKey,
@@ -29,6 +34,7 @@ FIELDS: Final = (
     "timestamp",
     "as_of",
     "is_ended",
+    "lease",
 )
 Fields: TypeAlias = dict[str, str | int | None]
 
@@ -53,7 +59,27 @@ def fields_of(checkpoint: Checkpoint, version: CheckpointVersion, written_at: da
         "timestamp": None if position.timestamp is None else instant_text(position.timestamp),
         "as_of": None if progress.as_of is None else instant_text(progress.as_of),
         "is_ended": int(progress.is_ended),
+        "lease": None if checkpoint.lease is None else _lease_text(checkpoint.lease),
     }
+
+
+def _lease_text(lease: Lease) -> str:
+    """Return a lease as JSON, without what has no value."""
+    fields = asdict(lease, filter=lambda _, value: value not in (None, ()), recurse=False)
+    if lease.hash_range is not None:
+        # As texts: a double has no room for them.
+        fields["hash_range"] = [str(lease.hash_range.first), str(lease.hash_range.last)]
+    return json.dumps(fields)
+
+
+def _lease(text: str) -> Lease:
+    fields = json.loads(text)
+    if first_and_last := fields.pop("hash_range", None):
+        first, last = first_and_last
+        fields["hash_range"] = HashRange(int(first), int(last))
+    for name in ("parents", "children"):
+        fields[name] = tuple(_text(one) for one in fields.get(name, ()))
+    return Lease(**fields)
 
 
 def stored_from_fields(
@@ -64,12 +90,14 @@ def stored_from_fields(
     Raises:
         CheckpointError: they were written by hand, or are damaged.
     """
+    lease = fields.get("lease")
     try:
         return StoredCheckpoint(
             checkpoint=Checkpoint(
                 shard=shard,
                 stream_created_at=_instant(fields["stream_created_at"]),
                 progress=_progress(fields),
+                lease=None if lease is None else _lease(_text(lease)),
             ),
             version=CheckpointVersion(
                 number=_whole(fields["version"]), writer=_text(fields["writer"])

@@ -25,6 +25,7 @@ from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig,
     SqliteCheckpointConfig,
 )
+from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.config.sections.positions import EndingPositionConfig, InitialPositionConfig
 from kinesis_publishers.config.sections.reading import (
@@ -57,6 +58,8 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     CheckpointConfig,
     SqliteCheckpointConfig,
     DynamoDbCheckpointConfig,
+    AssignmentConfig,
+    LeaseConfig,
 )
 CUSTOM_PREFIX: Final = "custom."
 

@@ -3,6 +3,7 @@
 from kinesis_publishers.model.checkpoints import Checkpoint as Checkpoint
 from kinesis_publishers.model.checkpoints import CheckpointVersion as CheckpointVersion
 from kinesis_publishers.model.checkpoints import CheckpointWrite as CheckpointWrite
+from kinesis_publishers.model.checkpoints import Lease as Lease
 from kinesis_publishers.model.checkpoints import StoredCheckpoint as StoredCheckpoint
 from kinesis_publishers.model.positions import PositionType as PositionType
 from kinesis_publishers.model.positions import RangeSize as RangeSize

@@ -7,7 +7,39 @@ from datetime import datetime
 from attrs import frozen
 
 from kinesis_publishers.model.positions import ShardProgress
-from kinesis_publishers.model.shards import ShardKey
+from kinesis_publishers.model.shards import HashRange, ShardKey
+
+
+@frozen(kw_only=True)
+class Lease:
+    """Which worker of an application reads a shard, and what the workers know of the shard.
+
+    Attributes:
+        owner: the worker that reads the shard, or is to read it next; ``None`` if none does.
+        leaving: the worker that still reads the shard, and hands it over to ``owner``.
+        switches: how often the owner has changed since the last checkpoint.
+        parents: the ids of the shards that this one continues.
+        children: the ids of the shards that continue this one, once it has ended.
+        hash_range: the hash keys of the shard; ``None`` while unknown.
+        bytes_per_second: how much is read from the shard, as a moving average; ``None`` while
+            unknown.
+        settle_seconds: how long the next reader waits before it subscribes to the shard, because
+            its former reader has subscribed shortly before it left.
+    """
+
+    owner: str | None = None
+    leaving: str | None = None
+    switches: int = 0
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    hash_range: HashRange | None = None
+    bytes_per_second: int | None = None
+    settle_seconds: int = 0
+
+    @property
+    def holder(self) -> str | None:
+        """The worker that may read the shard now."""
+        return self.leaving or self.owner
 
 
 @frozen(kw_only=True)
@@ -19,11 +51,13 @@ class Checkpoint:
         stream_created_at: when its stream was created; a stream that is created again under the
             same name has other records.
         progress: where reading continues.
+        lease: who reads it; ``None`` in an application with one reader.
     """
 
     shard: ShardKey
     stream_created_at: datetime
     progress: ShardProgress
+    lease: Lease | None = None
 
 
 @frozen(kw_only=True)

@@ -18,10 +18,13 @@ from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
     CheckpointWrite,
+    HashRange,
+    Lease,
     SequenceNumber,
     ShardKey,
     ShardProgress,
     StartingPosition,
+    StoredCheckpoint,
 )
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.contracts.subjects import refuse_missing_fixture
@@ -151,6 +154,24 @@ class CheckpointStoreContract:
             found = await store.load()
         assert {key: one.checkpoint for key, one in found.items()} == written
         assert {key: one.version for key, one in found.items()} == versions
+
+    async def test_leases_are_kept_with_their_checkpoints(self, new_store: NewStore) -> None:
+        first = Lease(parents=("shardId-000000000001",), hash_range=HashRange(0, 2**127 - 1))
+        taken = evolve(first, owner="worker-1", switches=3, bytes_per_second=1234)
+        asked = evolve(taken, owner="worker-2", leaving="worker-1", settle_seconds=4)
+        ended = evolve(
+            taken, children=("shardId-000000000008", "shardId-000000000009"), hash_range=None
+        )
+        released = evolve(taken, owner=None)
+        async with new_store("billing") as store, new_store("billing") as other:
+            version = None
+            for number, lease in enumerate((first, taken, asked, ended, released, None)):
+                written = evolve(_checkpoint(number), lease=lease)
+                write = CheckpointWrite(checkpoint=written, expected=version)
+                version = (await store.save([write]))[_KEY]
+                assert (await other.load())[_KEY] == StoredCheckpoint(
+                    checkpoint=written, version=version
+                )
 
     async def test_a_writer_with_the_version_replaces_it(self, new_store: NewStore) -> None:
         async with new_store("billing") as first, new_store("billing") as second:

@@ -115,8 +115,8 @@ async def test_a_damaged_file_is_refused(path: Path) -> None:
 
 async def test_the_schema_of_a_newer_version_is_refused(path: Path) -> None:
     async with store_at(path):
-        execute(path, "PRAGMA user_version = 2")
-    assert "version 2 of the schema" in await refusal_of(path)
+        execute(path, "PRAGMA user_version = 3")
+    assert "version 3 of the schema" in await refusal_of(path)
 
 
 async def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:

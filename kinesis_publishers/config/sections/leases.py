@@ -1,0 +1,105 @@
+"""Which shards this process reads: all, some, or those that it has leases on."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.parsers import Choice, Duration, Flag, PluginName, Text, WholeNumber
+from kinesis_publishers.config.sections.checkpoints import CheckpointConfig
+
+ALL: Final = "ALL"
+MANUAL: Final = "MANUAL"
+LEASES: Final = "LEASES"
+BUILT_IN_ASSIGNERS: Final = (ALL, MANUAL, LEASES)
+
+
+class LeaseFormat(Enum):
+    """The form in which leases are stored."""
+
+    OWN = "own"
+    KCL = "kcl"
+
+
+def _assigner(lookup: Lookup) -> str:
+    written = lookup.get(AssignmentConfig.written_assigner)
+    if written is not None:
+        return written
+    if lookup.get(LeaseConfig.is_enabled):
+        return LEASES
+    return MANUAL if lookup.is_given(AssignmentConfig.shards) else ALL
+
+
+class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
+    """Which of the shards this process reads."""
+
+    written_assigner: Option[str | None] = Option(
+        key="shard.assigner",
+        parser=PluginName(
+            built_in=BUILT_IN_ASSIGNERS,
+            accepts="ALL, MANUAL, LEASES, module:Class or the name of an installed entry point",
+        ),
+        guarded=":",
+        doc="What decides which shards this process reads: ALL, MANUAL (those of kinesis.shards), "
+        "LEASES (those it has leases on), or a class of your own as module:Class or entry point. "
+        "If it is not set, kinesis.lease.enabled means LEASES, and kinesis.shards MANUAL.",
+    )
+    assigner: Derived[str] = Derived(_assigner)
+    shards: Option[str | None] = Option(
+        key="shards",
+        parser=Text(accepts="stream:shardId pairs, separated by commas"),
+        doc="The only shards to read, as stream:shardId, separated by commas.",
+    )
+
+
+def _lease_format(lookup: Lookup) -> LeaseFormat:
+    written = lookup.get(LeaseConfig.written_format)
+    if written is not None:
+        return written
+    is_dynamodb = lookup.get(CheckpointConfig.store) == "dynamodb"
+    return LeaseFormat.KCL if is_dynamodb else LeaseFormat.OWN
+
+
+class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
+    """How the workers of an application share its shards."""
+
+    is_enabled: Option[bool] = Option(
+        key="lease.enabled",
+        parser=Flag(),
+        default=False,
+        doc="Whether the processes of kinesis.checkpoint.application share the shards: each shard "
+        "is read by the process that has the lease on it, in kinesis.checkpoint.store.",
+    )
+    worker_id: Option[str | None] = Option(
+        key="lease.workerid",
+        parser=Text(accepts="1 to 256 printable characters", pattern=r"[!-~]{1,256}"),
+        doc="The name of this worker, which no other worker of the application may have at the "
+        "same time. If it is not set: host, process and a random number.",
+    )
+    failover_seconds: Option[float] = Option(
+        key="lease.failovermillis",
+        parser=Duration(minimum=1000.0),
+        default=10_000.0,
+        doc="How long a lease lasts without being renewed: a dead worker's shards are taken over "
+        "after it. The same for all workers of an application.",
+    )
+    handover_seconds: Option[float] = Option(
+        key="lease.handovermillis",
+        parser=Duration(),
+        default=30_000.0,
+        doc="How long a worker that is asked for a shard may take to finish what it has handed "
+        "out. After that the shard is taken from it, and records may be repeated. 0: at once.",
+    )
+    max_leases: Option[int | None] = Option(
+        key="lease.maxleasesforworker",
+        parser=WholeNumber(minimum=1),
+        doc="How many shards this worker reads at most; no limit if it is not set.",
+    )
+    written_format: Option[LeaseFormat | None] = Option(
+        key="lease.format",
+        parser=Choice(members=LeaseFormat),
+        doc="How leases are stored: kcl, as the Kinesis Client Library stores them, which works "
+        "on the same table at the same time (only with dynamodb, where it is the default), or own.",
+    )
+    format: Derived[LeaseFormat] = Derived(_lease_format)
