@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.abc import (
     CheckpointStore,
@@ -17,16 +17,20 @@ from kinesis_publishers.abc import (
     PublisherContext,
     RecordPublisher,
     RecordPublisherFactory,
+    ShardAssigner,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
-from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer, KeptProgress
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
+    AssignmentConfig,
     AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
     InitialPositionConfig,
+    LeaseConfig,
+    LeaseFormat,
     MetricsConfig,
     PendingConfig,
     PollingConfig,
@@ -37,7 +41,12 @@ from kinesis_publishers.config import (
     SubscriptionHttpConfig,
     resolve_region,
 )
-from kinesis_publishers.config.plugins import CHECKPOINT_STORES_GROUP, load_plugin
+from kinesis_publishers.config.plugins import (
+    CHECKPOINT_STORES_GROUP,
+    SHARD_ASSIGNERS_GROUP,
+    load_plugin,
+)
+from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import (
     ConsumerContext,
@@ -49,6 +58,8 @@ from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
+from kinesis_publishers.leases.assigners import AllShards
+from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
 from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
 from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
@@ -73,6 +84,12 @@ _STORES = {
     "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
 }
 
+_KCL_TABLE = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
+_ASSIGNERS = {
+    ALL: "kinesis_publishers.leases.assigners:AllShards",
+    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
+}
+
 _REPORTERS = {
     "log": "kinesis_publishers.metrics.sinks:EventLog",
     "summary": "kinesis_publishers.metrics.summary:SummaryLog",
@@ -92,6 +109,7 @@ class Services:
         polling: makes polling publishers, for looking at a shard with any ``factory``.
         pool: the budget of all shards together.
         clock: corrected by the service's.
+        assigner: which shards are read, unless leases decide.
     """
 
     streams: tuple[str, ...]
@@ -105,6 +123,7 @@ class Services:
     data_loss: DataLossGuard
     clock: Clock
     events: EventSink
+    assigner: ShardAssigner = field(factory=AllShards)
 
     def missing(self, shard: Shard) -> MissingShard:
         """Return what decides if the service does not find ``shard``."""
@@ -200,6 +219,7 @@ async def open_services(
                 ),
                 clock=clock,
                 events=sink,
+                assigner=_assigner(properties),
             )
         finally:
             pool.close()
@@ -221,18 +241,37 @@ async def open_checkpointer(
         yield None
         return
     clock = clock or SystemClock()
+    leases = LeaseConfig.from_properties(properties)
     context = CheckpointStoreContext(
         application=config.application, retry=config.retry, clock=clock, events=events
     )
-    store_class = checkpoint_store_class(config.store)
+    is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
+    store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
     made = store_class.from_properties(with_region(properties), context)
     store = _checked(made, store_class, CheckpointStore)  # type: ignore[type-abstract]
     async with store:
-        checkpointer = Checkpointer(StoredProgress(store, clock, events), config, clock)
+        if leases.is_enabled:
+            stored: KeptProgress = Leases(store, leases, clock, events)
+        else:
+            stored = StoredProgress(store, clock, events)
+        checkpointer = Checkpointer(stored, config, clock)
         try:
             yield checkpointer
         finally:
             await checkpointer.release()
+
+
+def _assigner(properties: Properties) -> ShardAssigner:
+    name = AssignmentConfig.from_properties(properties).assigner
+    if name == LEASES:
+        # They are those of the checkpointer.
+        name = ALL
+    found = load_plugin(
+        _ASSIGNERS.get(name, name),
+        ShardAssigner,
+        group=SHARD_ASSIGNERS_GROUP,
+    )
+    return _checked(found.from_properties(properties), found, ShardAssigner)
 
 
 def checkpoint_store_class(name: str) -> type[CheckpointStore]:

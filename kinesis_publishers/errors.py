@@ -297,6 +297,13 @@ class ReaderReplacedError(StaleCheckpointError):
     """
 
 
+class LeaseError(KinesisPublishersError):
+    """The leases of an application cannot be kept by this worker.
+
+    Two workers have the same name, or a reader without leases writes to the same checkpoints.
+    """
+
+
 class AggregationError(KinesisPublishersError):
     """A record begins like an aggregate and is not a valid one.
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Protocol
 
 from attrs import define, evolve, field
 
-from kinesis_publishers.checkpoints.stored_progress import StoredProgress
+from kinesis_publishers.checkpoints.stored_progress import Turn
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig
-from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import (
+    Delivery,
+    DeliverySink,
+    ForwardingSink,
+    ShardStatus,
+)
 from kinesis_publishers.errors import CheckpointError, KinesisPublishersError
 from kinesis_publishers.model import (
     SequenceNumber,
@@ -30,13 +36,46 @@ _LOGGER = logging.getLogger(__name__)
 
 # How long a reader that fails or is cancelled still tries to write.
 _LAST_WRITE_SECONDS = 10.0
-# How often a reader that has taken over shows that it is alive.
-_LIFE_SECONDS = 5.0
+
+
+class KeptProgress(Protocol):
+    """What a checkpointer writes to: the rows of an application, by the rules of its readers."""
+
+    async def take_over(
+        self, identities: Mapping[str, StreamIdentity]
+    ) -> dict[str, StreamProgress]:
+        """Return what is stored, per stream (by ARN)."""
+
+    async def follow(
+        self,
+        identities: Mapping[str, StreamIdentity],
+        listed: Mapping[ShardKey, Shard],
+        progress: Mapping[ShardKey, ShardProgress],
+    ) -> None:
+        """Write the first checkpoint of each new shard; remove those of shards that are gone."""
+
+    def get(self, key: ShardKey) -> ShardProgress | None:
+        """Return what is stored for a shard; ``None`` if its progress is to be dropped."""
+
+    async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
+        """Write the new progress of shards."""
+
+    def is_bearable(self, error: KinesisPublishersError) -> bool:
+        """Say whether work goes on after a write has failed."""
+
+    async def keep(self, turn: Turn) -> None:
+        """Show that this reader is alive, until cancelled."""
+
+    async def close(self) -> None:
+        """Let others go on at once."""
 
 
 @define(eq=False)
 class Checkpointer:
     """Collects how far shards have been processed, and writes it to a store periodically.
+
+    ``stored`` decides who may write what: one reader of the application, or the workers by their
+    leases.
 
     :meth:`take_over` comes first, then :meth:`follow` with each listing of the streams, and
     :meth:`record` inside of :meth:`running`. What is recorded is written after the interval at the
@@ -50,7 +89,7 @@ class Checkpointer:
         has_failed: whether the last write has failed, after the store's own retries.
     """
 
-    _stored: StoredProgress
+    stored: KeptProgress
     _config: CheckpointConfig
     _clock: Clock
     _pending: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
@@ -72,10 +111,12 @@ class Checkpointer:
         """
         return CheckpointingSink(inner, self) if records_deliveries else _RenewingSink(inner, self)
 
-    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
+    async def take_over(
+        self, identities: Mapping[str, StreamIdentity]
+    ) -> dict[str, StreamProgress]:
         """Return what is stored, per stream (by ARN); from now on another reader is refused."""
-        async with self._turn, self._watching():
-            return await self._stored.take_over(arns)
+        async with self._exclusively():
+            return await self.stored.take_over(identities)
 
     async def release(self) -> None:
         """Note that this reader has stopped, so that the next one need not wait for it."""
@@ -83,7 +124,7 @@ class Checkpointer:
             return
         try:
             async with self._clock.timeout(_LAST_WRITE_SECONDS), self._turn:
-                await self._stored.mark(is_ended=True)
+                await self.stored.close()
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning("This reader could not record that it has stopped: %r", error)
 
@@ -103,8 +144,8 @@ class Checkpointer:
             listed: the shards that there are, and those that are still in use.
             progress: where each of them begins, or how far it has been read.
         """
-        async with self._turn, self._watching():
-            await self._stored.follow(identities, listed, progress)
+        async with self._exclusively():
+            await self.stored.follow(identities, listed, progress)
 
     def record(self, key: ShardKey, progress: ShardProgress, *, records: int = 0) -> None:
         """Note how far a shard has been processed; a sub-record of an aggregate will do.
@@ -119,7 +160,7 @@ class Checkpointer:
         Raises:
             CheckpointError: the shard is not known, or its progress would move backwards.
         """
-        stored, latest = self._stored.get(key), self._latest(key)
+        stored, latest = self.stored.get(key), self._latest(key)
         if stored is None or latest is None:
             return
         if _is_behind(progress, latest):
@@ -154,7 +195,12 @@ class Checkpointer:
             self.record(key, progress)
 
     def _latest(self, key: ShardKey) -> ShardProgress | None:
-        return self._pending.get(key) or self._in_flight.get(key) or self._stored.get(key)
+        return self._pending.get(key) or self._in_flight.get(key) or self.stored.get(key)
+
+    def forget(self, key: ShardKey) -> None:
+        """Drop what was recorded for a shard that another worker reads now."""
+        self._pending.pop(key, None)
+        self._in_flight.pop(key, None)
 
     async def flush(self) -> None:
         """Write everything that has been recorded, and return when it is durable.
@@ -167,11 +213,11 @@ class Checkpointer:
             # Do not wait, not even for the first checkpoints of new shards.
             self._forget_haste()
             return
-        async with self._turn, self._watching():
+        async with self._exclusively():
             self._in_flight, self._pending = self._pending, {}
             self._forget_haste()
             try:
-                await self._stored.write(self._in_flight)
+                await self.stored.write(self._in_flight)
                 if self._in_flight:
                     self.has_failed = False
             except BaseException:
@@ -186,9 +232,10 @@ class Checkpointer:
         self._is_urgent.clear()
 
     @asynccontextmanager
-    async def _watching(self) -> AsyncIterator[None]:
+    async def _exclusively(self) -> AsyncIterator[None]:
         try:
-            yield
+            async with self._turn:
+                yield
         except KinesisPublishersError:
             self.has_failed = True
             raise
@@ -207,7 +254,8 @@ class Checkpointer:
         try:
             async with TaskScope() as scope:
                 scope.spawn(self._write_periodically(), name="write checkpoints")
-                alive = scope.spawn(self._show_life(), name="show that the reader is alive")
+                keeping = self.stored.keep(self._exclusively)
+                alive = scope.spawn(keeping, name="show that the reader is alive")
                 try:
                     yield
                 finally:
@@ -226,14 +274,13 @@ class Checkpointer:
             await wait_for_event(
                 self._is_urgent, timeout_seconds=self._config.interval_seconds, clock=self._clock
             )
-            if not self._is_stopping:
+            if self._is_stopping:
+                return
+            try:
                 await self.flush()
-
-    async def _show_life(self) -> None:
-        while True:
-            await self._clock.sleep(_LIFE_SECONDS)
-            async with self._turn, self._watching():
-                await self._stored.show_life()
+            except KinesisPublishersError as error:
+                if not self.stored.is_bearable(error):
+                    raise
 
     async def flush_despite(self, error: BaseException) -> None:
         """Write what has been recorded although ``error`` ends everything.
@@ -255,11 +302,11 @@ class Checkpointer:
             )
 
 
-class CheckpointingSink(DeliverySink):
+class CheckpointingSink(ForwardingSink):
     """Passes everything on, and records what the consumer has taken."""
 
     def __init__(self, inner: DeliverySink, checkpointer: Checkpointer) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._checkpointer = checkpointer
 
     async def deliver(self, delivery: Delivery) -> None:
@@ -272,11 +319,10 @@ class CheckpointingSink(DeliverySink):
         self._checkpointer.record(status.shard.key, status.progress)
         self._inner.observe(status)
 
-    async def wait_until_wanted(self, shard: ShardKey) -> None:
-        await self._inner.wait_until_wanted(shard)
-
-    def observe_discovery(self) -> None:
-        self._inner.observe_discovery()
+    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
+        super().withdraw(shard, is_lost=is_lost)
+        if is_lost:
+            self._checkpointer.forget(shard)
 
 
 class _RenewingSink(CheckpointingSink):
@@ -300,6 +346,10 @@ class _RenewingSink(CheckpointingSink):
         self._checkpointer.renew(key, status.progress, self._delivered.get(key))
         if status.progress.is_ended:
             self._delivered.pop(key, None)
+
+    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
+        super().withdraw(shard, is_lost=is_lost)
+        self._delivered.pop(shard, None)
 
 
 def _is_behind(progress: ShardProgress, latest: ShardProgress) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import define, evolve, field
 
@@ -40,8 +40,8 @@ _LOGGER = logging.getLogger(__name__)
 # shards without a checkpoint of their own: they were found later. The last writer of the mark owns
 # the stream: `as_of` is there for a while if it took over from a reader that may have been running,
 # and `is_ended` says that it has stopped.
-_STREAM: Final = "*"
-_FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
+STREAM: Final = "*"
+FOUND_LATER: Final = ShardProgress(position=StartingPosition.trim_horizon())
 
 # More than enough: another reader writes once per interval.
 _MOST_TRIES: Final = 10
@@ -49,8 +49,14 @@ _MOST_TRIES: Final = 10
 _CONTESTED_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 2.0
 _LOOKS_UNTIL_SAID: Final = 30
+# How often a reader that has taken over shows that it is alive.
+_LIFE_SECONDS: Final = 5.0
 # A contested owner writes its marks three times in that time.
 _DEAD_LOOKS: Final = 8
+
+
+Turn: TypeAlias = "Callable[[], AbstractAsyncContextManager[None]]"
+"""Lets nothing else call the store while its context is open."""
 
 
 @define(eq=False)
@@ -94,16 +100,19 @@ class StoredProgress:
         self._begun = {arn: one.identity.created_at for arn, one in resume.items()}
         return resume
 
-    async def take_over(self, arns: Collection[str]) -> dict[str, StreamProgress]:
-        """Take streams over from their former reader, which is then refused; see :meth:`load`.
+    async def take_over(
+        self, identities: Mapping[str, StreamIdentity]
+    ) -> dict[str, StreamProgress]:
+        """Take streams (by ARN) over from their former reader, which is then refused.
 
         If that reader has itself taken them over recently, this waits until it has stopped:
         otherwise two readers that are restarted would stop each other endlessly.
         """
 
+        self._store.name_streams(tuple(identities.values()))
         await self.load()
         # In one order, one by one: of several readers that have waited, one gets all streams.
-        for arn in sorted(arns):
+        for arn in sorted(identities):
             await self._repeat(partial(self._take, arn), lambda _: self.load())
         return resumable_streams(self._stored)
 
@@ -136,10 +145,21 @@ class StoredProgress:
             unchanged = unchanged + 1 if owner == seen else 0
         return True
 
-    async def show_life(self) -> None:
-        """Show that the owner of contested streams is alive, for as long as it runs."""
-        if self._contested_at is not None:
-            await self.mark()
+    def is_bearable(self, error: KinesisPublishersError) -> bool:
+        """Say whether work goes on after a write has failed: no, another reader may begin."""
+        return False
+
+    async def keep(self, turn: Turn) -> None:
+        """Show that the owner of contested streams is alive, until cancelled."""
+        while True:
+            await self._clock.sleep(_LIFE_SECONDS)
+            async with turn():
+                if self._contested_at is not None:
+                    await self.mark()
+
+    async def close(self) -> None:
+        """Note that this reader has stopped, so that the next one need not wait for it."""
+        await self.mark(is_ended=True)
 
     async def mark(self, *, is_ended: bool = False) -> None:
         """Write as the owner of the streams, or note that it has stopped."""
@@ -149,14 +169,14 @@ class StoredProgress:
         now, since = self._clock.monotonic(), self._contested_at
         is_contested = since is not None and now - since < _CONTESTED_SECONDS and not is_ended
         as_of = self._clock.now() if is_contested else None
-        progress = evolve(_FOUND_LATER, as_of=as_of, is_ended=is_ended)
-        keys = [ShardKey(arn, _STREAM) for arn in arns]
+        progress = evolve(FOUND_LATER, as_of=as_of, is_ended=is_ended)
+        keys = [ShardKey(arn, STREAM) for arn in arns]
         known = [self._stored[key].checkpoint for key in keys if key in self._stored]
         return [evolve(checkpoint, progress=progress) for checkpoint in known]
 
     def _owner(self, arn: str) -> StoredCheckpoint | None:
         """Return the mark of a stream whose owner has not noted that it has stopped."""
-        mark = self._stored.get(ShardKey(arn, _STREAM))
+        mark = self._stored.get(ShardKey(arn, STREAM))
         return None if mark is None or mark.checkpoint.progress.is_ended else mark
 
     async def follow(
@@ -176,7 +196,7 @@ class StoredProgress:
             for key in self._stored
             if key.stream_arn in identities
             and key not in listed
-            and key.shard_id != _STREAM
+            and key.shard_id != STREAM
             # One that has not ended is newer than the listing.
             and (key not in progress or progress[key].is_ended)
         ]
@@ -188,9 +208,9 @@ class StoredProgress:
         for generation in generations(new):
             await self._begin({shard.key: progress[shard.key] for shard in generation}, identities)
         # Last of all: an interrupted first checkpoint is written again from the beginning.
-        streams = {ShardKey(arn, _STREAM): identity for arn, identity in identities.items()}
+        streams = {ShardKey(arn, STREAM): identity for arn, identity in identities.items()}
         begun = {key for key, identity in streams.items() if self._is_begun(key, identity)}
-        await self._begin(dict.fromkeys(streams.keys() - begun, _FOUND_LATER), identities)
+        await self._begin(dict.fromkeys(streams.keys() - begun, FOUND_LATER), identities)
         self._begun |= {arn: identity.created_at for arn, identity in identities.items()}
         self._owned |= identities.keys()
         await self._remove(gone)
@@ -253,7 +273,7 @@ class StoredProgress:
     ) -> None:
         with self._asking("load"):
             found = await self._store.load()
-        for mark in {ShardKey(key.stream_arn, _STREAM) for key in keys}:
+        for mark in {ShardKey(key.stream_arn, STREAM) for key in keys}:
             known, owner = self._stored.get(mark), found.get(mark)
             if owner and (known is None or known.version.writer != owner.version.writer):
                 raise _replaced(owner) from refused
@@ -284,7 +304,7 @@ class StoredProgress:
             self._stored[write.shard] = StoredCheckpoint(
                 checkpoint=write.checkpoint, version=versions[write.shard]
             )
-        if shards := sum(one.shard.shard_id != _STREAM for one in writes):
+        if shards := sum(one.shard.shard_id != STREAM for one in writes):
             seconds = self._clock.monotonic() - began_at
             self._events(CheckpointsSaved(shards=shards, seconds=seconds))
 
@@ -304,18 +324,32 @@ class StoredProgress:
     @contextmanager
     def _asking(self, verb: str) -> Iterator[None]:
         try:
-            yield
-        except KinesisPublishersError as error:
-            if isinstance(error, StaleCheckpointError):
-                self._events(CheckpointsRefused(message=str(error)))
-            error.add_note(f"The call was to {verb} checkpoints in {self._store}.")
+            with asking(self._store, verb):
+                yield
+        except StaleCheckpointError as error:
+            self._events(CheckpointsRefused(message=str(error)))
             raise
-        except Exception as error:  # a plugin may raise anything
-            raise CheckpointError(
-                f"The store of checkpoints {type(self._store).__name__} failed to {verb} them: "
-                f"{type(error).__name__}: {error}. Look into the store; what was processed since "
-                "the last checkpoint is repeated by the next reader."
-            ) from error
+
+
+@contextmanager
+def asking(store: CheckpointStore, verb: str) -> Iterator[None]:
+    """Say of every failure of a store which call it was; what a plugin raises is wrapped.
+
+    Raises:
+        KinesisPublishersError: the store's own.
+        CheckpointError: the store has raised something else.
+    """
+    try:
+        yield
+    except KinesisPublishersError as error:
+        error.add_note(f"The call was to {verb} checkpoints in {store}.")
+        raise
+    except Exception as error:  # a plugin may raise anything
+        raise CheckpointError(
+            f"The store of checkpoints {type(store).__name__} failed to {verb} them: "
+            f"{type(error).__name__}: {error}. Look into the store; what was processed since "
+            "the last checkpoint is repeated by the next reader."
+        ) from error
 
 
 def _replaced(owner: StoredCheckpoint) -> ReaderReplacedError:
@@ -339,7 +373,7 @@ def resumable_streams(stored: Mapping[ShardKey, StoredCheckpoint]) -> dict[str, 
         by_stream[key.stream_arn][key.shard_id] = one
     resume = {}
     for arn, shards in by_stream.items():
-        if (mark := shards.pop(_STREAM, None)) is None:
+        if (mark := shards.pop(STREAM, None)) is None:
             continue
         created_at = mark.checkpoint.stream_created_at
         resume[arn] = StreamProgress(

@@ -30,6 +30,9 @@ from kinesis_publishers.config.sections.checkpoints import (
 from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
+from kinesis_publishers.config.sections.leases import AssignmentConfig as AssignmentConfig
+from kinesis_publishers.config.sections.leases import LeaseConfig as LeaseConfig
+from kinesis_publishers.config.sections.leases import LeaseFormat as LeaseFormat
 from kinesis_publishers.config.sections.metrics import MetricsConfig as MetricsConfig
 from kinesis_publishers.config.sections.metrics import MetricsLevel as MetricsLevel
 from kinesis_publishers.config.sections.positions import EndingPosition as EndingPosition

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
+from kinesis_publishers.config.sections.leases import BUILT_IN_ASSIGNERS
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
 from kinesis_publishers.errors import PluginLoadError
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 # The entry-point groups in which packages announce record publisher factories and stores.
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
 CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
+SHARD_ASSIGNERS_GROUP: Final = "kinesis_publishers.shard_assigners"
 
 _BUILT_IN: Final = {
     RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,
     CHECKPOINT_STORES_GROUP: BUILT_IN_STORES,
+    SHARD_ASSIGNERS_GROUP: BUILT_IN_ASSIGNERS,
 }
 
 _T = TypeVar("_T")

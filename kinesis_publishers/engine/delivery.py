@@ -34,6 +34,7 @@ from kinesis_publishers.events import (
     ignore_event,
 )
 from kinesis_publishers.model import (
+    ChildShard,
     RecordBatch,
     SequenceNumber,
     Shard,
@@ -95,6 +96,7 @@ class ShardStatus:
         read_until: what arrived earlier has been read, by the reader's clock; ``None`` until an
             answer says how far behind the tip it is.
         is_delivering: whether the application is processing records of it.
+        child_shards: what continues the shard, as far as its last answer names it.
     """
 
     shard: Shard
@@ -102,6 +104,7 @@ class ShardStatus:
     millis_behind_latest: int | None = None
     read_until: datetime | None = None
     is_delivering: bool = False
+    child_shards: tuple[ChildShard, ...] = ()
 
     def lag_seconds(self, now: datetime) -> float | None:
         """Return how long records may have waited to be processed; ``None`` if nothing tells.
@@ -136,8 +139,39 @@ class DeliverySink(ABC):
         What comes then is as fresh as it can be when it is wanted; until it is, it would only wait.
         """
 
+    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:  # noqa: B027 - optional
+        """Learn that another worker is to read a shard: finish with what was delivered of it.
+
+        Args:
+            shard: which one; nothing more of it is delivered, unless it comes back later.
+            is_lost: whether the other worker has it already: it processes again what has not been
+                recorded. Otherwise it waits until the delivery in progress is over.
+        """
+
     def observe_discovery(self) -> None:  # noqa: B027 - optional to override
         """Learn that the shards were listed again and that those that may start have started."""
+
+
+class ForwardingSink(DeliverySink):
+    """Passes everything on; what stands before another sink overrides what it changes."""
+
+    def __init__(self, inner: DeliverySink) -> None:
+        self._inner = inner
+
+    async def deliver(self, delivery: Delivery) -> None:
+        await self._inner.deliver(delivery)
+
+    def observe(self, status: ShardStatus) -> None:
+        self._inner.observe(status)
+
+    async def wait_until_wanted(self, shard: ShardKey) -> None:
+        await self._inner.wait_until_wanted(shard)
+
+    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
+        self._inner.withdraw(shard, is_lost=is_lost)
+
+    def observe_discovery(self) -> None:
+        self._inner.observe_discovery()
 
 
 @frozen(kw_only=True)

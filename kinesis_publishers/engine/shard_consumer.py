@@ -115,7 +115,9 @@ class ShardConsumer(ShardLoop):
             raise
         await self._finish_delivering()
         if self._has_ended:
-            self._status = evolve(self._status, progress=self.progress.ended())
+            self._status = evolve(
+                self._status, progress=self.progress.ended(), child_shards=self.child_shards
+            )
             self.context.events(ShardEnded(shard=self.shard.key))
             self.context.sink.observe(self.status)
 

@@ -11,6 +11,10 @@ from kinesis_publishers.events.reading import EventReceived as EventReceived
 from kinesis_publishers.events.reading import FetcherStarted as FetcherStarted
 from kinesis_publishers.events.reading import FetcherStopped as FetcherStopped
 from kinesis_publishers.events.reading import IteratorReplaced as IteratorReplaced
+from kinesis_publishers.events.reading import LeaseLost as LeaseLost
+from kinesis_publishers.events.reading import LeaseReleased as LeaseReleased
+from kinesis_publishers.events.reading import LeasesCounted as LeasesCounted
+from kinesis_publishers.events.reading import LeaseTaken as LeaseTaken
 from kinesis_publishers.events.reading import ProcessingFailed as ProcessingFailed
 from kinesis_publishers.events.reading import RangeRead as RangeRead
 from kinesis_publishers.events.reading import RecordsFetched as RecordsFetched

@@ -259,3 +259,55 @@ class CheckpointsRefused:
     """
 
     message: str
+
+
+@frozen(kw_only=True)
+class LeaseTaken:
+    """This worker has got the lease on a shard, and reads it."""
+
+    shard: ShardKey
+
+
+@frozen(kw_only=True)
+class LeaseReleased:
+    """This worker has given a lease back, after it had finished what it had handed out.
+
+    Attributes:
+        owner: the worker that had asked for it; ``None`` if anybody may take it.
+    """
+
+    shard: ShardKey
+    owner: str | None
+
+
+@frozen(kw_only=True)
+class LeaseLost:
+    """Another worker has taken a lease from this one; records may be repeated there.
+
+    Attributes:
+        owner: who has it now; ``None`` if nobody has.
+    """
+
+    shard: ShardKey
+    owner: str | None
+
+
+@frozen(kw_only=True)
+class LeasesCounted:
+    """This worker has looked at the leases of the application.
+
+    Attributes:
+        worker: its name.
+        current: how many leases it holds.
+        total: how many shards there are that have not ended.
+        workers: how many workers are alive, as far as they hold leases.
+        free: how many leases nobody holds.
+        spilled: how many free ones it does not take because it has as many as it may.
+    """
+
+    worker: str
+    current: int
+    total: int
+    workers: int
+    free: int
+    spilled: int

@@ -28,6 +28,10 @@ Event: TypeAlias = (
     | reading.ProcessingFailed
     | reading.CheckpointsSaved
     | reading.CheckpointsRefused
+    | reading.LeaseTaken
+    | reading.LeaseReleased
+    | reading.LeaseLost
+    | reading.LeasesCounted
     | service.BackpressureBegan
     | service.BackpressureEnded
     | service.PoolUsed
@@ -53,6 +57,8 @@ _LEVELS: Final[dict[type, int]] = {
     reading.DataLossTolerated: logging.ERROR,
     reading.ProcessingFailed: logging.WARNING,
     reading.CheckpointsRefused: logging.WARNING,
+    reading.LeaseLost: logging.WARNING,
+    reading.LeasesCounted: logging.DEBUG,
     reading.RecordsFetched: logging.DEBUG,
     reading.SubscriptionStarted: logging.DEBUG,
     reading.SubscriptionEnded: logging.DEBUG,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from attrs import frozen
 
 from kinesis_publishers.model.positions import ShardProgress
 from kinesis_publishers.model.shards import HashRange, ShardKey
+
+KCL_WRITER: Final = "KCL "
+"""What the writer begins with where a worker of the Kinesis Client Library has written a row."""
 
 
 @frozen(kw_only=True)
@@ -71,6 +75,11 @@ class CheckpointVersion:
 
     number: int
     writer: str
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a worker of the Kinesis Client Library wrote it, in a table that both use."""
+        return self.writer.startswith(KCL_WRITER)
 
     def __str__(self) -> str:
         return f"{self.number} by {self.writer}"

@@ -71,6 +71,18 @@ class Shard:
     starting_sequence_number: str = "0"
     ending_sequence_number: str | None = None
 
+    @classmethod
+    def of_child(cls, stream_arn: str, child: ChildShard) -> Self:
+        """Return what the last answer of a shard says of one that continues it."""
+        return cls(
+            stream_arn=stream_arn,
+            shard_id=child.shard_id,
+            parent_shard_id=next(iter(child.parent_shard_ids), None),
+            adjacent_parent_shard_id=next(iter(child.parent_shard_ids[1:]), None),
+            starting_hash_key=child.starting_hash_key,
+            ending_hash_key=child.ending_hash_key,
+        )
+
     @property
     def key(self) -> ShardKey:
         return ShardKey(self.stream_arn, self.shard_id)

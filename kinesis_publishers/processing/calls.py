@@ -134,6 +134,7 @@ class DeliveryCalls:
         per_batch: whether the callback takes them all at once.
         holds: whether earlier records of the shard have skipped their checkpoint, and no later one
             has covered them.
+        may_continue: asked before each call; :meth:`run` returns if it says no.
 
     Attributes:
         taken: how many records the callback has taken.
@@ -145,6 +146,7 @@ class DeliveryCalls:
     _batch: RecordBatch
     _per_batch: bool
     _holds: bool = False
+    _may_continue: Callable[[], bool] = lambda: True
     taken: int = field(default=0, init=False)
     processed: int = field(default=0, init=False)
     wants_no_more: bool = field(default=False, init=False)
@@ -176,6 +178,8 @@ class DeliveryCalls:
     def run(self) -> Exception | None:
         """Call until nothing is left or a decision is needed; return what a call raised."""
         while not (self.is_done or self.wants_no_more or self._is_stopping.is_set()):
+            if not self._may_continue():
+                return None
             try:
                 result = call_in_thread(self._process, self.current)
             except Exception as error:  # noqa: BLE001 - the error policy decides what follows

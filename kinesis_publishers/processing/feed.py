@@ -10,7 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Self
 
-from attrs import define, field
+from attrs import define, field, frozen
+
+from kinesis_publishers.abc import ShardAssigner
 
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
@@ -35,11 +37,23 @@ class HandedOut:
         delivery: the records, at least one.
         recorded: how many of them have been recorded as processed.
         is_done: is set when all of them are finished.
+        is_cut: whether the rest is for another worker: nothing after the current record is to be
+            processed here.
+        is_lost: whether that worker has begun already: what is processed here is not recorded.
     """
 
     delivery: Delivery
     recorded: int = field(default=0, init=False)
     is_done: asyncio.Event = field(factory=asyncio.Event, init=False)
+    is_cut: bool = field(default=False, init=False)
+    is_lost: bool = field(default=False, init=False)
+
+
+@frozen
+class Withdrawn:
+    """A shard that another worker has taken from this one, to be told of."""
+
+    shard: ShardKey
 
 
 def _progress_within(delivery: Delivery, count: int) -> ShardProgress:
@@ -80,13 +94,18 @@ class DeliveryFeed(DeliverySink):
     ) -> None:
         self._open_fetcher = open_fetcher
         self._clock = clock
-        self._waiting: deque[HandedOut | ShardStatus] = deque()
+        self._waiting: deque[HandedOut | ShardStatus | Withdrawn] = deque()
+        # What is being processed or waits, by shard: one delivery of each.
+        self._in_progress: dict[ShardKey, HandedOut] = {}
+        self._assigner: ShardAssigner | None = None
         self._changes = tuple(asyncio.Event() for _ in range(3))
         self._is_open, self._has_ended, self._has_news = self._changes
         self._failure: Exception | None = None
         self._checkpointer: Checkpointer | None = None
         # Shards whose last records have been processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
+        # Shards that are finished for another worker, or were taken away.
+        self._withdrawn: set[ShardKey] = set()
         self._reading: asyncio.Task[None] | None = None
         self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
@@ -130,7 +149,7 @@ class DeliveryFeed(DeliverySink):
     async def _hold_open(self) -> None:
         try:
             async with self._open_fetcher(self) as fetcher:
-                self._checkpointer = fetcher.checkpointer
+                self._checkpointer, self._assigner = fetcher.checkpointer, fetcher.assigner
                 self._is_open.set()
                 try:
                     await self._read(fetcher)
@@ -230,8 +249,10 @@ class DeliveryFeed(DeliverySink):
         """Say whether earlier records of the shard have been processed but not recorded yet."""
         return handed.delivery.shard.key in self._held_back
 
-    async def next(self) -> HandedOut | ShardStatus | None:
-        """Return the next delivery, or the last status of a shard; ``None`` after :meth:`stop`.
+    async def next(self) -> HandedOut | ShardStatus | Withdrawn | None:
+        """Return the next delivery, the last status of a shard, or one that was taken away.
+
+        ``None`` after :meth:`stop`.
 
         Raises:
             KinesisPublishersError: reading has failed.
@@ -244,7 +265,19 @@ class DeliveryFeed(DeliverySink):
             await self._has_news.wait()
         return None
 
-    def put_back(self, end: ShardStatus) -> None:
+    def may_continue(self, handed: HandedOut) -> bool:
+        """Say whether the next record of a delivery may be processed at this moment."""
+        key = handed.delivery.shard.key
+        return not handed.is_cut and (self._assigner is None or self._assigner.may_deliver(key))
+
+    async def permission(self, handed: HandedOut) -> bool:
+        """Wait until a delivery may be processed further; say whether it may at all."""
+        while not (handed.is_cut or self.is_stopping or self.may_continue(handed)):
+            assert self._assigner is not None, "without one it may continue"
+            await self._clock.sleep(_NOTE_SECONDS)
+        return not handed.is_cut
+
+    def put_back(self, end: ShardStatus | Withdrawn) -> None:
         """Let :meth:`next` return ``end`` once more: it has not been handled."""
         self._waiting.appendleft(end)
 
@@ -255,7 +288,7 @@ class DeliveryFeed(DeliverySink):
 
     def record(self, handed: HandedOut, count: int) -> None:
         """Note that the first ``count`` records of a delivery have been processed."""
-        if count <= handed.recorded:
+        if count <= handed.recorded or handed.is_lost:
             return
         key = handed.delivery.shard.key
         self._held_back.discard(key)
@@ -266,7 +299,7 @@ class DeliveryFeed(DeliverySink):
 
     def finish(self, handed: HandedOut) -> None:
         """Let the next delivery of the shard come; this records nothing."""
-        if handed.recorded < len(handed.delivery.batch):
+        if handed.recorded < len(handed.delivery.batch) and not handed.is_cut:
             self._held_back.add(handed.delivery.shard.key)
         handed.is_done.set()
 
@@ -289,14 +322,37 @@ class DeliveryFeed(DeliverySink):
 
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)
+        key = delivery.shard.key
+        self._withdrawn.discard(key)
+        self._in_progress[key] = handed
         self._waiting.append(handed)
         self._has_news.set()
         try:
             await handed.is_done.wait()
         finally:
+            if self._in_progress.get(key) is handed:
+                del self._in_progress[key]
             delivery.release()
 
+    def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
+        self._withdrawn.add(shard)
+        self._held_back.discard(shard)
+        handed = self._in_progress.get(shard)
+        if handed is not None:
+            handed.is_cut, handed.is_lost = True, is_lost
+            if handed in self._waiting:
+                self._waiting.remove(handed)
+                handed.is_done.set()
+        if is_lost:
+            ends = [one for one in self._waiting if isinstance(one, ShardStatus)]
+            for end in ends:
+                if end.shard.key == shard:
+                    self._waiting.remove(end)
+            self._waiting.append(Withdrawn(shard))
+            self._has_news.set()
+
     def observe(self, status: ShardStatus) -> None:
-        if status.progress.is_ended:
+        # After a delivery that was cut the end is not that of what was processed.
+        if status.progress.is_ended and status.shard.key not in self._withdrawn:
             self._waiting.append(status)
             self._has_news.set()

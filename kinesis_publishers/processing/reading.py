@@ -7,19 +7,21 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import ClosedError, ProcessingCancelledError
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.model import Record, Shard
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
+from kinesis_publishers.model import Record, Shard, ShardKey
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import cancelled_from_outside_only
 
 OnShardEnd: TypeAlias = "Callable[[Shard], Awaitable[None]]"
+OnShardLost: TypeAlias = "Callable[[ShardKey], Awaitable[None]]"
+_T = TypeVar("_T")
 
 # How often other tasks run while records are taken without waiting.
 _TURN_SECONDS = 0.01
@@ -29,6 +31,7 @@ def read(
     properties: Properties | Mapping[str, str | int | float | bool],
     *,
     on_shard_end: OnShardEnd | None = None,
+    on_shard_lost: OnShardLost | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
 ) -> RecordStream:
@@ -46,18 +49,24 @@ def read(
         properties: what to read, and how.
         on_shard_end: is awaited when a shard has ended and all of its records have been processed,
             before any record of the shards that continue it.
+        on_shard_lost: is awaited when another worker has taken a shard from this one, which has
+            not renewed its lease in time (``kinesis.lease.enabled``): that worker processes again
+            what was not recorded yet. It is not for shards that are handed over.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
 
     Raises:
         ConfigError: the properties cannot work; every problem is named.
-        TypeError: ``on_shard_end`` cannot be called.
+        TypeError: ``on_shard_end`` or ``on_shard_lost`` cannot be called.
     """
-    if on_shard_end is not None and not callable(on_shard_end):
-        raise TypeError(f"on_shard_end must be an async function, not {on_shard_end!r}")
+    for name, hook in (("on_shard_end", on_shard_end), ("on_shard_lost", on_shard_lost)):
+        if hook is not None and not callable(hook):
+            raise TypeError(f"{name} must be an async function, not {hook!r}")
     clock = clock or SystemClock()
     feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
-    return RecordStream(feed, clock=clock, on_shard_end=on_shard_end)
+    return RecordStream(
+        feed, clock=clock, on_shard_end=on_shard_end, on_shard_lost=on_shard_lost
+    )
 
 
 class RecordStream(AsyncIterator["Record"]):
@@ -73,12 +82,18 @@ class RecordStream(AsyncIterator["Record"]):
     """
 
     def __init__(
-        self, feed: DeliveryFeed, *, clock: Clock, on_shard_end: OnShardEnd | None = None
+        self,
+        feed: DeliveryFeed,
+        *,
+        clock: Clock,
+        on_shard_end: OnShardEnd | None = None,
+        on_shard_lost: OnShardLost | None = None,
     ) -> None:
         self._feed = feed
         self._feed.notes.add(self._note)
         self._clock = clock
         self._on_shard_end = on_shard_end
+        self._on_shard_lost = on_shard_lost
         self._resources = AsyncExitStack()
         self._is_open = self._is_entered = self._is_over = self._is_asked = False
         self._handed: HandedOut | None = None
@@ -164,6 +179,9 @@ class RecordStream(AsyncIterator["Record"]):
         """
         self._feed.raise_if_store_failed()
         await self._clock.sleep(0)
+        if self._handed is not None and not await self._feed.permission(self._handed):
+            # The rest is for another worker.
+            self._records = iter(())
         self._next_turn = self._clock.monotonic() + _TURN_SECONDS
 
     async def _next_record(self) -> Record | None:
@@ -185,28 +203,38 @@ class RecordStream(AsyncIterator["Record"]):
         if self._handed is not None and not self._feed.is_stopping:
             self._feed.finish(self._handed)
             self._handed = None
-        while isinstance(item := await self._feed.next(), ShardStatus):
-            await self._tell_end(item)
-            self._feed.record_end(item, was_told=self._on_shard_end is not None)
-        return item
+        while True:
+            item = await self._feed.next()
+            if isinstance(item, ShardStatus):
+                await self._tell("on_shard_end", self._on_shard_end, item.shard, item)
+                self._feed.record_end(item, was_told=self._on_shard_end is not None)
+            elif isinstance(item, Withdrawn):
+                await self._tell("on_shard_lost", self._on_shard_lost, item.shard, item)
+            else:
+                return item
 
-    async def _tell_end(self, end: ShardStatus) -> None:
-        if self._on_shard_end is None:
+    async def _tell(
+        self,
+        name: str,
+        hook: Callable[[_T], Awaitable[None]] | None,
+        shard: _T,
+        item: ShardStatus | Withdrawn,
+    ) -> None:
+        if hook is None:
             return
-        shard = end.shard
         try:
-            told: object = self._on_shard_end(shard)
+            told: object = hook(shard)
             if not inspect.isawaitable(told):
                 raise TypeError(
-                    f"on_shard_end returned {told!r}, and read awaits it: make it an async function"
+                    f"{name} returned {told!r}, and read awaits it: make it an async function"
                 )
-            with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: on_shard_end"):
+            with cancelled_from_outside_only(ProcessingCancelledError, f"{shard}: {name}"):
                 await told
         except BaseException as error:
             # The next call after a cancellation calls the hook again first.
-            self._feed.put_back(end)
+            self._feed.put_back(item)
             if isinstance(error, Exception):
-                error.add_note(f"It was raised by on_shard_end for {shard}.")
+                error.add_note(f"It was raised by {name} for {shard}.")
             raise
 
     def _note(self) -> None:

@@ -16,7 +16,7 @@ from kinesis_publishers.config import AggregationMode, OnInvalidAggregate, Prope
 from kinesis_publishers.engine.delivery import ShardStatus
 from kinesis_publishers.errors import AggregationError
 from kinesis_publishers.events import EventSink
-from kinesis_publishers.model import Record, Shard
+from kinesis_publishers.model import Record, Shard, ShardKey
 from kinesis_publishers.processing.calls import CallThreads, DeliveryCalls, Process, ScanResult
 from kinesis_publishers.processing.error_policies import (
     DeadLetter,
@@ -28,7 +28,7 @@ from kinesis_publishers.processing.error_policies import (
     next_step,
     place_of,
 )
-from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut
+from kinesis_publishers.processing.feed import DeliveryFeed, HandedOut, Withdrawn
 from kinesis_publishers.processing.signals import free_signals, stopped_by
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
@@ -37,6 +37,7 @@ _LOGGER = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.1
 
 OnShardClosed: TypeAlias = "Callable[[Shard], None]"
+OnShardTaken: TypeAlias = "Callable[[ShardKey], None]"
 
 
 def scan(
@@ -47,6 +48,7 @@ def scan(
     workers: int = 1,
     on_error: ErrorPolicy | None = None,
     on_shard_end: OnShardClosed | None = None,
+    on_shard_lost: OnShardTaken | None = None,
     stop: threading.Event | None = None,
     events: EventSink | None = None,
     clock: Clock | None = None,
@@ -69,6 +71,9 @@ def scan(
         on_error: what follows when ``process`` raises; the default is :class:`StopOnError`.
         on_shard_end: is called, in such a thread, when a shard has ended and all of its records
             have been processed; no call that begins later overtakes it.
+        on_shard_lost: is called, in such a thread, when another worker has taken a shard from this
+            one, which has not renewed its lease in time (``kinesis.lease.enabled``): that worker
+            processes again what was not recorded yet. It is not for shards that are handed over.
         stop: ends the scan once it is set, from any thread: only the main thread gets signals.
         events: takes diagnostic events, in addition to the sinks that the properties name.
         clock: the source of time; the default is this machine's clock.
@@ -81,6 +86,8 @@ def scan(
     check_callback("process", process)
     if on_shard_end is not None:
         check_callback("on_shard_end", on_shard_end)
+    if on_shard_lost is not None:
+        check_callback("on_shard_lost", on_shard_lost)
     on_error = on_error or StopOnError()
     check_policy(on_error)
     if workers < 1:
@@ -100,6 +107,7 @@ def scan(
         per_batch=per_batch,
         on_error=on_error,
         on_shard_end=on_shard_end,
+        on_shard_lost=on_shard_lost,
         stop=stop,
         clock=clock,
     )
@@ -155,6 +163,7 @@ class _Scanner:
     _per_batch: bool = field(kw_only=True)
     _on_error: ErrorPolicy = field(kw_only=True)
     _on_shard_end: OnShardClosed | None = field(kw_only=True)
+    _on_shard_lost: OnShardTaken | None = field(kw_only=True)
     _stop_flag: threading.Event | None = field(kw_only=True, alias="stop")
     _clock: Clock = field(kw_only=True)
     was_interrupted: bool = field(default=False, init=False)
@@ -220,9 +229,19 @@ class _Scanner:
 
     async def _next(self) -> HandedOut | None:
         async with self._turn:
-            while isinstance(item := await self._feed.next(), ShardStatus):
-                await self._handle_end(item)
-            return item
+            while True:
+                item = await self._feed.next()
+                if isinstance(item, ShardStatus):
+                    await self._handle_end(item)
+                elif isinstance(item, Withdrawn):
+                    await self._handle_loss(item.shard)
+                else:
+                    return item
+
+    async def _handle_loss(self, shard: ShardKey) -> None:
+        if self._on_shard_lost is not None:
+            name = f"on_shard_lost for {shard}"
+            await self._threads.call(name, self._on_shard_lost, shard, then=lambda: None)
 
     async def _handle_end(self, end: ShardStatus) -> None:
         if self._on_shard_end is None:
@@ -238,13 +257,17 @@ class _Scanner:
 
     async def _work_through(self, handed: HandedOut) -> None:
         batch, holds = handed.delivery.batch, self._feed.is_held_back(handed)
-        calls = DeliveryCalls(self._process, batch, self._per_batch, holds)
+        calls = DeliveryCalls(
+            self._process, batch, self._per_batch, holds, lambda: self._feed.may_continue(handed)
+        )
 
         def note() -> None:
             self._feed.record(handed, calls.processed)
 
         failures, failed_at = 0, 0
         while not (calls.is_done or self._is_stopping.is_set()):
+            if not await self._feed.permission(handed):
+                break
             error = await self._run_calls(calls, note)
             if calls.wants_no_more:
                 self._stop()
@@ -252,7 +275,7 @@ class _Scanner:
                 failures = failures + 1 if calls.taken == failed_at else 1
                 failed_at = calls.taken
                 await self._settle(calls, note, error, failures)
-        if calls.is_done:
+        if calls.is_done or handed.is_cut:
             self._feed.finish(handed)
 
     async def _run_calls(self, calls: DeliveryCalls, note: Callable[[], None]) -> Exception | None:

@@ -7,16 +7,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Self, TypeAlias
 
+from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.assembly import Services, open_checkpointer, open_services
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import CheckpointConfig, Properties
-from kinesis_publishers.engine.delivery import Delivery, DeliverySink, ShardStatus
+from kinesis_publishers.engine.delivery import (
+    Delivery,
+    DeliverySink,
+    ForwardingSink,
+    ShardStatus,
+)
 from kinesis_publishers.engine.lineage import blocked_shards
 from kinesis_publishers.engine.pool import Reservation
 from kinesis_publishers.engine.shard_consumer import ShardConsumer
-from kinesis_publishers.errors import ConfigError, StreamRecreatedError
+from kinesis_publishers.errors import ConfigError, KinesisPublishersError, StreamRecreatedError
 from kinesis_publishers.events import EventSink, FetcherStarted, FetcherStopped
+from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.model import (
     ChildShard,
     RecordBatch,
@@ -44,6 +51,25 @@ class _CallbackSink(DeliverySink):
             delivery.release()
 
 
+class _AssignedSink(ForwardingSink):
+    """Delivers only what this process may read at that moment."""
+
+    def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
+        super().__init__(inner)
+        self._assigner = assigner
+
+    async def deliver(self, delivery: Delivery) -> None:
+        key, payload_bytes = delivery.shard.key, delivery.batch.payload_bytes
+        await self._assigner.permission(key)
+        await self._inner.deliver(delivery)
+        self._assigner.note_delivery(key, payload_bytes)
+
+    def observe(self, status: ShardStatus) -> None:
+        if status.progress.is_ended:
+            self._assigner.note_children(status.shard.key, status.child_shards)
+        self._inner.observe(status)
+
+
 class KinesisDataFetcher:
     """Reads every shard of the configured streams and hands the records on.
 
@@ -59,6 +85,7 @@ class KinesisDataFetcher:
         checkpointer: what writes progress to a store, if any; :meth:`prepare` lets it take the
             streams over, and what it gives then replaces ``resume``. It learns what has been
             processed from its :meth:`~kinesis_publishers.checkpoints.Checkpointer.sink`.
+        assigner: which shards are read, if that is not decided by the services' own.
         guard: what removes stream consumers when this process is gone; it holds them before any is
             registered.
     """
@@ -70,10 +97,13 @@ class KinesisDataFetcher:
         *,
         resume: Mapping[str, StreamProgress] | None = None,
         checkpointer: Checkpointer | None = None,
+        assigner: ShardAssigner | None = None,
         guard: ConsumerGuard | None = None,
     ) -> None:
         self._services = services
         self._guard = guard
+        self.assigner = assigner or services.assigner
+        self.assigner.on_change(self._note_change)
         self._checkpointer = checkpointer
         self._shards = ShardTable(
             services,
@@ -81,12 +111,15 @@ class KinesisDataFetcher:
             leaves_others=checkpointer is not None,
             take_over=None if checkpointer is None else checkpointer.take_over,
         )
+        sink = sink if assigner is None else _AssignedSink(sink, assigner)
         self._context = services.consumer_context(sink, services.factory.create)
         self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
         self._is_finished: bool | None = None
         self._wake = asyncio.Event()
+        # Shards whose last delivery is being finished for another worker.
+        self._leaving: set[ShardKey] = set()
         # Shards that have ended, and how many of them a discovery has looked for children of.
         self._endings = self._settled_endings = 0
         # What ended shards are continued by, with their streams, until the coordinator takes it up.
@@ -141,12 +174,18 @@ class KinesisDataFetcher:
                 properties, clock=services.clock, events=services.events
             ) as checkpointer,
         ):
+            stored = None if checkpointer is None else checkpointer.stored
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
             own = ConsumerGuard.for_properties(properties) if guard is None else None
             try:
                 yield cls(
-                    services, sink, resume=resume, checkpointer=checkpointer, guard=guard or own
+                    services,
+                    sink,
+                    resume=resume,
+                    checkpointer=checkpointer,
+                    assigner=stored if isinstance(stored, Leases) else None,
+                    guard=guard or own,
                 )
             finally:
                 if own is not None:
@@ -300,19 +339,22 @@ class KinesisDataFetcher:
         """Start shards as they are found and may be read; :meth:`stop` cancels it."""
         if not self._is_prepared:
             await self.prepare()
-        self._start_consumers(scope)
+        self._assign(scope)
+        clock, interval = self._services.clock, self._services.discovery.config.interval_seconds
+        listed_at = clock.monotonic()
         while not self._is_stopping:
-            await wait_for_event(
-                self._wake,
-                timeout_seconds=self._services.discovery.config.interval_seconds,
-                clock=self._services.clock,
-            )
+            left = listed_at + interval - clock.monotonic()
+            await wait_for_event(self._wake, timeout_seconds=left, clock=clock)
             self._wake.clear()
             endings = self._endings
             # Before the listing, which may be late, or take its time.
             while self._children:
                 self._shards.add_children(*self._children.pop())
             await self._start_found(scope)
+            is_due = clock.monotonic() >= listed_at + interval
+            if endings == self._settled_endings and not is_due:
+                continue
+            listed_at = clock.monotonic()
             await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
             await self._start_found(scope)
             self._settled_endings = endings
@@ -323,20 +365,66 @@ class KinesisDataFetcher:
         """Write where new shards begin, before they are read."""
         if self._checkpointer is not None:
             shards = self._shards
-            await self._checkpointer.follow(shards.identities, shards.listed, shards.progress)
+            there = shards.others | shards.listed
+            await self._checkpointer.follow(shards.identities, there, shards.progress)
 
     async def _start_found(self, scope: TaskScope) -> None:
         await self._write_first_checkpoints()
-        self._start_consumers(scope)
+        self._assign(scope)
 
-    def _start_consumers(self, scope: TaskScope) -> None:
+    def _note_change(self) -> None:
+        self._wake.set()
+
+    def _assign(self, scope: TaskScope) -> None:
+        """Start and stop consumers as the assigner says."""
         if self._is_stopping:
             return
-        for shard in self._shards.startable():
+        known = self.assigner.known_progress()
+        if new := {key: known[key] for key in known.keys() - self._consumers.keys()}:
+            self._shards.progress.update(new)
+            self._is_finished = None
+        startable = self._shards.startable()
+        mine, leaving = self.assigner.mine(startable), self.assigner.leaving()
+        for key in [*leaving]:
+            if key not in self._leaving:
+                self._leaving.add(key)
+                scope.spawn(self._hand_over(key), name=f"hand {key} over")
+        for key, (consumer, _) in tuple(self._consumers.items()):
+            if not (key in mine or key in self._leaving or consumer.progress.is_ended):
+                self._withdraw(key, is_lost=True)
+        for shard in startable:
+            if shard.key not in mine:
+                continue
             if shard.key not in self._consumers and shard.key not in self._finished:
                 consumer = ShardConsumer(shard, self._shards.progress[shard.key], self._context)
                 task = scope.spawn(self._consume(consumer), name=f"read {shard}")
                 self._consumers[shard.key] = (consumer, task)
+
+    def _withdraw(self, key: ShardKey, *, is_lost: bool) -> None:
+        """Stop reading a shard; unless it is lost, finish the delivery in progress."""
+        consumer, task = self._consumers[key]
+        self._context.sink.withdraw(key, is_lost=is_lost)
+        consumer.stop()
+        if is_lost or not consumer.is_delivering:
+            task.cancel()
+
+    async def _hand_over(self, key: ShardKey) -> None:
+        """Finish what has been delivered of a shard, record it, and let another worker go on."""
+        try:
+            if key in self._consumers:
+                task = self._consumers[key][1]
+                self._withdraw(key, is_lost=False)
+                await asyncio.wait([task])
+            if self._checkpointer is not None:
+                await self._checkpointer.flush()
+            await self.assigner.release([key])
+        except KinesisPublishersError as error:
+            # It is asked for until it is released, or taken.
+            if self._checkpointer is None or not self._checkpointer.stored.is_bearable(error):
+                raise
+        finally:
+            self._leaving.discard(key)
+            self._wake.set()
 
     async def _consume(self, consumer: ShardConsumer) -> None:
         try:
@@ -349,7 +437,8 @@ class KinesisDataFetcher:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
             self._children.append((consumer.shard.stream_arn, consumer.child_shards))
-            self._wake.set()
+        # It may have been withdrawn, and be this worker's again.
+        self._wake.set()
 
     def stop(self) -> None:
         """Make :meth:`run` return: deliveries in flight are finished, all other work is cancelled.

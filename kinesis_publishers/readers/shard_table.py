@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from kinesis_publishers.assembly import Services
 from kinesis_publishers.engine.data_loss import recreated_message
@@ -31,6 +32,11 @@ from kinesis_publishers.model import (
 _LOGGER = logging.getLogger(__name__)
 
 
+TakeOver: TypeAlias = (
+    "Callable[[Mapping[str, StreamIdentity]], Awaitable[dict[str, StreamProgress]]]"
+)
+
+
 class ShardTable:
     """Keeps the listing of the streams and the progress of their shards.
 
@@ -41,13 +47,14 @@ class ShardTable:
             begin at the configured initial position.
         leaves_others: whether ``resume`` may name streams that are not configured, which are then
             left alone; otherwise they are missed.
-        take_over: takes the ARNs of the streams when they are known, and returns what replaces
+        take_over: takes the streams (by ARN) when they are known, and returns what replaces
             ``resume``.
 
     Attributes:
         identities: the streams that are read, by ARN.
         listed: the shards that the service listed last, those that are still in use, and those
             that are newer than the listing.
+        others: shards that the service has listed and that do not exist for this reader.
         progress: how far each known shard has been read.
     """
 
@@ -57,7 +64,7 @@ class ShardTable:
         resume: Mapping[str, StreamProgress] | None = None,
         *,
         leaves_others: bool = False,
-        take_over: Callable[[Collection[str]], Awaitable[dict[str, StreamProgress]]] | None = None,
+        take_over: TakeOver | None = None,
     ) -> None:
         self._services = services
         self._resume = dict(resume or {})
@@ -65,6 +72,7 @@ class ShardTable:
         self._take_over = take_over
         self.identities: dict[str, StreamIdentity] = {}
         self.listed: dict[ShardKey, Shard] = {}
+        self.others: dict[ShardKey, Shard] = {}
         self.progress: dict[ShardKey, ShardProgress] = {}
 
     def renewed(self) -> ShardTable:
@@ -84,7 +92,7 @@ class ShardTable:
             self.identities[summary.identity.arn] = summary.identity
             self._services.data_loss.note_identity(summary.identity)
         if self._take_over is not None:
-            self._resume = await self._take_over(self.identities.keys())
+            self._resume = await self._take_over(self.identities)
         self._check_resumed_streams()
         # When this began, by the service's clock: its first answers have told the time.
         now = clock.now() - timedelta(seconds=clock.monotonic() - began_at)
@@ -137,8 +145,11 @@ class ShardTable:
                 kind=StreamRecreatedError,
             )
             known = {}
-        self.progress.update(known)
         listed = await self._services.discovery.list_shards(identity.arn)
+        self._services.assigner.check_listing(listed)
+        others = {shard.key for shard in listed if not self._services.assigner.reads(shard)}
+        known = {key: one for key, one in known.items() if key not in others}
+        self.progress.update(known)
         self._add_listed(listed, initial=None)
         for key in gone_shards((key for key in known if not known[key].is_ended), listed):
             self._services.data_loss.report_unread(key, known[key])
@@ -150,6 +161,7 @@ class ShardTable:
         # With positions for single shards, closed ones may be among them: list everything.
         since = None if services.initial_shards else initial.position.timestamp
         listed = await services.discovery.list_shards(identity.arn, since=since)
+        services.assigner.check_listing(listed)
         self.progress.update(
             {
                 shard.key: pinned_progress(services.initial_shards[shard.shard_id], now)
@@ -192,23 +204,15 @@ class ShardTable:
         One whose other parent is not known is left to that parent's end, or to a listing: a parent
         that is not listed would count as one that has left the retention.
         """
-        shards = [
-            Shard(
-                stream_arn=stream_arn,
-                shard_id=child.shard_id,
-                parent_shard_id=next(iter(child.parent_shard_ids), None),
-                adjacent_parent_shard_id=next(iter(child.parent_shard_ids[1:]), None),
-                starting_hash_key=child.starting_hash_key,
-                ending_hash_key=child.ending_hash_key,
-            )
-            for child in children
-        ]
+        shards = [Shard.of_child(stream_arn, child) for child in children]
         known = self.listed.keys()
         new = [one for one in shards if one.key not in known and known >= {*one.parent_keys}]
         self._add_listed(new, initial=None)
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
-        shards = tuple(listed)
+        here = {shard.key: shard for shard in listed}
+        shards = [one for one in here.values() if self._services.assigner.reads(one)]
+        self.others.update({key: one for key, one in here.items() if one not in shards})
         added = starting_progress(shards, self.progress, initial)
         self.progress.update(added)
         self.listed.update({shard.key: shard for shard in shards})

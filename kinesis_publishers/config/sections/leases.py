@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
 from kinesis_publishers.config.parsers import Choice, Duration, Flag, PluginName, Text, WholeNumber
@@ -13,6 +13,8 @@ ALL: Final = "ALL"
 MANUAL: Final = "MANUAL"
 LEASES: Final = "LEASES"
 BUILT_IN_ASSIGNERS: Final = (ALL, MANUAL, LEASES)
+
+_PAIR: Final = r"[a-zA-Z0-9_.-]{1,128}:[a-zA-Z0-9_.-]{1,128}"
 
 
 class LeaseFormat(Enum):
@@ -28,13 +30,20 @@ def _assigner(lookup: Lookup) -> str:
         return written
     if lookup.get(LeaseConfig.is_enabled):
         return LEASES
-    return MANUAL if lookup.is_given(AssignmentConfig.shards) else ALL
+    return MANUAL if lookup.is_given(AssignmentConfig.written_shards) else ALL
+
+
+def _shards(lookup: Lookup) -> tuple[tuple[str, str], ...]:
+    """Return the names of streams and the ids of their shards."""
+    written = lookup.get(AssignmentConfig.written_shards) or ""
+    pairs = (part.strip().partition(":") for part in written.split(",") if part.strip())
+    return tuple((stream, shard_id) for stream, _, shard_id in pairs)
 
 
 class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
     """Which of the shards this process reads."""
 
-    written_assigner: Option[str | None] = Option(
+    written_assigner: ClassVar[Option[str | None]] = Option(
         key="shard.assigner",
         parser=PluginName(
             built_in=BUILT_IN_ASSIGNERS,
@@ -46,11 +55,15 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
         "If it is not set, kinesis.lease.enabled means LEASES, and kinesis.shards MANUAL.",
     )
     assigner: Derived[str] = Derived(_assigner)
-    shards: Option[str | None] = Option(
+    written_shards: ClassVar[Option[str | None]] = Option(
         key="shards",
-        parser=Text(accepts="stream:shardId pairs, separated by commas"),
+        parser=Text(
+            accepts="stream:shardId pairs, separated by commas",
+            pattern=rf"\s*{_PAIR}(\s*,\s*{_PAIR})*\s*",
+        ),
         doc="The only shards to read, as stream:shardId, separated by commas.",
     )
+    shards: Derived[tuple[tuple[str, str], ...]] = Derived(_shards)
 
 
 def _lease_format(lookup: Lookup) -> LeaseFormat:
@@ -96,7 +109,7 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
         parser=WholeNumber(minimum=1),
         doc="How many shards this worker reads at most; no limit if it is not set.",
     )
-    written_format: Option[LeaseFormat | None] = Option(
+    written_format: ClassVar[Option[LeaseFormat | None]] = Option(
         key="lease.format",
         parser=Choice(members=LeaseFormat),
         doc="How leases are stored: kcl, as the Kinesis Client Library stores them, which works "

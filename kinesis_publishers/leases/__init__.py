@@ -1,0 +1,1 @@
+"""Which shards a process reads: all of them, some, or those that it has leases on."""

@@ -1,0 +1,233 @@
+"""The rules by which the workers of an application share its shards: pure functions over the rows.
+
+Nobody compares the wall clocks of two machines. A lease is free when *this* worker has seen the
+same version of its row for the failover time, on its own monotonic clock. What is said of workers
+follows from the rows alone: a worker that has no shard is not known to the others.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    Lease,
+    Shard,
+    ShardKey,
+    StoredCheckpoint,
+)
+
+Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
+
+_NO_LEASE = Lease()
+# A lease that has been free for so many failover times is taken first: nobody else wants it.
+_VERY_OLD = 3
+# Workers that start together do not see each other: each of them takes a part per pass, so that
+# few shards move again.
+_PARTS = 4
+_SMALLEST_PART = 16
+
+
+@define
+class Sightings:
+    """When each version of each row was first seen, in seconds of this machine's clock."""
+
+    _seen: dict[ShardKey, tuple[CheckpointVersion, float]] = field(factory=dict, init=False)
+
+    def note(self, rows: Rows, now: float) -> None:
+        """Take note of ``rows``, which were asked for before ``now``."""
+        self._seen = {
+            key: known
+            if (known := self._seen.get(key)) is not None and known[0] == row.version
+            else (row.version, now)
+            for key, row in rows.items()
+        }
+
+    def ages(self, now: float) -> dict[ShardKey, float]:
+        """Return for how many seconds each row has been the same."""
+        return {key: now - since for key, (_, since) in self._seen.items()}
+
+
+def lease_of(row: StoredCheckpoint) -> Lease:
+    """Return the lease in a row; one that a single reader has written is nobody's."""
+    return row.checkpoint.lease or _NO_LEASE
+
+
+def with_lease(row: StoredCheckpoint, lease: Lease) -> Checkpoint:
+    """Return the checkpoint of ``row`` with another lease."""
+    return evolve(row.checkpoint, lease=lease)
+
+
+@frozen(kw_only=True)
+class View:
+    """What one worker knows of the rows at one moment.
+
+    Attributes:
+        worker: its own name.
+        rows: those of the shards that have not ended.
+        ages: for how many seconds each row has been the same.
+        own: the shards that it holds, or has asked for.
+        failover_seconds: how long a lease lasts without being renewed.
+        max_leases: how many shards it may have; ``None`` for any number.
+    """
+
+    worker: str
+    rows: Rows
+    ages: Mapping[ShardKey, float]
+    own: Collection[ShardKey]
+    failover_seconds: float
+    max_leases: int | None = None
+
+    def is_free(self, key: ShardKey) -> bool:
+        """Say whether no live worker has the shard."""
+        if key in self.own:
+            return False
+        is_owned = lease_of(self.rows[key]).owner is not None
+        return not is_owned or self.ages[key] >= self.failover_seconds
+
+    @property
+    def has_room(self) -> int:
+        """How many shards more this worker may have."""
+        most = len(self.rows) if self.max_leases is None else self.max_leases
+        return max(0, most - len(self.own))
+
+    def owners(self) -> dict[str, list[ShardKey]]:
+        """Return the shards of each live worker, this one included."""
+        found: defaultdict[str, list[ShardKey]] = defaultdict(list, {self.worker: [*self.own]})
+        for key, row in self.rows.items():
+            if key not in self.own and not self.is_free(key):
+                owner = lease_of(row).owner or ""
+                # A former run of this worker, or another one of the same name, counts as another.
+                found[owner if owner != self.worker else f"{owner} (another)"].append(key)
+        return found
+
+    def weights(self) -> dict[ShardKey, float]:
+        """Return what each shard counts: the same for all, and as much again by its throughput.
+
+        A shard whose throughput is not known yet counts as an average one.
+        """
+        known = {
+            key: rate
+            for key, row in self.rows.items()
+            if (rate := lease_of(row).bytes_per_second) is not None
+        }
+        mean = sum(known.values()) / len(known) if known else 0.0
+        if mean == 0.0:
+            return dict.fromkeys(self.rows, 1.0)
+        return {key: 1.0 + known.get(key, mean) / mean for key in self.rows}
+
+
+def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:
+    """Return the free shards that this worker takes now: up to its share, the oldest first.
+
+    ``startable`` are the shards whose ancestors have all ended.
+    """
+    free = [key for key in startable if key in view.rows and view.is_free(key)]
+    weights, owners = view.weights(), view.owners()
+    share = sum(weights.values()) / len(owners)
+    has_rivals = len(owners) > 1
+    most = view.has_room if has_rivals else min(view.has_room, _part_of(len(free)))
+    mine = sum(weights[key] for key in view.own if key in weights)
+    taken: list[ShardKey] = []
+    for key in sorted(free, key=lambda key: _order_of_taking(view, key)):
+        if len(taken) >= most or mine >= share:
+            break
+        taken.append(key)
+        mine += weights[key]
+    return taken
+
+
+def _part_of(count: int) -> int:
+    return max(_SMALLEST_PART, math.ceil(count / _PARTS))
+
+
+def _order_of_taking(view: View, key: ShardKey) -> tuple[bool, int]:
+    is_very_old = view.ages[key] >= _VERY_OLD * view.failover_seconds
+    # Another order for each worker: they seldom want the same shard.
+    return not is_very_old, zlib.crc32(f"{view.worker} {key}".encode())
+
+
+def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
+    """Return the shards to ask other workers for: from the one with the most, never just to swap.
+
+    Nothing is asked for while there is something free, or while a hand-over to this worker lasts.
+    """
+    candidates = {key for key in startable if key in view.rows}
+    if any(view.is_free(key) for key in candidates):
+        return []
+    if any(lease_of(view.rows[key]).leaving for key in view.own if key in view.rows):
+        return []
+    weights, owners = view.weights(), view.owners()
+    loads = {owner: sum(weights.get(key, 0.0) for key in keys) for owner, keys in owners.items()}
+    share = sum(loads.values()) / len(loads)
+    margin = sum(weights.values()) / max(1, len(weights)) / 2
+    most = min(view.has_room, max(1, math.ceil(len(view.rows) / len(owners) / _PARTS)))
+    wanted: list[ShardKey] = []
+    while len(wanted) < most:
+        victim = max(loads, key=lambda owner: (loads[owner], owner))
+        gap = loads[victim] - loads[view.worker]
+        # Afterwards the victim still has more: a shard never goes back for the same reason.
+        fitting = [
+            key
+            for key in owners[victim]
+            if key in candidates
+            and not lease_of(view.rows[key]).leaving
+            and weights[key] <= gap - margin
+            # After the first step, only up to the share: others ask at the same time.
+            and (not wanted or loads[view.worker] + weights[key] <= share)
+        ]
+        if victim == view.worker or not fitting:
+            break
+        # What brings both closest together; ties in an order of this worker's own.
+        best = min(
+            fitting,
+            key=lambda key: (abs(gap / 2 - weights[key]), _order_of_taking(view, key)),
+        )
+        owners[victim].remove(best)
+        loads[victim] -= weights[best]
+        loads[view.worker] += weights[best]
+        wanted.append(best)
+    return wanted
+
+
+def to_settle(
+    view: View, asked_seconds: Mapping[ShardKey, float], patience: float
+) -> list[ShardKey]:
+    """Return the shards that were asked for and are this worker's now.
+
+    Their former holder has handed them over, has been silent for the failover time, or has taken
+    longer than ``patience``; ``asked_seconds`` says how long ago each was asked for.
+    """
+    return [
+        key
+        for key, seconds in asked_seconds.items()
+        if (row := view.rows.get(key)) is not None
+        and lease_of(row).owner == view.worker
+        and (
+            lease_of(row).leaving is None
+            or seconds >= patience
+            or view.ages[key] >= view.failover_seconds
+        )
+    ]
+
+
+def missing_children(rows: Rows, parent: StoredCheckpoint, shards: Iterable[Shard]) -> list[Shard]:
+    """Return the children of a shard that have no row yet, of its end's ``shards``."""
+    return [
+        shard
+        for shard in shards
+        if shard.key not in rows and parent.checkpoint.shard in shard.parent_keys
+    ]
+
+
+def spilled(view: View, startable: Iterable[ShardKey]) -> int:
+    """Return how many shards are free and too many for this worker: ``LeaseSpillover``."""
+    free = sum(key in view.rows and view.is_free(key) for key in startable)
+    return max(0, free - view.has_room)
