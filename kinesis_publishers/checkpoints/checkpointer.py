@@ -274,13 +274,15 @@ class Checkpointer:
             await wait_for_event(
                 self._is_urgent, timeout_seconds=self._config.interval_seconds, clock=self._clock
             )
-            if self._is_stopping:
-                return
-            try:
-                await self.flush()
-            except KinesisPublishersError as error:
-                if not self.stored.is_bearable(error):
-                    raise
+            if not self._is_stopping:
+                await self._flush_unless_down()
+
+    async def _flush_unless_down(self) -> None:
+        try:
+            await self.flush()
+        except KinesisPublishersError as error:
+            if not self.stored.is_bearable(error):
+                raise
 
     async def flush_despite(self, error: BaseException) -> None:
         """Write what has been recorded although ``error`` ends everything.

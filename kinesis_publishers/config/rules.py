@@ -21,6 +21,16 @@ from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig,
     SqliteCheckpointConfig,
 )
+from kinesis_publishers.config.sections.leases import (
+    BUILT_IN_ASSIGNERS,
+    LEASES,
+    MANUAL,
+    AssignmentConfig,
+    LeaseConfig,
+    LeaseFormat,
+    assigner_of,
+    shards_of,
+)
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,
     InitialPositionConfig,
@@ -69,9 +79,11 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_positions_of_several_streams(lookup, streams),
         *_unknown_ends(lookup),
         *_trigger_problems(lookup),
+        *_shard_problems(lookup, streams),
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
+        *_assignment_problems(lookup),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
@@ -247,6 +259,56 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
                 f"{key} is for the store {owner}, and {lookup.written_key(store)} "
                 f"is {chosen}: remove one of them, or set the store to {owner}"
             )
+
+
+def _assignment_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    """Yield what does not fit together about which shards are read."""
+    enabled, application = LeaseConfig.is_enabled, CheckpointConfig.application
+    if not lookup.get(enabled):
+        for key in lookup.given_keys(LeaseConfig.options()):
+            if key != lookup.written_key(enabled):
+                yield InvalidOptionError(
+                    f"{key} is set but {enabled.full_key} is not true, without which there are no "
+                    "leases: set it, or remove the option"
+                )
+    elif not lookup.is_given(application):
+        yield InvalidOptionError(
+            f"{lookup.written_key(enabled)} is true but {application.full_key} is not set: name "
+            "the application whose workers share the shards"
+        )
+    if lookup.is_refused(AssignmentConfig.written_assigner):
+        return
+    assigner, shards = AssignmentConfig.written_assigner, AssignmentConfig.written_shards
+    chosen = assigner_of(lookup)
+    if (chosen == LEASES) != lookup.get(enabled) and not lookup.is_refused(enabled):
+        yield InvalidOptionError(
+            f"{lookup.written_key(assigner)} is {chosen}, and {lookup.written_key(enabled)} is "
+            f"{str(lookup.get(enabled)).lower()}: LEASES goes with true, every other one with false"
+        )
+    if (chosen == MANUAL) != lookup.is_given(shards) and chosen in BUILT_IN_ASSIGNERS:
+        yield InvalidOptionError(
+            f"{lookup.written_key(shards)} is for {assigner.full_key} = MANUAL, which is "
+            f"{chosen}: set both or neither"
+        )
+    is_kcl = lookup.get(LeaseConfig.written_format) is LeaseFormat.KCL
+    if is_kcl and lookup.get(CheckpointConfig.store) != "dynamodb":
+        yield InvalidOptionError(
+            f"{lookup.written_key(LeaseConfig.written_format)} is kcl, the form of a table of "
+            f"DynamoDB, and {lookup.written_key(CheckpointConfig.store)} is "
+            f"{lookup.get(CheckpointConfig.store)}: use the store dynamodb, or the format own"
+        )
+
+
+def _shard_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
+    """Yield the streams of ``kinesis.shards`` that are not read."""
+    names = {stream.name for stream in streams}
+    shards = AssignmentConfig.written_shards
+    unknown = {stream for stream, _ in shards_of(lookup)} - names
+    if unknown and names:
+        yield InvalidOptionError(
+            f"{lookup.written_key(shards)} names shards of {', '.join(sorted(unknown))}, which "
+            f"{StreamsConfig.names.full_key} does not name: {', '.join(sorted(names))}"
+        )
 
 
 def _recoverable_problems(lookup: Lookup) -> Iterator[ConfigError]:

@@ -13,7 +13,6 @@ from typing import Self
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import ShardAssigner
-
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import Properties

@@ -64,9 +64,7 @@ def read(
             raise TypeError(f"{name} must be an async function, not {hook!r}")
     clock = clock or SystemClock()
     feed = DeliveryFeed.from_properties(properties, events=events, clock=clock)
-    return RecordStream(
-        feed, clock=clock, on_shard_end=on_shard_end, on_shard_lost=on_shard_lost
-    )
+    return RecordStream(feed, clock=clock, on_shard_end=on_shard_end, on_shard_lost=on_shard_lost)
 
 
 class RecordStream(AsyncIterator["Record"]):

@@ -24,7 +24,8 @@ class LeaseFormat(Enum):
     KCL = "kcl"
 
 
-def _assigner(lookup: Lookup) -> str:
+def assigner_of(lookup: Lookup) -> str:
+    """Return what decides which shards are read: a built-in name, or that of a class."""
     written = lookup.get(AssignmentConfig.written_assigner)
     if written is not None:
         return written
@@ -33,7 +34,7 @@ def _assigner(lookup: Lookup) -> str:
     return MANUAL if lookup.is_given(AssignmentConfig.written_shards) else ALL
 
 
-def _shards(lookup: Lookup) -> tuple[tuple[str, str], ...]:
+def shards_of(lookup: Lookup) -> tuple[tuple[str, str], ...]:
     """Return the names of streams and the ids of their shards."""
     written = lookup.get(AssignmentConfig.written_shards) or ""
     pairs = (part.strip().partition(":") for part in written.split(",") if part.strip())
@@ -54,7 +55,7 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
         "LEASES (those it has leases on), or a class of your own as module:Class or entry point. "
         "If it is not set, kinesis.lease.enabled means LEASES, and kinesis.shards MANUAL.",
     )
-    assigner: Derived[str] = Derived(_assigner)
+    assigner: Derived[str] = Derived(assigner_of)
     written_shards: ClassVar[Option[str | None]] = Option(
         key="shards",
         parser=Text(
@@ -63,7 +64,7 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
         ),
         doc="The only shards to read, as stream:shardId, separated by commas.",
     )
-    shards: Derived[tuple[tuple[str, str], ...]] = Derived(_shards)
+    shards: Derived[tuple[tuple[str, str], ...]] = Derived(shards_of)
 
 
 def _lease_format(lookup: Lookup) -> LeaseFormat:

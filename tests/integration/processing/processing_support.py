@@ -56,7 +56,7 @@ class Orders:
             properties = Properties.parse(self.properties())
             async with open_checkpointer(properties) as checkpointer:
                 assert checkpointer is not None
-                streams = await checkpointer.take_over([])
+                streams = await checkpointer.take_over({})
             (stream,) = streams.values()
             return dict(stream.shards)
 

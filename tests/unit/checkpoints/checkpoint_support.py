@@ -33,11 +33,17 @@ if TYPE_CHECKING:
 
 POLICY = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
 CREATED_AT = datetime(2025, 12, 1, tzinfo=UTC)
-IDENTITIES = {
-    STREAM_ARN: StreamIdentity(
-        name=STREAM_ARN.rpartition("/")[2], arn=STREAM_ARN, created_at=CREATED_AT
-    )
-}
+
+
+def streams(*arns: str) -> dict[str, StreamIdentity]:
+    """Return the identities of streams that were created at the same time."""
+    return {
+        arn: StreamIdentity(name=arn.rpartition("/")[2], arn=arn, created_at=CREATED_AT)
+        for arn in arns
+    }
+
+
+IDENTITIES = streams(STREAM_ARN)
 KEY = sample_shard(0).key
 BEGINNING = ShardProgress(position=StartingPosition.trim_horizon())
 
@@ -105,7 +111,7 @@ class Buffer:
     async def begin(self, *shards: Shard) -> None:
         """Open the store, and see these shards for the first time."""
         await self.store.open()
-        await self.checkpointer.take_over([])
+        await self.checkpointer.take_over({})
         await self.follow({shard.key: BEGINNING for shard in shards or [sample_shard(0)]}, *shards)
         self.store.batches.clear()
 
@@ -125,6 +131,6 @@ class Buffer:
         """Let another reader take over, and write how far it is."""
         other = Buffer(clock=self.clock, memory=self.memory)
         async with other.store:
-            await other.checkpointer.take_over([key.stream_arn])
+            await other.checkpointer.take_over(streams(key.stream_arn))
             other.checkpointer.record(key, progress)
             await other.checkpointer.flush()

@@ -28,7 +28,7 @@ async def resumed(buffer: Buffer) -> dict[str, StreamProgress]:
     """Return what the next reader of the same store continues from."""
     following = Buffer(memory=buffer.memory)
     await following.store.open()
-    return await following.checkpointer.take_over([])
+    return await following.checkpointer.take_over({})
 
 
 async def test_where_a_stream_begins_is_stored_before_anything_is_read() -> None:
@@ -65,7 +65,7 @@ async def test_a_first_checkpoint_that_was_cut_off_is_made_again() -> None:
         assert await resumed(buffer) == {}
         again = Buffer(memory=buffer.memory)
         await again.store.open()
-        await again.checkpointer.take_over([])
+        await again.checkpointer.take_over({})
         later = evolve(PINNED, as_of=CREATED_AT)
         await again.follow({one.key: later for one in shards}, *shards)
         assert again.stored == {one.key: later for one in shards}
@@ -77,7 +77,7 @@ async def test_a_first_checkpoint_may_be_cut_off_any_number_of_times() -> None:
     for _ in range(3):
         buffer = Buffer(memory=memory)
         await buffer.store.open()
-        assert await buffer.checkpointer.take_over([]) == {}, "nothing has been read yet"
+        assert await buffer.checkpointer.take_over({}) == {}, "nothing has been read yet"
         fail_after(buffer, 2)
         with pytest.raises(InternalServiceError):
             await buffer.follow({one.key: PINNED for one in shards}, *shards)
@@ -153,7 +153,7 @@ async def test_a_stream_that_was_created_again_starts_over() -> None:
     await buffer.checkpointer.flush()
     following = Buffer(memory=buffer.memory)
     await following.store.open()
-    await following.checkpointer.take_over([])
+    await following.checkpointer.take_over({})
     created_at = CREATED_AT + timedelta(days=1)
     identity = evolve(IDENTITIES[STREAM_ARN], created_at=created_at)
     await following.checkpointer.follow({STREAM_ARN: identity}, {KEY: PARENT}, {KEY: BEGINNING})
@@ -170,7 +170,7 @@ async def test_a_stream_that_was_created_again_is_reported_until_it_starts_over(
     await buffer.begin(PARENT)
     following = Buffer(memory=buffer.memory)
     await following.store.open()
-    await following.checkpointer.take_over([])
+    await following.checkpointer.take_over({})
     fail_after(following, 1)
     identity = evolve(IDENTITIES[STREAM_ARN], created_at=CREATED_AT + timedelta(days=1))
     shards = {one.key: one for one in (PARENT, CHILD)}

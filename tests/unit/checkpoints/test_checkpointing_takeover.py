@@ -24,6 +24,7 @@ from tests.unit.checkpoints.checkpoint_support import (
     KEY,
     Buffer,
     at,
+    streams,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ async def started(older: Buffer) -> Buffer:
     """Return a reader that starts while ``older`` runs, and has taken over."""
     newer = Buffer(clock=older.clock, memory=older.memory)
     await newer.store.open()
-    await newer.checkpointer.take_over([STREAM_ARN])
+    await newer.checkpointer.take_over(streams(STREAM_ARN))
     return newer
 
 
@@ -60,7 +61,7 @@ async def restarted(older: Buffer) -> AsyncIterator[asyncio.Task[dict[str, Strea
     """Start a reader and yield its taking over, which may take a while."""
     again = Buffer(clock=older.clock, memory=older.memory)
     await again.store.open()
-    task = asyncio.create_task(again.checkpointer.take_over([STREAM_ARN]))
+    task = asyncio.create_task(again.checkpointer.take_over(streams(STREAM_ARN)))
     try:
         yield task
     finally:
@@ -110,7 +111,7 @@ async def test_what_the_older_reader_writes_meanwhile_is_gone_on_from() -> None:
     newer = Buffer(clock=older.clock, memory=older.memory)
     await newer.store.open()
     newer.store.gate.clear()
-    taking_over = asyncio.create_task(newer.checkpointer.take_over([STREAM_ARN]))
+    taking_over = asyncio.create_task(newer.checkpointer.take_over(streams(STREAM_ARN)))
     await older.clock.settle()
     await write(older, 5)
     newer.store.gate.set()
@@ -125,7 +126,7 @@ async def test_of_two_readers_that_begin_a_stream_at_once_one_goes_on() -> None:
     second = Buffer(clock=first.clock, memory=first.memory)
     for one in (first, second):
         await one.store.open()
-        await one.checkpointer.take_over([STREAM_ARN])
+        await one.checkpointer.take_over(streams(STREAM_ARN))
     first.store.gate.clear()
     beginning = asyncio.create_task(first.follow({KEY: BEGINNING}))
     await first.clock.settle()
@@ -144,7 +145,7 @@ async def test_what_another_one_has_begun_in_vain_is_begun_over_it() -> None:
     second = Buffer(clock=first.clock, memory=first.memory)
     for one in (first, second):
         await one.store.open()
-        await one.checkpointer.take_over([STREAM_ARN])
+        await one.checkpointer.take_over(streams(STREAM_ARN))
     begun = Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=BEGINNING)
     await first.store.save([CheckpointWrite(checkpoint=begun)])
     await second.follow({KEY: BEGINNING})
@@ -211,7 +212,7 @@ async def test_streams_that_are_not_read_are_not_taken_over() -> None:
     await older.begin()
     other = Buffer(clock=older.clock, memory=older.memory)
     await other.store.open()
-    await other.checkpointer.take_over([f"{STREAM_ARN}-2"])
+    await other.checkpointer.take_over(streams(f"{STREAM_ARN}-2"))
     await write(older, 1)
 
 
@@ -241,7 +242,7 @@ async def test_a_reader_that_is_stopped_while_it_takes_over_leaves_the_older_one
     newer = Buffer(clock=older.clock, memory=older.memory)
     await newer.store.open()
     newer.store.gate.clear()
-    taking_over = asyncio.create_task(newer.checkpointer.take_over([STREAM_ARN]))
+    taking_over = asyncio.create_task(newer.checkpointer.take_over(streams(STREAM_ARN)))
     await older.clock.settle()
     taking_over.cancel()
     await asyncio.wait([taking_over])
@@ -281,7 +282,7 @@ async def test_a_reader_that_waits_names_the_one_that_it_waits_for(
     newer = await started(Buffer(memory=memory))
     waiting = Buffer(memory=memory, clock=newer.clock)
     async with waiting.store:
-        taking_over = asyncio.create_task(waiting.checkpointer.take_over(arns))
+        taking_over = asyncio.create_task(waiting.checkpointer.take_over(streams(*arns)))
         await waiting.clock.settle()
         taking_over.cancel()
         await asyncio.wait([taking_over])
@@ -294,7 +295,7 @@ async def test_an_owner_is_not_taken_for_dead_because_the_store_was_down() -> No
     await started(older)
     waiting = Buffer(clock=older.clock, memory=older.memory)
     async with waiting.store:
-        taking_over = asyncio.create_task(waiting.checkpointer.take_over([STREAM_ARN]))
+        taking_over = asyncio.create_task(waiting.checkpointer.take_over(streams(STREAM_ARN)))
         await older.clock.advance(1)
         waiting.store.is_up.clear()
         await older.clock.advance(200)
@@ -312,7 +313,7 @@ async def test_of_two_readers_that_have_waited_one_goes_on_and_the_other_waits_f
     spares = [Buffer(clock=older.clock, memory=older.memory) for _ in range(2)]
     for one in spares:
         await one.store.open()
-    tasks = [asyncio.create_task(one.checkpointer.take_over([STREAM_ARN])) for one in spares]
+    tasks = [asyncio.create_task(one.checkpointer.take_over(streams(STREAM_ARN))) for one in spares]
     async with living(newer):
         await older.clock.advance(60)
     await older.clock.advance(2)
@@ -334,7 +335,7 @@ async def test_a_takeover_of_several_streams_that_meets_a_write_does_not_wait_fo
     async with newer.store:
         newer.store.gate.clear()
         arns = [other_arn, STREAM_ARN]
-        taking_over = asyncio.create_task(newer.checkpointer.take_over(arns))
+        taking_over = asyncio.create_task(newer.checkpointer.take_over(streams(*arns)))
         await older.clock.settle()
         await write(older, 1)
         newer.store.gate.set()

@@ -78,7 +78,7 @@ async def test_a_custom_store_is_opened_and_closed(
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
     async with open_checkpointer(properties_with(name)) as checkpointer:
         assert checkpointer is not None
-        assert await checkpointer.take_over([]) == {}
+        assert await checkpointer.take_over({}) == {}
     (store,) = OwnStore.opened
     assert store.is_closed
 

@@ -60,7 +60,7 @@ class StoredWorld(World):
         context = CheckpointStoreContext(application="billing", retry=POLICY, clock=self.clock)
         async with MemoryCheckpointStore(context, self.memory) as store:
             checkpointer = Checkpointer(StoredProgress(store, self.clock), CONFIG, self.clock)
-            resume = await checkpointer.take_over([])
+            resume = await checkpointer.take_over({})
             sink = checkpointer.sink(self.sink) if records else self.sink
             yield KinesisDataFetcher(self.parts(), sink, resume=resume, checkpointer=checkpointer)
 

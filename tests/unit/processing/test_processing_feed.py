@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.errors import DataLossError
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.testing.manual_clock import ManualClock
@@ -20,6 +21,7 @@ class FailingFetcher:
     """Fails when it has read for a second."""
 
     checkpointer = None
+    assigner = ShardAssigner()
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
