@@ -1,0 +1,193 @@
+"""The rows of an application in its store: loaded, and written on the versions that are known."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from attrs import define, field
+
+from kinesis_publishers.abc import CheckpointStore
+from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM, asking
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import LeaseConfig
+from kinesis_publishers.engine.lineage import generations
+from kinesis_publishers.errors import ConnectionFailedError, StaleCheckpointError
+from kinesis_publishers.leases.rules import Rows, Sightings, lease_of
+from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    CheckpointWrite,
+    HashRange,
+    Lease,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StoredCheckpoint,
+    StreamIdentity,
+)
+
+# Of a failover time: a call that takes longer is given up, and made again.
+_CALL_PART: Final = 1 / 3
+
+
+@define(eq=False)
+class LeaseRows:
+    """What one worker knows of the rows; a subclass holds leases. One call at a time.
+
+    The store is open, and nothing else in this process writes to it.
+    """
+
+    _store: CheckpointStore
+    _config: LeaseConfig
+    _clock: Clock
+    rows: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
+    _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
+    _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    _sightings: Sightings = field(factory=Sightings, init=False)
+
+    def _note_loaded(self, before: Rows) -> None:
+        """Learn that :attr:`rows` was loaded, and what it was before."""
+
+    def _note_written(self, keys: Iterable[ShardKey], sent_at: float) -> None:
+        """Learn that rows were written, by a call that was sent at ``sent_at``."""
+
+    async def _load(self) -> None:
+        async with self._limited("load"):
+            rows = await self._store.load()
+        self._learn(rows)
+
+    def _learn(self, rows: Rows) -> None:
+        # Later than what was written: a lease never seems older than it is.
+        self._sightings.note(rows, self._clock.monotonic())
+        before, self.rows = self.rows, dict(rows)
+        self._note_loaded(before)
+
+    @asynccontextmanager
+    async def _limited(self, verb: str) -> AsyncIterator[None]:
+        """Give a call up that takes so long that leases may end.
+
+        Raises:
+            ConnectionFailedError: it has taken too long, or the store does not answer.
+        """
+        seconds = _CALL_PART * self._config.failover_seconds
+        try:
+            async with self._clock.timeout(seconds) as limit:
+                with asking(self._store, verb):
+                    yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ConnectionFailedError(
+                f"{self._store} has not answered in {seconds:g} seconds",
+                operation=verb,
+                code="timeout",
+            ) from error
+
+    async def _save(self, rows: Sequence[Checkpoint]) -> set[ShardKey]:
+        """Write rows on the versions that this worker knows; return what was written.
+
+        After a refusal the rows are loaded again, and say what was.
+        """
+        if not rows:
+            return set()
+        known = {row.shard: self.rows[row.shard].version for row in rows if row.shard in self.rows}
+        writes = [CheckpointWrite(checkpoint=row, expected=known.get(row.shard)) for row in rows]
+        sent_at = self._clock.monotonic()
+        try:
+            async with self._limited("write"):
+                versions = await self._store.save(writes)
+        except StaleCheckpointError:
+            await self._load()
+            return {row.shard for row in rows if self._is_written(row, known.get(row.shard))}
+        for row in rows:
+            written = StoredCheckpoint(checkpoint=row, version=versions[row.shard])
+            self.rows[row.shard] = written
+        self._note_written(versions, sent_at)
+        return set(versions)
+
+    def _is_written(self, row: Checkpoint, known: CheckpointVersion | None) -> bool:
+        found, lease = self.rows.get(row.shard), row.lease or Lease()
+        if found is None or found.version == known:
+            return False
+        stored = lease_of(found)
+        return (stored.owner, stored.leaving) == (lease.owner, lease.leaving)
+
+    def _current_rows(self) -> dict[ShardKey, StoredCheckpoint]:
+        """Return the rows of shards of the streams that are read, as they exist now."""
+        created = {arn: one.created_at for arn, one in self._identities.items()}
+        return {
+            key: row
+            for key, row in self.rows.items()
+            if key.shard_id != STREAM
+            and row.checkpoint.stream_created_at == created.get(key.stream_arn)
+        }
+
+    def _is_begun(self, key: ShardKey) -> bool:
+        row = self.rows.get(key)
+        # A stream that was created again has shards of the same ids.
+        created_at = self._identities[key.stream_arn].created_at
+        return row is not None and row.checkpoint.stream_created_at == created_at
+
+    def _first_row(self, shard: Shard, progress: ShardProgress = FOUND_LATER) -> Checkpoint:
+        return Checkpoint(
+            shard=shard.key,
+            stream_created_at=self._identities[shard.stream_arn].created_at,
+            progress=progress,
+            lease=Lease(
+                parents=tuple(key.shard_id for key in shard.parent_keys),
+                hash_range=HashRange.of(shard),
+            ),
+        )
+
+    async def _create_missing(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
+        """Create the rows of listed shards; the first worker to create one wins."""
+        new = [
+            shard
+            for key, shard in self._listed.items()
+            if key in progress and not self._is_begun(key)
+        ]
+        for generation in generations(new):
+            await self._save([self._first_row(one, progress[one.key]) for one in generation])
+        # Last of all: they say that the first row of every shard is there.
+        marks = [
+            Checkpoint(
+                shard=ShardKey(arn, STREAM),
+                stream_created_at=identity.created_at,
+                progress=FOUND_LATER,
+            )
+            for arn, identity in self._identities.items()
+        ]
+        await self._save([mark for mark in marks if not self._is_begun(mark.shard)])
+
+    async def _remove_gone(self) -> None:
+        """Remove the rows of ended shards that have left the listing and whose children are read.
+
+        Until then they say that a child may start, and that it was not read before.
+        """
+        rows = self._current_rows()
+        begun: set[ShardKey] = set()
+        waiting: set[ShardKey] = set()
+        for key, row in rows.items():
+            progress = row.checkpoint.progress
+            is_begun = progress.is_ended or progress.processed is not None
+            parents = (ShardKey(key.stream_arn, one) for one in lease_of(row).parents)
+            (begun if is_begun else waiting).update(parents)
+        gone = {
+            key: row.version
+            for key, row in rows.items()
+            if key not in self._listed
+            and row.checkpoint.progress.is_ended
+            and key in begun - waiting
+        }
+        if not gone:
+            return
+        try:
+            async with self._limited("remove"):
+                await self._store.remove(gone)
+        except StaleCheckpointError:
+            # Another worker has removed or changed them: the next look tells.
+            return
+        for key in gone:
+            del self.rows[key]

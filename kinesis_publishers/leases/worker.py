@@ -1,0 +1,262 @@
+"""One worker of an application: takes leases, renews them, asks for some, and loses some."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from attrs import Factory, define, evolve, field
+
+from kinesis_publishers.errors import LeaseError
+from kinesis_publishers.events import (
+    EventSink,
+    LeaseLost,
+    LeasesCounted,
+    LeaseTaken,
+    ignore_event,
+)
+from kinesis_publishers.leases.rows import LeaseRows
+from kinesis_publishers.leases.rules import (
+    Rows,
+    View,
+    free_to_take,
+    lease_of,
+    spilled,
+    to_request,
+    to_settle,
+    with_lease,
+)
+from kinesis_publishers.model import Checkpoint, Lease, ShardKey, StoredCheckpoint
+
+_LOGGER = logging.getLogger(__name__)
+
+# Of a failover time. With the look that follows, a lease is renewed after about a third of it, as
+# in the KCL.
+_RENEW_PART: Final = 0.28
+# How much of the moving average of the throughput is new; as in the KCL.
+_NEW_PART: Final = 0.5
+_SHORTEST_SECONDS: Final = 0.1
+
+
+def default_worker_id() -> str:
+    """Return a name that no other worker has, and that shows where this one runs."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+
+
+@define
+class Held:
+    """A lease that this worker holds.
+
+    Attributes:
+        row: as this worker has written it last.
+        valid_until: when it ends unless it is renewed, by this machine's monotonic clock: the
+            failover time after the last write that succeeded was *sent*.
+        renewed_at: when that was.
+        payload_bytes: how much has been delivered since then.
+        is_new: whether the shard has not been read by this worker since it got the lease.
+    """
+
+    row: StoredCheckpoint
+    valid_until: float
+    renewed_at: float
+    payload_bytes: int = 0
+    is_new: bool = True
+
+
+@define(eq=False)
+class LeaseWorker(LeaseRows):
+    """Follows the rules, one :meth:`look` after the other.
+
+    What does not succeed within the failover time suspends the delivery of records; it goes on as
+    soon as the lease has been renewed on the version that this worker wrote, which shows that
+    nobody has had it meanwhile.
+    """
+
+    _events: EventSink = ignore_event
+    worker: str = field(
+        init=False,
+        default=Factory(
+            lambda self: self._config.worker_id or default_worker_id(), takes_self=True
+        ),
+    )
+    _held: dict[ShardKey, Held] = field(factory=dict, init=False)
+    # What was asked for or is being taken, and since when.
+    _asked: dict[ShardKey, float] = field(factory=dict, init=False)
+    # What another worker has asked for.
+    _leaving: set[ShardKey] = field(factory=set, init=False)
+    _startable: list[ShardKey] = field(factory=list, init=False)
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _renewed: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _wake: Callable[[], None] = field(default=lambda: None, init=False)
+    _is_closing: bool = field(default=False, init=False)
+
+    async def look(self) -> None:
+        """Renew what is due, look at the rows, and do what the rules say; one pass."""
+        async with self._turn:
+            await self._renew()
+            await self._load()
+            if self._is_closing:
+                return
+            await self._settle()
+            await self._take(free_to_take(self._view(), self._startable))
+            await self._ask(to_request(self._view(), self._startable))
+            self._count()
+
+    def _view(self) -> View:
+        return View(
+            worker=self.worker,
+            rows={
+                key: row
+                for key, row in self._current_rows().items()
+                if not row.checkpoint.progress.is_ended
+            },
+            ages=self._sightings.ages(self._clock.monotonic()),
+            own=self._held.keys() | self._asked.keys(),
+            failover_seconds=self._config.failover_seconds,
+            max_leases=self._config.max_leases,
+        )
+
+    async def _renew(self) -> None:
+        latest = self._clock.monotonic() - _RENEW_PART * self._config.failover_seconds
+        due = [key for key, held in self._held.items() if held.renewed_at <= latest]
+        await self._save([with_lease(self._held[key].row, self._measured(key)) for key in due])
+
+    def _measured(self, key: ShardKey) -> Lease:
+        """Return a lease with the throughput since it was renewed last in the moving average."""
+        held = self._held[key]
+        lease = lease_of(held.row)
+        seconds = max(self._clock.monotonic() - held.renewed_at, _SHORTEST_SECONDS)
+        rate, before = held.payload_bytes / seconds, lease.bytes_per_second
+        average = rate if before is None else _NEW_PART * rate + (1 - _NEW_PART) * before
+        return evolve(lease, bytes_per_second=round(average))
+
+    async def _settle(self) -> None:
+        """Begin with what was asked for and has been handed over."""
+        now = self._clock.monotonic()
+        asked = {key: now - since for key, since in self._asked.items()}
+        view = self._view()
+        for key in asked:
+            row = self.rows.get(key)
+            if row is None or lease_of(row).owner != self.worker:
+                del self._asked[key]
+        keys = to_settle(view, asked, self._config.handover_seconds)
+        settled = [
+            with_lease(row, evolve(lease_of(row), leaving=None))
+            for row in (self.rows[key] for key in keys if key in self._asked)
+        ]
+        await self._hold(settled)
+
+    async def _take(self, keys: Sequence[ShardKey]) -> None:
+        await self._hold([self._taken(key, leaving=None) for key in keys])
+
+    def _taken(self, key: ShardKey, *, leaving: str | None) -> Checkpoint:
+        row = self.rows[key]
+        lease = lease_of(row)
+        if lease.hash_range is None and key in self._listed:
+            # The row of a reader without leases.
+            known = self._first_row(self._listed[key]).lease or lease
+            lease = evolve(lease, parents=known.parents, hash_range=known.hash_range)
+        return with_lease(
+            row, evolve(lease, owner=self.worker, leaving=leaving, switches=lease.switches + 1)
+        )
+
+    async def _hold(self, rows: Sequence[Checkpoint]) -> None:
+        """Write rows that make this worker the holder, and begin with those that were written."""
+        sent_at = self._clock.monotonic()
+        self._asked |= {row.shard: sent_at for row in rows if row.shard not in self._asked}
+        written = await self._save(rows)
+        for row in rows:
+            self._asked.pop(row.shard, None)
+        for key in written:
+            self._held[key] = Held(
+                row=self.rows[key],
+                valid_until=sent_at + self._config.failover_seconds,
+                renewed_at=sent_at,
+            )
+            self._events(LeaseTaken(shard=key))
+        if written:
+            self._renewed.set()
+            self._wake()
+
+    async def _ask(self, keys: Sequence[ShardKey]) -> None:
+        now = self._clock.monotonic()
+        patient = [key for key in keys if self._can_hand_over(key)]
+        # The KCL in the mode of its version 2 hands nothing over: it notices that it has lost.
+        await self._take([key for key in keys if key not in patient])
+        rows = [self._taken(key, leaving=lease_of(self.rows[key]).owner) for key in patient]
+        self._asked |= dict.fromkeys(patient, now)
+        written = await self._save(rows)
+        for key in patient:
+            if key not in written:
+                del self._asked[key]
+
+    def _can_hand_over(self, key: ShardKey) -> bool:
+        is_own = not self.rows[key].version.is_foreign
+        return is_own and self._config.handover_seconds > 0
+
+    def _count(self) -> None:
+        view = self._view()
+        self._events(
+            LeasesCounted(
+                worker=self.worker,
+                current=len(self._held),
+                total=len(view.rows),
+                workers=len(view.owners()),
+                free=sum(map(view.is_free, view.rows)),
+                spilled=spilled(view, self._startable),
+            )
+        )
+
+    def _note_loaded(self, before: Rows) -> None:
+        for key in tuple(self._held):
+            self._reconcile(key, self.rows.get(key))
+        if _outline(self.rows) != _outline(before):
+            self._wake()
+
+    def _note_written(self, keys: Iterable[ShardKey], sent_at: float) -> None:
+        for key in keys:
+            if held := self._held.get(key):
+                held.row, held.renewed_at, held.payload_bytes = self.rows[key], sent_at, 0
+                held.valid_until = sent_at + self._config.failover_seconds
+        self._renewed.set()
+
+    def _reconcile(self, key: ShardKey, row: StoredCheckpoint | None) -> None:
+        """Learn what has become of a lease: it is held on, asked for, or lost."""
+        held = self._held[key]
+        lease = Lease() if row is None else lease_of(row)
+        if row is None or lease.holder != self.worker:
+            self._lose(key, lease.owner)
+        elif row.version == held.row.version or row.version.writer == held.row.version.writer:
+            # Perhaps written by a call whose answer was lost.
+            held.row = row
+        elif lease.leaving == self.worker:
+            held.row = row
+            self._leaving.add(key)
+            self._wake()
+        else:
+            raise LeaseError(
+                f"{row.version.writer} has written the lease on {key} in the name of "
+                f"{self.worker}, which this process has. Give each worker a "
+                "kinesis.lease.workerid of its own, or leave the option out; a reader of this "
+                "application without kinesis.lease.enabled must not run beside workers with it."
+            )
+
+    def _lose(self, key: ShardKey, owner: str | None) -> None:
+        _LOGGER.warning("%s has lost the lease on %s to %s.", self.worker, key, owner or "nobody")
+        self._events(LeaseLost(shard=key, owner=owner))
+        del self._held[key]
+        self._leaving.discard(key)
+        self._wake()
+
+
+def _outline(rows: Rows) -> dict[ShardKey, object]:
+    """Return what decides who reads what: it changes far less often than the rows."""
+    return {
+        key: (lease_of(row).owner, lease_of(row).leaving, row.checkpoint.progress.is_ended)
+        for key, row in rows.items()
+    }
