@@ -15,7 +15,6 @@ from kinesis_publishers.config import CheckpointConfig, Properties
 from kinesis_publishers.engine.delivery import (
     Delivery,
     DeliverySink,
-    ForwardingSink,
     ShardStatus,
 )
 from kinesis_publishers.engine.lineage import blocked_shards
@@ -32,6 +31,7 @@ from kinesis_publishers.model import (
     ShardProgress,
     StreamProgress,
 )
+from kinesis_publishers.readers.consumers import AssignedSink, RunningConsumers
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
 from kinesis_publishers.tasks import TaskScope, wait_for_event
@@ -49,25 +49,6 @@ class _CallbackSink(DeliverySink):
             await self._on_batch(delivery.shard, delivery.batch)
         finally:
             delivery.release()
-
-
-class _AssignedSink(ForwardingSink):
-    """Delivers only what this process may read at that moment."""
-
-    def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
-        super().__init__(inner)
-        self._assigner = assigner
-
-    async def deliver(self, delivery: Delivery) -> None:
-        key, payload_bytes = delivery.shard.key, delivery.batch.payload_bytes
-        await self._assigner.permission(key)
-        await self._inner.deliver(delivery)
-        self._assigner.note_delivery(key, payload_bytes)
-
-    def observe(self, status: ShardStatus) -> None:
-        if status.progress.is_ended:
-            self._assigner.note_children(status.shard.key, status.child_shards)
-        self._inner.observe(status)
 
 
 class KinesisDataFetcher:
@@ -103,7 +84,7 @@ class KinesisDataFetcher:
         self._services = services
         self._guard = guard
         self.assigner = assigner or services.assigner
-        self.assigner.on_change(self._note_change)
+        self.assigner.on_change(lambda: self._wake.set())
         self._checkpointer = checkpointer
         self._shards = ShardTable(
             services,
@@ -111,15 +92,17 @@ class KinesisDataFetcher:
             leaves_others=checkpointer is not None,
             take_over=None if checkpointer is None else checkpointer.take_over,
         )
-        sink = sink if assigner is None else _AssignedSink(sink, assigner)
-        self._context = services.consumer_context(sink, services.factory.create)
-        self._consumers: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = {}
+        self._sink = sink if assigner is None else AssignedSink(sink, assigner)
+        self._consumers = RunningConsumers(
+            services.consumer_context(self._sink, services.factory.create),
+            self.assigner,
+            checkpointer,
+            self._note_finished,
+        )
         self._coordinator: asyncio.Task[None] | None = None
         self._finished: set[ShardKey] = set()
         self._is_finished: bool | None = None
         self._wake = asyncio.Event()
-        # Shards whose last delivery is being finished for another worker.
-        self._leaving: set[ShardKey] = set()
         # Shards that have ended, and how many of them a discovery has looked for children of.
         self._endings = self._settled_endings = 0
         # What ended shards are continued by, with their streams, until the coordinator takes it up.
@@ -205,7 +188,7 @@ class KinesisDataFetcher:
     @property
     def statuses(self) -> list[ShardStatus]:
         """The shards that are being read now."""
-        return [consumer.status for consumer, _ in self._consumers.values()]
+        return self._consumers.statuses
 
     def needs_room_of(self, deliveries: Collection[Reservation]) -> bool:
         """Say whether nothing more is read until one of ``deliveries`` gives its room back.
@@ -253,8 +236,7 @@ class KinesisDataFetcher:
         return unread <= blocked_shards(self._shards.listed, progress, self._finished)
 
     def _current_progress(self) -> dict[ShardKey, ShardProgress]:
-        running = {key: consumer.progress for key, (consumer, _) in self._consumers.items()}
-        return {**self._shards.progress, **running}
+        return self._shards.progress | self._consumers.progress
 
     def finish_shard(self, key: ShardKey) -> None:
         """Read a shard no further, although it has not ended; the others are read on.
@@ -265,8 +247,7 @@ class KinesisDataFetcher:
         """
         self._finished.add(key)
         self._is_finished = None
-        if key in self._consumers:
-            self._consumers[key][0].stop()
+        self._consumers.finish(key)
 
     async def prepare(self) -> None:
         """Find the streams and their shards, and fix where each shard begins; reads nothing.
@@ -355,89 +336,46 @@ class KinesisDataFetcher:
             if endings == self._settled_endings and not is_due:
                 continue
             listed_at = clock.monotonic()
-            await self._shards.discover(in_use=self._consumers.keys(), given_up=self._finished)
+            await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
             await self._start_found(scope)
             self._settled_endings = endings
             self._is_finished = None
-            self._context.sink.observe_discovery()
+            self._sink.observe_discovery()
 
     async def _write_first_checkpoints(self) -> None:
         """Write where new shards begin, before they are read."""
         if self._checkpointer is not None:
             shards = self._shards
             there = shards.others | shards.listed
-            await self._checkpointer.follow(shards.identities, there, shards.progress)
+            try:
+                await self._checkpointer.follow(shards.identities, there, shards.progress)
+            except KinesisPublishersError as error:
+                # It is written with the next round. What has no first checkpoint is not read.
+                if not (self._is_prepared and self._checkpointer.stored.is_bearable(error)):
+                    raise
 
     async def _start_found(self, scope: TaskScope) -> None:
         await self._write_first_checkpoints()
         self._assign(scope)
 
-    def _note_change(self) -> None:
-        self._wake.set()
-
     def _assign(self, scope: TaskScope) -> None:
         """Start and stop consumers as the assigner says."""
         if self._is_stopping:
             return
-        known = self.assigner.known_progress()
-        if new := {key: known[key] for key in known.keys() - self._consumers.keys()}:
-            self._shards.progress.update(new)
+        shards, known = self._shards, self.assigner.known_progress()
+        if new := known.keys() - self._consumers.keys:
+            shards.progress.update({key: known[key] for key in new})
             self._is_finished = None
-        startable = self._shards.startable()
-        mine, leaving = self.assigner.mine(startable), self.assigner.leaving()
-        for key in [*leaving]:
-            if key not in self._leaving:
-                self._leaving.add(key)
-                scope.spawn(self._hand_over(key), name=f"hand {key} over")
-        for key, (consumer, _) in tuple(self._consumers.items()):
-            if not (key in mine or key in self._leaving or consumer.progress.is_ended):
-                self._withdraw(key, is_lost=True)
-        for shard in startable:
-            if shard.key not in mine:
-                continue
-            if shard.key not in self._consumers and shard.key not in self._finished:
-                consumer = ShardConsumer(shard, self._shards.progress[shard.key], self._context)
-                task = scope.spawn(self._consume(consumer), name=f"read {shard}")
-                self._consumers[shard.key] = (consumer, task)
+        self._consumers.assign(shards.startable(), shards.progress, scope, given_up=self._finished)
 
-    def _withdraw(self, key: ShardKey, *, is_lost: bool) -> None:
-        """Stop reading a shard; unless it is lost, finish the delivery in progress."""
-        consumer, task = self._consumers[key]
-        self._context.sink.withdraw(key, is_lost=is_lost)
-        consumer.stop()
-        if is_lost or not consumer.is_delivering:
-            task.cancel()
-
-    async def _hand_over(self, key: ShardKey) -> None:
-        """Finish what has been delivered of a shard, record it, and let another worker go on."""
-        try:
-            if key in self._consumers:
-                task = self._consumers[key][1]
-                self._withdraw(key, is_lost=False)
-                await asyncio.wait([task])
-            if self._checkpointer is not None:
-                await self._checkpointer.flush()
-            await self.assigner.release([key])
-        except KinesisPublishersError as error:
-            # It is asked for until it is released, or taken.
-            if self._checkpointer is None or not self._checkpointer.stored.is_bearable(error):
-                raise
-        finally:
-            self._leaving.discard(key)
-            self._wake.set()
-
-    async def _consume(self, consumer: ShardConsumer) -> None:
-        try:
-            await consumer.run()
-        finally:
-            self._shards.progress[consumer.shard.key] = consumer.progress
-            self._consumers.pop(consumer.shard.key, None)
-            self._is_finished = None
+    def _note_finished(self, consumer: ShardConsumer) -> None:
+        self._shards.progress[consumer.shard.key] = consumer.progress
+        self._is_finished = None
         if consumer.progress.is_ended:
             # Its children may be read now; they are listed at once, not with the next round.
             self._endings += 1
             self._children.append((consumer.shard.stream_arn, consumer.child_shards))
-        # It may have been withdrawn, and be this worker's again.
+        # If it was withdrawn, it may be this worker's again.
         self._wake.set()
 
     def stop(self) -> None:
@@ -446,10 +384,7 @@ class KinesisDataFetcher:
         What was asked for and not delivered yet is dropped; a later fetcher reads it again.
         """
         self._is_stopping = True
-        for consumer, task in self._consumers.values():
-            consumer.stop()
-            if not consumer.is_delivering:
-                task.cancel()
+        self._consumers.stop()
         # Listing and describing have retries: waiting for them could take minutes.
         if self._coordinator is not None:
             self._coordinator.cancel()

@@ -1,0 +1,154 @@
+"""The shards that a fetcher reads at the moment: started, finished, handed over, taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from attrs import define, field
+
+from kinesis_publishers.abc import ShardAssigner
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
+from kinesis_publishers.engine.delivery import (
+    ConsumerContext,
+    Delivery,
+    DeliverySink,
+    ForwardingSink,
+    ShardStatus,
+)
+from kinesis_publishers.engine.shard_consumer import ShardConsumer
+from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.model import Shard, ShardKey, ShardProgress
+from kinesis_publishers.tasks import TaskScope
+
+
+class AssignedSink(ForwardingSink):
+    """Delivers only what this process may read at that moment."""
+
+    def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
+        super().__init__(inner)
+        self._assigner = assigner
+
+    async def deliver(self, delivery: Delivery) -> None:
+        key, payload_bytes = delivery.shard.key, delivery.batch.payload_bytes
+        await self._assigner.permission(key)
+        await self._inner.deliver(delivery)
+        self._assigner.note_delivery(key, payload_bytes)
+
+    def observe(self, status: ShardStatus) -> None:
+        if status.progress.is_ended:
+            self._assigner.note_children(status.shard.key, status.child_shards)
+        self._inner.observe(status)
+
+
+@define(eq=False)
+class RunningConsumers:
+    """Starts and stops the consumers of shards as the assigner says.
+
+    Args:
+        finished: is told of each consumer that has stopped, for whatever reason.
+    """
+
+    _context: ConsumerContext
+    _assigner: ShardAssigner
+    _checkpointer: Checkpointer | None
+    _finished: Callable[[ShardConsumer], None]
+    _running: dict[ShardKey, tuple[ShardConsumer, asyncio.Task[None]]] = field(
+        factory=dict, init=False
+    )
+    # What is being finished for another worker; and what another worker has taken.
+    _leaving: set[ShardKey] = field(factory=set, init=False)
+    _lost: set[ShardKey] = field(factory=set, init=False)
+
+    @property
+    def keys(self) -> Collection[ShardKey]:
+        """The shards that are being read."""
+        return self._running.keys()
+
+    @property
+    def statuses(self) -> list[ShardStatus]:
+        """How far each of them has been read."""
+        return [consumer.status for consumer, _ in self._running.values()]
+
+    @property
+    def progress(self) -> dict[ShardKey, ShardProgress]:
+        """Where reading of each of them continues."""
+        return {key: consumer.progress for key, (consumer, _) in self._running.items()}
+
+    def assign(
+        self,
+        startable: Sequence[Shard],
+        progress: Mapping[ShardKey, ShardProgress],
+        scope: TaskScope,
+        *,
+        given_up: Collection[ShardKey],
+    ) -> None:
+        """Start what may be read and is this process's; stop what is no longer.
+
+        Args:
+            startable: the shards whose parents were read to their ends.
+            progress: where each of them begins.
+            scope: runs the consumers.
+            given_up: the shards that are read no further on purpose.
+        """
+        mine, leaving = self._assigner.mine(startable), self._assigner.leaving()
+        for key in leaving:
+            if key not in self._leaving:
+                self._leaving.add(key)
+                scope.spawn(self._hand_over(key), name=f"hand {key} over")
+        for key, (consumer, _) in self._running.items():
+            is_wanted = key in mine or key in leaving or consumer.progress.is_ended
+            if not is_wanted and key not in self._lost:
+                self._lost.add(key)
+                self._withdraw(key, is_lost=True)
+        for shard in startable:
+            key = shard.key
+            if key in mine and key not in self._running and key not in given_up:
+                consumer = ShardConsumer(shard, progress[key], self._context)
+                task = scope.spawn(self._consume(consumer), name=f"read {shard}")
+                self._running[key] = (consumer, task)
+
+    async def _consume(self, consumer: ShardConsumer) -> None:
+        try:
+            await consumer.run()
+        finally:
+            self._running.pop(consumer.shard.key, None)
+            self._lost.discard(consumer.shard.key)
+            self._finished(consumer)
+
+    def _withdraw(self, key: ShardKey, *, is_lost: bool) -> None:
+        """Stop reading a shard; unless it is lost, finish the delivery in progress."""
+        self._context.sink.withdraw(key, is_lost=is_lost)
+        consumer, task = self._running[key]
+        consumer.stop()
+        if is_lost or not consumer.is_delivering:
+            task.cancel()
+
+    async def _hand_over(self, key: ShardKey) -> None:
+        """Finish what has been delivered of a shard, record it, and let another worker go on."""
+        try:
+            if key in self._running:
+                task = self._running[key][1]
+                self._withdraw(key, is_lost=False)
+                await asyncio.wait([task])
+            if self._checkpointer is not None:
+                await self._checkpointer.flush()
+            await self._assigner.release([key])
+        except KinesisPublishersError as error:
+            # It is asked for again until it is released, or taken.
+            if self._checkpointer is None or not self._checkpointer.stored.is_bearable(error):
+                raise
+        finally:
+            self._leaving.discard(key)
+
+    def finish(self, key: ShardKey) -> None:
+        """Read a shard no further: the delivery in progress, or else the next one, is its last."""
+        if key in self._running:
+            self._running[key][0].stop()
+
+    def stop(self) -> None:
+        """Finish the deliveries in progress, and cancel everything else."""
+        for consumer, task in self._running.values():
+            consumer.stop()
+            if not consumer.is_delivering:
+                task.cancel()
