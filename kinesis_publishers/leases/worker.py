@@ -184,20 +184,16 @@ class LeaseWorker(LeaseRows):
             self._wake()
 
     async def _ask(self, keys: Sequence[ShardKey]) -> None:
+        if self._config.handover_seconds == 0:
+            await self._take(keys)
+            return
         now = self._clock.monotonic()
-        patient = [key for key in keys if self._can_hand_over(key)]
-        # The KCL in the mode of its version 2 hands nothing over: it notices that it has lost.
-        await self._take([key for key in keys if key not in patient])
-        rows = [self._taken(key, leaving=lease_of(self.rows[key]).owner) for key in patient]
-        self._asked |= dict.fromkeys(patient, now)
+        rows = [self._taken(key, leaving=lease_of(self.rows[key]).owner) for key in keys]
+        self._asked |= dict.fromkeys(keys, now)
         written = await self._save(rows)
-        for key in patient:
+        for key in keys:
             if key not in written:
                 del self._asked[key]
-
-    def _can_hand_over(self, key: ShardKey) -> bool:
-        is_own = not self.rows[key].version.is_foreign
-        return is_own and self._config.handover_seconds > 0
 
     def _count(self) -> None:
         view = self._view()
@@ -231,13 +227,13 @@ class LeaseWorker(LeaseRows):
         lease = Lease() if row is None else lease_of(row)
         if row is None or lease.holder != self.worker:
             self._lose(key, lease.owner)
-        elif row.version == held.row.version or row.version.writer == held.row.version.writer:
-            # Perhaps written by a call whose answer was lost.
-            held.row = row
-        elif lease.leaving == self.worker:
+        elif lease.owner != self.worker:
             held.row = row
             self._leaving.add(key)
             self._wake()
+        elif row.version == held.row.version or row.version.writer == held.row.version.writer:
+            # Perhaps written by a call whose answer was lost.
+            held.row = row
         else:
             raise LeaseError(
                 f"{row.version.writer} has written the lease on {key} in the name of "

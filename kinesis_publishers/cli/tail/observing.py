@@ -24,6 +24,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
+from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.source import selected_streams
 from kinesis_publishers.registration.consumers import consumer_name_in
 
@@ -60,7 +61,8 @@ def _leave_checkpoints(changes: _Changes) -> None:
     if not draft.is_given(CheckpointConfig.application):
         return
     # All of them: without an application the others have no effect.
-    changes.values |= {option.full_key: None for option in CHECKPOINT_OPTIONS}
+    idle = (*CHECKPOINT_OPTIONS, *LeaseConfig.options(), AssignmentConfig.written_assigner)
+    changes.values |= {option.full_key: None for option in idle}
     changes.reasons.append(f"{application} is left out: tail neither reads nor writes checkpoints.")
     # So is where the application began.
     begin: list[Option[Any]] = [InitialPositionConfig.shards]

@@ -102,6 +102,14 @@ _OURS = [
     ("checkpoint.store.backoff.base", 200, "1s", 1000),
     ("checkpoint.store.backoff.max", 5000, "2500", 2500),
     ("checkpoint.store.backoff.expconst", 1.5, "2.5", 2.5),
+    ("shard.assigner", None, "manual", "MANUAL"),
+    ("shards", None, "orders:shardId-1", "orders:shardId-1"),
+    ("lease.enabled", False, "true", True),
+    ("lease.workerid", None, "host-1/7", "host-1/7"),
+    ("lease.failovermillis", 10_000, "30s", 30_000),
+    ("lease.handovermillis", 30_000, "1m", 60_000),
+    ("lease.maxleasesforworker", None, "8", 8),
+    ("lease.format", None, "KCL", "kcl"),
 ]
 _CREDENTIALS = [
     ("", None, "auto", "AUTO"),

@@ -9,6 +9,7 @@ from attrs.exceptions import FrozenInstanceError
 
 from kinesis_publishers.config import (
     AggregationMode,
+    AssignmentConfig,
     AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
@@ -16,6 +17,7 @@ from kinesis_publishers.config import (
     EndingPositionConfig,
     FanOutConfig,
     InitialPositionConfig,
+    LeaseConfig,
     MetricsConfig,
     PendingConfig,
     Planner,
@@ -52,6 +54,8 @@ _TYPED: tuple[Any, ...] = (
     CheckpointConfig,
     SqliteCheckpointConfig,
     DynamoDbCheckpointConfig,
+    AssignmentConfig,
+    LeaseConfig,
 )
 _ROLE = {
     "aws.credentials.provider": "ASSUME_ROLE",
@@ -59,7 +63,9 @@ _ROLE = {
 }
 _APPLICATION = {"kinesis.checkpoint.application": "billing"}
 _DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
+_LEASES = {**_APPLICATION, "kinesis.lease.enabled": True}
 _NEEDED = {
+    "lease": _LEASES,
     "basic": {
         "aws.credentials.provider.basic.accesskeyid": "A",
         "aws.credentials.provider.basic.secretkey": "S",
@@ -119,6 +125,11 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "checkpoint.dynamodb.table": ("table", _DYNAMODB),
     "checkpoint.dynamodb.endpoint": ("http://localhost", _DYNAMODB),
     "checkpoint.dynamodb.createtable": (False, _DYNAMODB),
+    "shard.assigner": ("a.b:C", {}),
+    "shards": ("a:shardId-1", {}),
+    "lease.enabled": (True, _APPLICATION),
+    "lease.failovermillis": ("30s", _LEASES),
+    "lease.format": ("own", {**_LEASES, "kinesis.checkpoint.store": "dynamodb"}),
     "spark.includemetadata": (True, {}),
     "aws.region": ("eu-west-1", {}),
     "aws.endpoint": ("http://localhost", {}),
