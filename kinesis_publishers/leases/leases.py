@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -21,7 +22,10 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers.events import (
     CheckpointsSaved,
+    ConsumerRegistered,
+    Event,
     LeaseReleased,
+    SubscriptionStarted,
 )
 from kinesis_publishers.leases.rules import lease_of, with_lease
 from kinesis_publishers.leases.worker import LeaseWorker
@@ -43,6 +47,8 @@ _LOOK_PART: Final = 0.1
 _ASKED_PART: Final = 0.02
 _RELEASE_SECONDS: Final = 10.0
 _MOST_TRIES: Final = 10
+# Another subscription to a shard is refused for so long (AWS API reference, SubscribeToShard).
+_RESUBSCRIBE_SECONDS: Final = 5.0
 
 
 @define(eq=False)
@@ -166,6 +172,7 @@ class Leases(LeaseWorker, ShardAssigner):
         try:
             async with self._clock.timeout(_RELEASE_SECONDS):
                 await self.release(tuple(self._held))
+                await self._load()
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning(
                 "The worker %s could not release its leases, which end in %g seconds: %r",
@@ -191,7 +198,12 @@ class Leases(LeaseWorker, ShardAssigner):
         if keys != self._startable:
             self._startable = keys
             self._hurry.set()
-        found = {key for key in keys if key in self._held and key not in self._leaving}
+        now = self._clock.monotonic()
+        found = {
+            key
+            for key in keys
+            if (held := self._held.get(key)) and held.ready_at <= now and key not in self._leaving
+        }
         for key in found:
             self._held[key].is_new = False
         return found
@@ -216,6 +228,27 @@ class Leases(LeaseWorker, ShardAssigner):
     def note_children(self, shard: ShardKey, children: Sequence[ChildShard]) -> None:
         self._children[shard] = tuple(children)
 
+    def note_event(self, event: Event) -> None:
+        """Learn of subscriptions, and of the stream consumer that this worker has registered."""
+        if isinstance(event, SubscriptionStarted):
+            if held := self._held.get(event.shard):
+                held.subscribed_at = self._clock.monotonic()
+        elif isinstance(event, ConsumerRegistered):
+            self._consumer_arns[event.stream_arn] = event.consumer_arn
+
+    def unused_consumers(self) -> set[str]:
+        """Return the stream consumers to remove after :meth:`close`: no worker is left.
+
+        They were registered by workers of the application. A worker that was killed counts as
+        alive until its leases have ended.
+        """
+        view = self._view()
+        if any(lease_of(row).owner and not view.is_free(key) for key, row in view.rows.items()):
+            return set()
+        rows = self._current_rows().values()
+        of_rows = {arn for row in rows if (arn := lease_of(row).consumer_arn)}
+        return of_rows | set(self._consumer_arns.values())
+
     async def release(self, shards: Collection[ShardKey]) -> None:
         async with self._turn:
             for _ in range(_MOST_TRIES):
@@ -232,4 +265,8 @@ class Leases(LeaseWorker, ShardAssigner):
         row = self._held[key].row
         lease = lease_of(row)
         owner = lease.owner if lease.owner != self.worker else None
-        return with_lease(row, evolve(lease, owner=owner, leaving=None))
+        settle, subscribed_at = 0, self._held[key].subscribed_at
+        if subscribed_at is not None:
+            left = subscribed_at + _RESUBSCRIBE_SECONDS - self._clock.monotonic()
+            settle = max(0, math.ceil(left))
+        return with_lease(row, evolve(lease, owner=owner, leaving=None, settle_seconds=settle))

@@ -59,6 +59,8 @@ class Held:
         renewed_at: when that was.
         payload_bytes: how much has been delivered since then.
         is_new: whether the shard has not been read by this worker since it got the lease.
+        ready_at: before that, a subscription would be refused.
+        subscribed_at: when this worker has subscribed to the shard; ``None`` while it has not.
     """
 
     row: StoredCheckpoint
@@ -66,6 +68,8 @@ class Held:
     renewed_at: float
     payload_bytes: int = 0
     is_new: bool = True
+    ready_at: float = 0.0
+    subscribed_at: float | None = None
 
 
 @define(eq=False)
@@ -94,6 +98,8 @@ class LeaseWorker(LeaseRows):
     _renewed: asyncio.Event = field(factory=asyncio.Event, init=False)
     _wake: Callable[[], None] = field(default=lambda: None, init=False)
     _is_closing: bool = field(default=False, init=False)
+    # The stream consumers that this worker has registered, by stream.
+    _consumer_arns: dict[str, str] = field(factory=dict, init=False)
 
     async def look(self) -> None:
         """Renew what is due, look at the rows, and do what the rules say; one pass."""
@@ -105,6 +111,9 @@ class LeaseWorker(LeaseRows):
             await self._settle()
             await self._take(free_to_take(self._view(), self._startable))
             await self._ask(to_request(self._view(), self._startable))
+            if any(one.is_new for one in self._held.values()):
+                # It may have been waiting until a subscription is accepted.
+                self._wake()
             self._count()
 
     def _view(self) -> View:
@@ -133,7 +142,12 @@ class LeaseWorker(LeaseRows):
         seconds = max(self._clock.monotonic() - held.renewed_at, _SHORTEST_SECONDS)
         rate, before = held.payload_bytes / seconds, lease.bytes_per_second
         average = rate if before is None else _NEW_PART * rate + (1 - _NEW_PART) * before
-        return evolve(lease, bytes_per_second=round(average))
+        return evolve(
+            lease,
+            bytes_per_second=round(average),
+            settle_seconds=0,
+            consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),
+        )
 
     async def _settle(self) -> None:
         """Begin with what was asked for and has been handed over."""
@@ -177,6 +191,7 @@ class LeaseWorker(LeaseRows):
                 row=self.rows[key],
                 valid_until=sent_at + self._config.failover_seconds,
                 renewed_at=sent_at,
+                ready_at=sent_at + lease_of(self.rows[key]).settle_seconds,
             )
             self._events(LeaseTaken(shard=key))
         if written:

@@ -29,6 +29,8 @@ class Lease:
             unknown.
         settle_seconds: how long the next reader waits before it subscribes to the shard, because
             its former reader has subscribed shortly before it left.
+        consumer_arn: the stream consumer that a worker of the application has registered: the last
+            one removes it. ``None`` if there is none, or as far as this shard's workers know.
     """
 
     owner: str | None = None
@@ -39,6 +41,7 @@ class Lease:
     hash_range: HashRange | None = None
     bytes_per_second: int | None = None
     settle_seconds: int = 0
+    consumer_arn: str | None = None
 
     @property
     def holder(self) -> str | None:

@@ -34,6 +34,7 @@ from kinesis_publishers.model import (
 from kinesis_publishers.readers.consumers import AssignedSink, RunningConsumers
 from kinesis_publishers.readers.guard import ConsumerGuard
 from kinesis_publishers.readers.shard_table import ShardTable
+from kinesis_publishers.readers.shared_consumers import shared_consumers
 from kinesis_publishers.tasks import TaskScope, wait_for_event
 
 OnBatch: TypeAlias = Callable[[Shard, RecordBatch], Awaitable[None]]
@@ -152,22 +153,25 @@ class KinesisDataFetcher:
                 "one of them"
             )
         async with (
-            open_services(properties, events=events, clock=clock) as services,
+            shared_consumers(properties, events) as shared,
+            open_services(shared.properties, events=shared.events, clock=clock) as services,
             open_checkpointer(
                 properties, clock=services.clock, events=services.events
             ) as checkpointer,
         ):
             stored = None if checkpointer is None else checkpointer.stored
+            leases = stored if isinstance(stored, Leases) else None
+            shared.use(leases)
             if checkpointer is not None:
                 sink = checkpointer.sink(sink, records_deliveries=records_deliveries)
-            own = ConsumerGuard.for_properties(properties) if guard is None else None
+            own = ConsumerGuard.for_properties(shared.properties) if guard is None else None
             try:
                 yield cls(
                     services,
                     sink,
                     resume=resume,
                     checkpointer=checkpointer,
-                    assigner=stored if isinstance(stored, Leases) else None,
+                    assigner=leases,
                     guard=guard or own,
                 )
             finally:
