@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from kinesis_publishers.engine.lineage import uncovered_hash_keys
 from kinesis_publishers.errors import (
     DataLossError,
     PositionTrimmedError,
@@ -36,6 +37,10 @@ _SLACK = timedelta(seconds=30)
 # do: otherwise each page of a reader that is behind would cost a call.
 _CLOSE = timedelta(seconds=1)
 _KNOWN_FOR = timedelta(minutes=1)
+
+# A listing may lack a shard for a moment; the KCL's numbers.
+_AUDIT_SECONDS = 120.0
+_LOOKS_UNTIL_HOLE = 3
 
 _REMEDY = (
     "To continue with what is left, set kinesis.failondataloss = false; to begin again, remove the "
@@ -73,6 +78,8 @@ class DataLossGuard:
         self._retentions: dict[str, tuple[datetime, timedelta]] = {}
         # Where shards stood when a loss was tolerated: it is reported once while they stand there.
         self._tolerated: dict[ShardKey, datetime] = {}
+        # When the hash keys of a stream were audited last, and in how many looks there were holes.
+        self._audits: dict[str, tuple[float, int]] = {}
         # How much of each shard may have been removed unread, between records that came.
         self._unseen: defaultdict[ShardKey, timedelta] = defaultdict(timedelta)
 
@@ -195,6 +202,34 @@ class DataLossGuard:
             cause=cause,
             after=progress,
         )
+
+    def audit(self, stream_arn: str, listed: Iterable[Shard], now: float) -> None:
+        """Check every two minutes that the open shards of a complete listing take every record.
+
+        Args:
+            stream_arn: whose listing it is.
+            listed: all of its shards.
+            now: seconds of the monotonic clock.
+
+        Raises:
+            DataLossError: for three looks some hash keys have belonged to no open shard, and loss
+                is not tolerated. Otherwise it is reported once for as long as it lasts.
+        """
+        looked_at, looks = self._audits.get(stream_arn, (now - _AUDIT_SECONDS, 0))
+        if now - looked_at < _AUDIT_SECONDS:
+            return
+        holes = uncovered_hash_keys(listed)
+        looks = looks + 1 if holes else 0
+        self._audits[stream_arn] = now, looks
+        if looks == _LOOKS_UNTIL_HOLE:
+            keys = ", ".join(f"{one.first} to {one.last}" for one in holes)
+            self.report(
+                ShardKey(stream_arn, "*"),
+                f"for {_AUDIT_SECONDS * (_LOOKS_UNTIL_HOLE - 1):g} seconds no open shard of the "
+                f"listing has had the hash keys {keys}: the listing lacks a shard, whose records "
+                "are not read. Compare it with `aws kinesis list-shards`.",
+                kind=DataLossError,
+            )
 
     def report(
         self,

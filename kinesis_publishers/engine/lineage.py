@@ -8,7 +8,15 @@ from datetime import datetime
 
 from attrs import evolve
 
-from kinesis_publishers.model import PositionType, Shard, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.model import (
+    HashRange,
+    PositionType,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+)
+from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 
 def ancestors(keys: Collection[ShardKey], shards: Mapping[ShardKey, Shard]) -> set[ShardKey]:
@@ -140,4 +148,23 @@ def generations(shards: Iterable[Shard]) -> list[list[Shard]]:
         found.append(ready)
         for shard in ready:
             del pending[shard.key]
+    return found
+
+
+def uncovered_hash_keys(listed: Iterable[Shard]) -> list[HashRange]:
+    """Return the hash keys that belong to no open shard of a complete listing of one stream.
+
+    What producers put there has nowhere to go: the listing lacks a shard.
+    """
+    ranges = sorted(
+        (HashRange.of(shard) for shard in listed if not shard.is_closed),
+        key=lambda one: one.first,
+    )
+    found, following = [], 0
+    for one in ranges:
+        if one.first > following:
+            found.append(HashRange(following, one.first - 1))
+        following = max(following, one.last + 1)
+    if following <= MAX_HASH_KEY:
+        found.append(HashRange(following, MAX_HASH_KEY))
     return found

@@ -181,10 +181,12 @@ class ShardTable:
             given_up: shards that are read no further on purpose: losing them is no loss.
 
         Raises:
-            DataLossError: a shard was not read to its end and is no longer listed.
+            DataLossError: a shard was not read to its end and is no longer listed, or some records
+                have belonged to none of the shards for minutes.
         """
         for arn in self.identities:
             listed = await self._services.discovery.list_shards(arn)
+            self._services.data_loss.audit(arn, listed, self._services.clock.monotonic())
             begins = {shard.key: shard.starting_sequence_number for shard in listed}
             known = {k: one for k, one in self.listed.items() if k.stream_arn == arn}
             gone = gone_shards(known, listed)

@@ -6,16 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from kinesis_publishers import (
     Event,
     SequenceNumber,
+    Shard,
     ShardProgress,
     StartingPosition,
 )
 from kinesis_publishers.engine.data_loss import DataLossGuard
-from kinesis_publishers.errors import PositionTrimmedError, StreamRecreatedError
+from kinesis_publishers.errors import DataLossError, PositionTrimmedError, StreamRecreatedError
 from kinesis_publishers.events import DataLossTolerated
 from kinesis_publishers.testing.fakes import STREAM_ARN, FakeStream, sample_shard
 
@@ -172,3 +173,34 @@ async def test_loss_that_is_tolerated_is_reported_once_for_each_place():
         await guarded.guard.check_retention(SHARD, progress(NOW - age), NOW)
     assert len(guarded.events) == 2
     assert len(guarded.questions) == 2
+
+
+_HALVES = [
+    evolve(sample_shard(0), ending_hash_key=str(2**127 - 1)),
+    evolve(sample_shard(1), starting_hash_key=str(2**127)),
+]
+
+
+def _audit(guarded: Guarded, listings: list[list[Shard]], seconds: float = 120.0) -> None:
+    for number, listed in enumerate(listings):
+        guarded.guard.audit(STREAM_ARN, listed, number * seconds)
+
+
+def test_hash_keys_without_a_shard_for_three_looks_are_an_error() -> None:
+    _audit(Guarded(), [_HALVES[:1]] * 2 + [_HALVES] + [_HALVES[1:]] * 2)
+    with pytest.raises(DataLossError, match=f"0 to {2**127 - 1}: the listing lacks a shard"):
+        _audit(Guarded(), [_HALVES, *[_HALVES[1:]] * 3])
+
+
+def test_looks_are_two_minutes_apart() -> None:
+    _audit(Guarded(), [_HALVES[1:]] * 24, seconds=10.0)
+    with pytest.raises(DataLossError):
+        _audit(Guarded(), [_HALVES[1:]] * 25, seconds=10.0)
+
+
+def test_a_tolerated_hole_is_reported_once_while_it_lasts() -> None:
+    guarded = Guarded(fail=False)
+    _audit(guarded, [_HALVES[:1]] * 5 + [_HALVES] + [_HALVES[:1]] * 5)
+    messages = [event.message for event in guarded.events if isinstance(event, DataLossTolerated)]
+    assert len(messages) == 2
+    assert f"{2**127} to {2**128 - 1}" in messages[0]

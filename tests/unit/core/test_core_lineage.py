@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,9 @@ from kinesis_publishers.engine.lineage import (
     resumed_progress,
     startable,
     starting_progress,
+    uncovered_hash_keys,
 )
+from kinesis_publishers.model import HashRange
 from kinesis_publishers.testing.fakes import sample_shard
 from tests.unit.core.reshard_histories import reshard_histories
 
@@ -252,3 +255,18 @@ def test_generations_have_every_shard_once_and_its_ancestors_before_it(shards, c
 def test_shards_that_descend_from_each_other_are_one_generation():
     circle = [sample_shard(0, parent=1), sample_shard(1, parent=0)]
     assert generations(circle) == [circle]
+
+
+@given(st.sets(st.integers(1, 2**128 - 1), max_size=8), st.data())
+def test_hash_keys_are_missing_exactly_where_a_shard_is(cuts: set[int], data: st.DataObject):
+    firsts = [0, *sorted(cuts)]
+    ranges = list(zip(firsts, [*(cut - 1 for cut in firsts[1:]), 2**128 - 1], strict=True))
+    shards = [
+        evolve(sample_shard(number), starting_hash_key=str(first), ending_hash_key=str(last))
+        for number, (first, last) in enumerate(ranges)
+    ]
+    closed = sample_shard(99, is_closed=True)
+    assert uncovered_hash_keys([*shards, closed]) == []
+    missing = data.draw(st.sampled_from(shards))
+    others = [shard for shard in data.draw(st.permutations(shards)) if shard is not missing]
+    assert uncovered_hash_keys([*others, closed]) == [HashRange.of(missing)]
