@@ -1,9 +1,9 @@
 """The metrics under the names of the Kinesis Client Library, so that its dashboards keep working.
 
-They are those of its ProcessTask (Amazon Kinesis Data Streams Developer Guide, *Monitor the Kinesis
-Client Library with Amazon CloudWatch*). What the KCL measures and does not exist here (leases,
-workers, its other tasks) is left out; the last entries are facts that it has no name for. Units are
-CloudWatch's.
+They are those of its ProcessTask, and of its leases and workers (Amazon Kinesis Data Streams
+Developer Guide, *Monitor the Kinesis Client Library with Amazon CloudWatch*). What the KCL measures
+and does not exist here (its other tasks) is left out; some entries are facts that it has no name
+for. Units are CloudWatch's.
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ _SAME: Final = {
     "PendingRecords": "pool_records",
     "PendingBytes": "pool_bytes",
     "DataLossTolerated": "data_losses",
+    "CurrentLeases": "lease_current",
+    "TotalLeases": "lease_total",
+    "ExpiredLeases": "lease_free",
+    "LeaseSpillover": "lease_spilled",
+    "NumWorkers": "lease_workers",
+    "TakenLeases": "leases_taken",
+    "LostLeases": "leases_lost",
 }
 _UNITS: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}
 
