@@ -9,6 +9,7 @@ from typing import Self
 
 from attrs import evolve, field, frozen
 
+from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.assembly import open_services
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import (
@@ -61,7 +62,10 @@ async def plan_batch(
         # LATEST was taken from this machine's clock, before the service had told the time.
         bounds = bounds.corrected(properties, services.clock.skew)
         plan = _BatchPlan(
-            services.discovery, TipSearch(pages.read, services.clock), services.data_loss
+            services.discovery,
+            TipSearch(pages.read, services.clock),
+            services.data_loss,
+            services.assigner,
         )
         return await plan.ranges(arns, bounds.narrowed(narrowing), narrowing)
 
@@ -71,6 +75,7 @@ class _BatchPlan:
     _discovery: ShardDiscovery
     _search: TipSearch
     _data_loss: DataLossGuard
+    _assigner: ShardAssigner
 
     async def ranges(
         self, streams: Sequence[str], bounds: BatchBounds, narrowing: Narrowing
@@ -105,7 +110,9 @@ class _BatchPlan:
     async def _list_shards(self, streams: Sequence[str], bounds: BatchBounds) -> list[Shard]:
         shards: list[Shard] = []
         for arn in streams:
-            shards += await self._discovery.list_shards(arn, since=bounds.listed_since)
+            listed = await self._discovery.list_shards(arn, since=bounds.listed_since)
+            self._assigner.check_listing(listed)
+            shards += filter(self._assigner.reads, listed)
         return shards
 
     def _check_named_shards(self, shards: Sequence[Shard], bounds: BatchBounds) -> None:

@@ -9,7 +9,11 @@ from datetime import datetime, timedelta
 import click
 
 from kinesis_publishers.cli.shared.commands import DURATION, CleanCommand
-from kinesis_publishers.cli.shared.connection import Connection, connection_options
+from kinesis_publishers.cli.shared.connection import (
+    Connection,
+    connection_options,
+    only_stream,
+)
 from kinesis_publishers.cli.shared.console import output_bytes, output_console, say
 from kinesis_publishers.cli.shared.event_loop import OutputPipe, run_until_signal
 from kinesis_publishers.cli.shared.formats import DataEncoding, iso_utc, json_line, plain_line
@@ -17,7 +21,13 @@ from kinesis_publishers.cli.tail.observing import observer_properties
 from kinesis_publishers.cli.tail.session import RecordLines, RecordView, TailSession
 from kinesis_publishers.cli.tail.table import LiveTable
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
-from kinesis_publishers.config import InitialPosition, InitialPositionConfig, Properties
+from kinesis_publishers.config import (
+    AssignmentConfig,
+    InitialPosition,
+    InitialPositionConfig,
+    Properties,
+    StreamSelector,
+)
 from kinesis_publishers.model import Record
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 
@@ -32,6 +42,14 @@ from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 @click.option("--at", "instant", metavar="TIME", help="Begin at an instant: ISO-8601 or epoch s.")
 @click.option(
     "--since", type=DURATION, metavar="DURATION", help="Begin so long ago, as 90s, 10m or 2h."
+)
+@click.option(
+    "--shard",
+    "shards",
+    multiple=True,
+    metavar="SHARD",
+    help="Read this shard only: its id, or STREAM:ID where there are several streams. May be "
+    "repeated.",
 )
 @click.option("--until-tip", is_flag=True, help="End when everything that was there is read.")
 @click.option(
@@ -57,6 +75,7 @@ def tail(
     position: str | None,
     instant: str | None,
     since: timedelta | None,
+    shards: tuple[str, ...],
     until_tip: bool,
     max_records: int | None,
     as_json: bool,
@@ -87,6 +106,8 @@ def tail(
     clock = ServiceClock(SystemClock())
     begin = _starting_position(position, instant, since, clock)
     properties, left_out = observer_properties(connection, begin)
+    if shards:
+        properties = _with_shards(properties, shards)
     for sentence in left_out:
         say(sentence)
     is_table = not (as_json or lines) and sys.stdout.isatty()
@@ -99,6 +120,14 @@ def tail(
 
     until = clock.now() if until_tip else None
     run_until_signal(lambda: _tail(properties, view, clock, max_records, until))
+
+
+def _with_shards(properties: Properties, shards: tuple[str, ...]) -> Properties:
+    named = [
+        shard if ":" in shard else f"{StreamSelector.parse(only_stream(properties)).name}:{shard}"
+        for shard in shards
+    ]
+    return properties.with_values({AssignmentConfig.written_shards: ",".join(named)})
 
 
 def _line(record: Record, encoding: DataEncoding | None) -> bytes:

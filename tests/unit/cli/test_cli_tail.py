@@ -47,6 +47,21 @@ def test_children_of_closed_shards_are_read_up_to_the_tip(run: RunCommand) -> No
     assert [one["data"] for one in found] == ["before", "after"]
 
 
+def test_only_the_shards_that_are_named_are_read(run: RunCommand) -> None:
+    run.server.create_stream("two-shards", 2)
+    run.server.put_many("two-shards", [(f"key-{n}", b"%d" % n) for n in range(20)])
+    first, second = sorted(run.server.records("two-shards"))
+    stream = ("--stream", "two-shards")
+    for name in (second, f"two-shards:{second}"):
+        found = records(run("tail", *_TO_THE_TIP, *stream, "--shard", name, "--json"))
+        assert {one["shard_id"] for one in found} == {second}
+        assert len(found) == len(run.server.records("two-shards")[second])
+    result = run("tail", *_TO_THE_TIP, *stream, "--shard", "shardId-7")
+    assert result.exit_code == 1
+    assert "two-shards:shardId-7, which is not there" in result.stderr
+    assert f"two-shards:{first}, two-shards:{second}" in result.stderr
+
+
 def test_an_empty_stream_has_its_tip_at_once(run: RunCommand) -> None:
     result = run("tail", *_TO_THE_TIP)
     assert (result.exit_code, result.stdout) == (0, "")
