@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc import RecordBatchConsumer as RecordBatchConsumer
     from kinesis_publishers.abc import RecordPublisher as RecordPublisher
     from kinesis_publishers.abc import RecordPublisherFactory as RecordPublisherFactory
+    from kinesis_publishers.abc import ShardAssigner as ShardAssigner
     from kinesis_publishers.checkpoints.checkpointer import Checkpointer as Checkpointer
     from kinesis_publishers.clock import Clock as Clock
     from kinesis_publishers.clock import SystemClock as SystemClock
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.model import Checkpoint as Checkpoint
     from kinesis_publishers.model import CheckpointVersion as CheckpointVersion
     from kinesis_publishers.model import CheckpointWrite as CheckpointWrite
+    from kinesis_publishers.model import Lease as Lease
     from kinesis_publishers.model import Record as Record
     from kinesis_publishers.model import RecordBatch as RecordBatch
     from kinesis_publishers.model import RecordPage as RecordPage
@@ -64,7 +66,8 @@ if TYPE_CHECKING:
 _NAMES: Final = {
     "abc": (
         "CheckpointStore CheckpointStoreContext ControlPlane DataPlane EventReporter "
-        "PublisherContext RecordBatchConsumer RecordPublisher RecordPublisherFactory"
+        "PublisherContext RecordBatchConsumer RecordPublisher RecordPublisherFactory "
+        "ShardAssigner"
     ),
     "checkpoints.checkpointer": "Checkpointer",
     "clock": "Clock SystemClock",
@@ -73,8 +76,8 @@ _NAMES: Final = {
     "engine.pool": "Reservation",
     "events": "Event EventSink fan_out_events log_event",
     "model": (
-        "Checkpoint CheckpointVersion CheckpointWrite Record RecordBatch RecordPage RunResult "
-        "SequenceNumber Shard ShardKey ShardProgress ShardRange StartingPosition "
+        "Checkpoint CheckpointVersion CheckpointWrite Lease Record RecordBatch RecordPage "
+        "RunResult SequenceNumber Shard ShardKey ShardProgress ShardRange StartingPosition "
         "StoredCheckpoint StreamIdentity StreamProgress UserRecord"
     ),
     "processing": (

@@ -97,6 +97,15 @@ def test_a_batch_goes_on_where_the_one_before_it_ended(batches: Batches) -> None
     assert sorted(numbers(after)) == list(range(100, 250))
 
 
+def test_named_shards_are_read_alone(batches: Batches) -> None:
+    batches.put(0, 200)
+    stored = batches.server.records("flights")
+    shard_id = min(stored)
+    rows = batches.load(shards=f"flights:{shard_id}").collect()
+    assert {row.shardId for row in rows} == {shard_id}
+    assert len(rows) == len(stored[shard_id])
+
+
 def test_single_shards_begin_and_end_at_their_own_positions(batches: Batches) -> None:
     batches.put(0, 200)
     stored = {

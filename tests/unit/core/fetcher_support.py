@@ -13,6 +13,7 @@ from kinesis_publishers import (
     KinesisDataFetcher,
     PublisherContext,
     Shard,
+    ShardAssigner,
     ShardProgress,
     StartingPosition,
     StreamProgress,
@@ -116,6 +117,7 @@ class World:
     initial_position: StartingPosition = field(factory=StartingPosition.trim_horizon)
     initial_shards: Mapping[str, ShardProgress] = field(factory=dict)
     parents_first: bool = True
+    assigner: ShardAssigner = field(factory=ShardAssigner)
     fails_on_data_loss: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -182,6 +184,7 @@ class World:
             ),
             clock=self.clock,
             events=self.events.append,
+            assigner=self.assigner,
         )
 
     @asynccontextmanager
