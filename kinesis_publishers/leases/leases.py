@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,8 @@ from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.checkpoints.stored_progress import (
+    FOUND_LATER,
+    STREAM,
     Turn,
     asking,
     resumable_streams,
@@ -28,6 +31,7 @@ from kinesis_publishers.leases.worker import LeaseWorker
 from kinesis_publishers.model import (
     Checkpoint,
     ChildShard,
+    Lease,
     Shard,
     ShardKey,
     ShardProgress,
@@ -63,12 +67,15 @@ class Leases(LeaseWorker, ShardAssigner):
         # Without a limit: nothing is held yet.
         with asking(self._store, "load"):
             self._learn(await self._store.load())
+        # A reader without leases that still runs learns by them that it has been replaced.
+        marks = (self.rows.get(ShardKey(arn, STREAM)) for arn in identities)
+        await self._save([evolve(one.checkpoint, progress=FOUND_LATER) for one in marks if one])
         return resumable_streams(self.rows)
 
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard; ``None`` unless this worker has the lease on it."""
         held = self._held.get(key)
-        return None if held is None else held.row.checkpoint.progress
+        return None if held is None or held.is_new else held.row.checkpoint.progress
 
     async def follow(
         self,
@@ -93,7 +100,7 @@ class Leases(LeaseWorker, ShardAssigner):
         """
         async with self._turn:
             began_at = self._clock.monotonic()
-            pending = {key: one for key, one in progress.items() if key in self._held}
+            pending = {key: one for key, one in progress.items() if self.get(key) is not None}
             for _ in range(_MOST_TRIES):
                 if not pending:
                     break
@@ -109,10 +116,6 @@ class Leases(LeaseWorker, ShardAssigner):
                 if written:
                     seconds = self._clock.monotonic() - began_at
                     self._events(CheckpointsSaved(shards=len(written), seconds=seconds))
-            for key, one in progress.items():
-                if one.is_ended:
-                    self._held.pop(key, None)
-                    self._leaving.discard(key)
         self._wake()
 
     def _with_progress(self, key: ShardKey, progress: ShardProgress) -> Checkpoint:
@@ -219,14 +222,14 @@ class Leases(LeaseWorker, ShardAssigner):
     async def release(self, shards: Collection[ShardKey]) -> None:
         async with self._turn:
             for _ in range(_MOST_TRIES):
-                held = [key for key in shards if key in self._held]
+                held = {key: self._released(key) for key in shards if key in self._held}
                 if not held:
                     break
-                for key in await self._save([self._released(key) for key in held]):
-                    lease = lease_of(self.rows[key])
-                    self._events(LeaseReleased(shard=key, owner=lease.owner))
-                    del self._held[key]
-                    self._leaving.discard(key)
+                for key in held:
+                    # It may be another worker's even if the answer is lost.
+                    self._held[key].valid_until = -math.inf
+                for key in await self._save([*held.values()]):
+                    self._events(LeaseReleased(shard=key, owner=(held[key].lease or Lease()).owner))
 
     def _released(self, key: ShardKey) -> Checkpoint:
         row = self._held[key].row
