@@ -7,7 +7,8 @@ Every message names what failed, where, and what to do next. The attribute ``ret
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class KinesisPublishersError(Exception):
@@ -286,7 +287,14 @@ class StaleCheckpointError(CheckpointError):
 
     What to do: give each reader a ``kinesis.checkpoint.application`` of its own, or run one of
     them.
+
+    Attributes:
+        written: the new versions of the other checkpoints of the batch, which were written.
     """
+
+    def __init__(self, message: str, *, written: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(message)
+        self.written = dict(written or {})
 
 
 class ReaderReplacedError(StaleCheckpointError):

@@ -97,8 +97,8 @@ class CheckpointStore(ABC):
         """Write checkpoints, each shard at most once, and return their new versions.
 
         They are durable when it returns. Writes are independent: if some are refused, the others
-        are written before the error is raised. After any other error each write has either happened
-        or not.
+        are written before the error is raised, whose ``written`` has their versions. After any
+        other error each write has either happened or not.
 
         Raises:
             StaleCheckpointError: a shard has another version than the expected one.

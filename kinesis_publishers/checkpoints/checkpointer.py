@@ -86,7 +86,7 @@ class Checkpointer:
     processed whose progress cannot be kept.
 
     Attributes:
-        has_failed: whether the last write has failed, after the store's own retries.
+        has_failed: whether the last write has failed for good, after the store's own retries.
     """
 
     stored: KeptProgress
@@ -222,6 +222,7 @@ class Checkpointer:
                     self.has_failed = False
             except BaseException:
                 self._pending = self._in_flight | self._pending
+                self._has_pending.set()
                 raise
             finally:
                 self._in_flight = {}
@@ -236,8 +237,8 @@ class Checkpointer:
         try:
             async with self._turn:
                 yield
-        except KinesisPublishersError:
-            self.has_failed = True
+        except KinesisPublishersError as error:
+            self.has_failed = not self.stored.is_bearable(error)
             raise
 
     @asynccontextmanager

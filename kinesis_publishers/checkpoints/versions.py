@@ -103,8 +103,14 @@ class Refusal:
     written_at: str | None = None
 
 
-def raise_refused(refusals: Sequence[Refusal], *, application: str, where: object) -> None:
-    """Raise for the first of ``refusals``, if there are any.
+def raise_refused(
+    refusals: Sequence[Refusal],
+    *,
+    application: str,
+    where: object,
+    written: Mapping[ShardKey, CheckpointVersion] | None = None,
+) -> None:
+    """Raise for the first of ``refusals``, if there are any; ``written`` was not refused.
 
     Raises:
         StaleCheckpointError: names application, stream and shard, and what to do.
@@ -118,7 +124,8 @@ def raise_refused(refusals: Sequence[Refusal], *, application: str, where: objec
         f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
         f"{application!r}, in {where}: {_describe(first)}. Another reader has the same "
         "kinesis.checkpoint.application: stop one of them, or give each its own name; then start "
-        "again from what is stored."
+        "again from what is stored.",
+        written=written,
     )
 
 
@@ -146,7 +153,13 @@ class VersionedStore(CheckpointStore):
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
         changes = [(one, write.checkpoint) for one, write in zip(attempts, writes, strict=True)]
         refusals = await self._apply(changes)
-        raise_refused(refusals, application=self._context.application, where=self)
+        if refusals:
+            refused = {one.attempt.shard for one in refusals}
+            # Not confirmed: a caller that does not look at it may write on the old versions.
+            written = {one.shard: one.version for one in attempts if one.shard not in refused}
+            raise_refused(
+                refusals, application=self._context.application, where=self, written=written
+            )
         return self._book.confirm(attempts)
 
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:

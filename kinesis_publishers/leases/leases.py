@@ -12,6 +12,8 @@ from attrs import define, evolve, field
 
 from kinesis_publishers.abc import ShardAssigner
 from kinesis_publishers.checkpoints.stored_progress import (
+    FOUND_LATER,
+    STREAM,
     Turn,
     asking,
     resumable_streams,
@@ -32,6 +34,7 @@ from kinesis_publishers.leases.worker import LeaseWorker
 from kinesis_publishers.model import (
     Checkpoint,
     ChildShard,
+    Lease,
     Shard,
     ShardKey,
     ShardProgress,
@@ -69,12 +72,15 @@ class Leases(LeaseWorker, ShardAssigner):
         # Without a limit: nothing is held yet.
         with asking(self._store, "load"):
             self._learn(await self._store.load())
+        # A reader without leases that still runs learns by them that it has been replaced.
+        marks = (self.rows.get(ShardKey(arn, STREAM)) for arn in identities)
+        await self._save([evolve(one.checkpoint, progress=FOUND_LATER) for one in marks if one])
         return resumable_streams(self.rows)
 
     def get(self, key: ShardKey) -> ShardProgress | None:
         """Return what is stored for a shard; ``None`` unless this worker has the lease on it."""
         held = self._held.get(key)
-        return None if held is None else held.row.checkpoint.progress
+        return None if held is None or held.is_new else held.row.checkpoint.progress
 
     async def follow(
         self,
@@ -99,7 +105,7 @@ class Leases(LeaseWorker, ShardAssigner):
         """
         async with self._turn:
             began_at = self._clock.monotonic()
-            pending = {key: one for key, one in progress.items() if key in self._held}
+            pending = {key: one for key, one in progress.items() if self.get(key) is not None}
             for _ in range(_MOST_TRIES):
                 if not pending:
                     break
@@ -115,10 +121,6 @@ class Leases(LeaseWorker, ShardAssigner):
                 if written:
                     seconds = self._clock.monotonic() - began_at
                     self._events(CheckpointsSaved(shards=len(written), seconds=seconds))
-            for key, one in progress.items():
-                if one.is_ended:
-                    self._held.pop(key, None)
-                    self._leaving.discard(key)
         self._wake()
 
     def _with_progress(self, key: ShardKey, progress: ShardProgress) -> Checkpoint:
@@ -146,11 +148,8 @@ class Leases(LeaseWorker, ShardAssigner):
         has_failed = False
         while True:
             part = _ASKED_PART if self._asked else _LOOK_PART
-            await wait_for_event(
-                self._hurry,
-                timeout_seconds=0 if self._hurry.is_set() else part * self._config.failover_seconds,
-                clock=self._clock,
-            )
+            pause = min(part * self._config.failover_seconds, self._seconds_to_expiry())
+            await wait_for_event(self._hurry, timeout_seconds=pause, clock=self._clock)
             self._hurry.clear()
             try:
                 await self.look()
@@ -252,14 +251,14 @@ class Leases(LeaseWorker, ShardAssigner):
     async def release(self, shards: Collection[ShardKey]) -> None:
         async with self._turn:
             for _ in range(_MOST_TRIES):
-                held = [key for key in shards if key in self._held]
+                held = {key: self._released(key) for key in shards if key in self._held}
                 if not held:
                     break
-                for key in await self._save([self._released(key) for key in held]):
-                    lease = lease_of(self.rows[key])
-                    self._events(LeaseReleased(shard=key, owner=lease.owner))
-                    del self._held[key]
-                    self._leaving.discard(key)
+                for key in held:
+                    # It may be another worker's even if the answer is lost.
+                    self._held[key].valid_until = -math.inf
+                for key in await self._save([*held.values()]):
+                    self._events(LeaseReleased(shard=key, owner=(held[key].lease or Lease()).owner))
 
     def _released(self, key: ShardKey) -> Checkpoint:
         row = self._held[key].row

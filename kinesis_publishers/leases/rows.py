@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM, asking
@@ -30,6 +30,8 @@ from kinesis_publishers.model import (
 
 # Of a failover time: a call that takes longer is given up, and made again.
 _CALL_PART: Final = 1 / 3
+# Longer than two looks are apart while the store answers.
+_LONGEST_GAP: Final = 0.5
 
 
 @define(eq=False)
@@ -45,13 +47,18 @@ class LeaseRows:
     rows: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
-    _sightings: Sightings = field(factory=Sightings, init=False)
+    _sightings: Sightings = field(
+        init=False,
+        default=Factory(
+            lambda self: Sightings(_LONGEST_GAP * self._config.failover_seconds), takes_self=True
+        ),
+    )
 
     def _note_loaded(self, before: Rows) -> None:
         """Learn that :attr:`rows` was loaded, and what it was before."""
 
     def _note_written(self, keys: Iterable[ShardKey], sent_at: float) -> None:
-        """Learn that rows were written, by a call that was sent at ``sent_at``."""
+        """Learn that rows were written, by a call that was sent at ``sent_at``, as they are now."""
 
     async def _load(self) -> None:
         async with self._limited("load"):
@@ -88,7 +95,7 @@ class LeaseRows:
     async def _save(self, rows: Sequence[Checkpoint]) -> set[ShardKey]:
         """Write rows on the versions that this worker knows; return what was written.
 
-        After a refusal the rows are loaded again, and say what was.
+        After a refusal the rows are loaded again.
         """
         if not rows:
             return set()
@@ -98,21 +105,25 @@ class LeaseRows:
         try:
             async with self._limited("write"):
                 versions = await self._store.save(writes)
-        except StaleCheckpointError:
+        except StaleCheckpointError as refused:
+            self._learn_written(rows, refused.written, sent_at)
             await self._load()
-            return {row.shard for row in rows if self._is_written(row, known.get(row.shard))}
-        for row in rows:
-            written = StoredCheckpoint(checkpoint=row, version=versions[row.shard])
-            self.rows[row.shard] = written
-        self._note_written(versions, sent_at)
+            return set(refused.written)
+        self._learn_written(rows, versions, sent_at)
         return set(versions)
 
-    def _is_written(self, row: Checkpoint, known: CheckpointVersion | None) -> bool:
-        found, lease = self.rows.get(row.shard), row.lease or Lease()
-        if found is None or found.version == known:
-            return False
-        stored = lease_of(found)
-        return (stored.owner, stored.leaving) == (lease.owner, lease.leaving)
+    def _learn_written(
+        self,
+        rows: Sequence[Checkpoint],
+        versions: Mapping[ShardKey, CheckpointVersion],
+        sent_at: float,
+    ) -> None:
+        self.rows |= {
+            row.shard: StoredCheckpoint(checkpoint=row, version=versions[row.shard])
+            for row in rows
+            if row.shard in versions
+        }
+        self._note_written(versions, sent_at)
 
     def _current_rows(self) -> dict[ShardKey, StoredCheckpoint]:
         """Return the rows of shards of the streams that are read, as they exist now."""
@@ -128,7 +139,8 @@ class LeaseRows:
         row = self.rows.get(key)
         # A stream that was created again has shards of the same ids.
         created_at = self._identities[key.stream_arn].created_at
-        return row is not None and row.checkpoint.stream_created_at == created_at
+        # If it is newer, another worker has noticed that before this one.
+        return row is not None and row.checkpoint.stream_created_at >= created_at
 
     def _first_row(self, shard: Shard, progress: ShardProgress = FOUND_LATER) -> Checkpoint:
         return Checkpoint(

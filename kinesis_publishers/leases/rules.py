@@ -37,12 +37,24 @@ _SMALLEST_PART = 16
 
 @define
 class Sightings:
-    """When each version of each row was first seen, in seconds of this machine's clock."""
+    """When each version of each row was first seen, in seconds of this machine's clock.
 
+    ``longest_gap`` is the longest time between two looks that is usual.
+    """
+
+    _longest_gap: float
     _seen: dict[ShardKey, tuple[CheckpointVersion, float]] = field(factory=dict, init=False)
+    _noted_at: float | None = field(default=None, init=False)
 
     def note(self, rows: Rows, now: float) -> None:
-        """Take note of ``rows``, which were asked for before ``now``."""
+        """Take note of ``rows``, which were asked for before ``now``.
+
+        After a gap all of them count as new: the store may have been away for every worker, or
+        this one was paused, and the others have had no time to renew them since.
+        """
+        if self._noted_at is not None and now - self._noted_at > self._longest_gap:
+            self._seen = {}
+        self._noted_at = now
         self._seen = {
             key: known
             if (known := self._seen.get(key)) is not None and known[0] == row.version

@@ -116,6 +116,17 @@ class LeaseWorker(LeaseRows):
                 self._wake()
             self._count()
 
+    def _seconds_to_expiry(self) -> float:
+        """Return when the next lease of another worker ends unless that renews it."""
+        failover = self._config.failover_seconds
+        ages = self._sightings.ages(self._clock.monotonic())
+        left = (
+            failover - ages[key]
+            for key in self._startable
+            if key in ages and key not in self._held and lease_of(self.rows[key]).owner
+        )
+        return min((one for one in left if one > 0), default=failover)
+
     def _view(self) -> View:
         return View(
             worker=self.worker,
@@ -181,22 +192,11 @@ class LeaseWorker(LeaseRows):
 
     async def _hold(self, rows: Sequence[Checkpoint]) -> None:
         """Write rows that make this worker the holder, and begin with those that were written."""
-        sent_at = self._clock.monotonic()
-        self._asked |= {row.shard: sent_at for row in rows if row.shard not in self._asked}
-        written = await self._save(rows)
+        now = self._clock.monotonic()
+        self._asked |= {row.shard: now for row in rows if row.shard not in self._asked}
+        await self._save(rows)
         for row in rows:
             self._asked.pop(row.shard, None)
-        for key in written:
-            self._held[key] = Held(
-                row=self.rows[key],
-                valid_until=sent_at + self._config.failover_seconds,
-                renewed_at=sent_at,
-                ready_at=sent_at + lease_of(self.rows[key]).settle_seconds,
-            )
-            self._events(LeaseTaken(shard=key))
-        if written:
-            self._renewed.set()
-            self._wake()
 
     async def _ask(self, keys: Sequence[ShardKey]) -> None:
         if self._config.handover_seconds == 0:
@@ -224,21 +224,44 @@ class LeaseWorker(LeaseRows):
         )
 
     def _note_loaded(self, before: Rows) -> None:
-        for key in tuple(self._held):
-            self._reconcile(key, self.rows.get(key))
+        # All of them before an error is raised: what is held is written on what is known of it.
+        strangers = [key for key in tuple(self._held) if not self._reconcile(key)]
         if _outline(self.rows) != _outline(before):
             self._wake()
+        for key in strangers:
+            raise LeaseError(
+                f"{self.rows[key].version.writer} has written the lease on {key} in the name of "
+                f"{self.worker}, which this process has. Give each worker a "
+                "kinesis.lease.workerid of its own, or leave the option out; a reader of this "
+                "application without kinesis.lease.enabled must not run beside workers with it."
+            )
 
     def _note_written(self, keys: Iterable[ShardKey], sent_at: float) -> None:
         for key in keys:
-            if held := self._held.get(key):
-                held.row, held.renewed_at, held.payload_bytes = self.rows[key], sent_at, 0
-                held.valid_until = sent_at + self._config.failover_seconds
+            row, held = self.rows[key], self._held.get(key)
+            valid_until = sent_at + self._config.failover_seconds
+            if lease_of(row).holder != self.worker:
+                self._drop(key)
+            elif held is None:
+                self._held[key] = Held(
+                    row=row,
+                    valid_until=valid_until,
+                    renewed_at=sent_at,
+                    ready_at=sent_at + lease_of(row).settle_seconds,
+                )
+                self._events(LeaseTaken(shard=key))
+                self._wake()
+            else:
+                held.row, held.renewed_at, held.payload_bytes = row, sent_at, 0
+                held.valid_until = valid_until
         self._renewed.set()
 
-    def _reconcile(self, key: ShardKey, row: StoredCheckpoint | None) -> None:
-        """Learn what has become of a lease: it is held on, asked for, or lost."""
-        held = self._held[key]
+    def _reconcile(self, key: ShardKey) -> bool:
+        """Learn what has become of a lease: it is held on, asked for, or lost.
+
+        Return ``False`` if another process writes in the name of this worker.
+        """
+        held, row = self._held[key], self.rows.get(key)
         lease = Lease() if row is None else lease_of(row)
         if row is None or lease.holder != self.worker:
             self._lose(key, lease.owner)
@@ -250,19 +273,21 @@ class LeaseWorker(LeaseRows):
             # Perhaps written by a call whose answer was lost.
             held.row = row
         else:
-            raise LeaseError(
-                f"{row.version.writer} has written the lease on {key} in the name of "
-                f"{self.worker}, which this process has. Give each worker a "
-                "kinesis.lease.workerid of its own, or leave the option out; a reader of this "
-                "application without kinesis.lease.enabled must not run beside workers with it."
-            )
+            self._drop(key)
+            return False
+        return True
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
         _LOGGER.warning("%s has lost the lease on %s to %s.", self.worker, key, owner or "nobody")
         self._events(LeaseLost(shard=key, owner=owner))
-        del self._held[key]
-        self._leaving.discard(key)
+        self._drop(key)
+        # Not taken again before the fetcher has been told: it may have read further than the row.
+        self._startable = [one for one in self._startable if one != key]
         self._wake()
+
+    def _drop(self, key: ShardKey) -> None:
+        self._held.pop(key, None)
+        self._leaving.discard(key)
 
 
 def _outline(rows: Rows) -> dict[ShardKey, object]:

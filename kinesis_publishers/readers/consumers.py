@@ -91,6 +91,8 @@ class RunningConsumers:
             scope: runs the consumers.
             given_up: the shards that are read no further on purpose.
         """
+        # What was lost is begun again, from what is stored, when its consumer has stopped.
+        startable = [one for one in startable if one.key not in self._lost]
         mine, leaving = self._assigner.mine(startable), self._assigner.leaving()
         for key in leaving:
             if key not in self._leaving:
@@ -104,6 +106,9 @@ class RunningConsumers:
         for shard in startable:
             key = shard.key
             if key in mine and key not in self._running and key not in given_up:
+                if self._checkpointer is not None:
+                    # Of a time before another worker had it.
+                    self._checkpointer.forget(key)
                 consumer = ShardConsumer(shard, progress[key], self._context)
                 task = scope.spawn(self._consume(consumer), name=f"read {shard}")
                 self._running[key] = (consumer, task)

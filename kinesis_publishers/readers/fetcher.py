@@ -93,7 +93,7 @@ class KinesisDataFetcher:
             leaves_others=checkpointer is not None,
             take_over=None if checkpointer is None else checkpointer.take_over,
         )
-        self._sink = sink if assigner is None else AssignedSink(sink, assigner)
+        self._sink = AssignedSink(sink, self.assigner)
         self._consumers = RunningConsumers(
             services.consumer_context(self._sink, services.factory.create),
             self.assigner,

@@ -242,12 +242,14 @@ class CheckpointStoreContract:
             versions = dict(await store.save([_write(1, key=key) for key in keys]))
             theirs = await other.save([_write(5, versions[contended], contended)])
             batch = [_write(2, versions[key], key) for key in keys]
-            with pytest.raises(StaleCheckpointError, match=contended.shard_id):
+            with pytest.raises(StaleCheckpointError, match=contended.shard_id) as refused:
                 await store.save(batch)
             for key in keys:
                 number = 5 if key == contended else 2
                 assert await _stored(other, key) == _checkpoint(number, key)
-            # The caller was not told their versions: it may write them again with the old ones.
+            found = {key: one.version for key, one in (await other.load()).items()}
+            assert refused.value.written == {key: found[key] for key in keys if key != contended}
+            # A caller that has not looked at that may write them again with the old ones.
             await store.save([_write(3, {**versions, **theirs}[key], key) for key in keys])
 
     @pytest.mark.parametrize("is_first", [True, False], ids=["first write", "later write"])
