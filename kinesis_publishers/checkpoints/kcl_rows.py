@@ -28,6 +28,7 @@ from kinesis_publishers.model import (
     StartingPosition,
     StreamIdentity,
 )
+from kinesis_publishers.model.checkpoints import KCL_WRITER
 
 Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 Beginning: TypeAlias = Callable[[PositionType], StartingPosition]
@@ -50,7 +51,6 @@ _WHOLE: Final = 2**31 - 1
 _NOTHING: Final = -1
 
 _BYTES_PER_KB: Final = 1024
-_SYNTHETIC: Final = "KCL "
 
 
 def stream_key(identity: StreamIdentity) -> str:
@@ -129,7 +129,7 @@ def version_of(item: Item) -> CheckpointVersion:
         return CheckpointVersion(number=number, writer=item["kpWriter"]["S"])
     # The KCL asks for a hand-over without a new counter: such a row has another version, too.
     owners = [_text(item, "leaseOwner"), _text(item, "checkpointOwner")]
-    return CheckpointVersion(number=number, writer=_SYNTHETIC + json.dumps(owners))
+    return CheckpointVersion(number=number, writer=KCL_WRITER + json.dumps(owners))
 
 
 def written_at(item: Item) -> str | None:
@@ -139,9 +139,8 @@ def written_at(item: Item) -> str | None:
 
 def _is_ours(item: Item) -> bool:
     leaving = _text(item, "checkpointOwner")
-    return item.get("kpCounter") == item["leaseCounter"] and (
-        leaving is None or leaving == _text(item, "kpLeaving")
-    )
+    is_last = "kpCounter" in item and _number(item, "kpCounter") == _number(item, "leaseCounter")
+    return is_last and (leaving is None or leaving == _text(item, "kpLeaving"))
 
 
 def _progress(item: Item, state: Mapping[str, Any], beginning: Beginning) -> ShardProgress:
@@ -293,7 +292,7 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
         condition = f"attribute_not_exists({KEY})"
     else:
         values[":known"] = {"N": str(expected.number)}
-        if expected.writer.startswith(_SYNTHETIC):
+        if expected.writer.startswith(KCL_WRITER):
             condition = _owned_as_known(expected.writer, values)
         else:
             values[":writer"] = {"S": expected.writer}
@@ -309,7 +308,7 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
 def _owned_as_known(writer: str, values: dict[str, dict[str, str]]) -> str:
     """Return the condition that a row is as the KCL has written it; add its values."""
     names = ("leaseOwner", "checkpointOwner")
-    owners = dict(zip(names, json.loads(writer.removeprefix(_SYNTHETIC)), strict=True))
+    owners = dict(zip(names, json.loads(writer.removeprefix(KCL_WRITER)), strict=True))
     values |= {f":known_{name}": {"S": owner} for name, owner in owners.items() if owner}
     is_known = [
         f"{name} = :known_{name}" if owner else f"attribute_not_exists({name})"
