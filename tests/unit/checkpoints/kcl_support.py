@@ -116,11 +116,11 @@ class KclTable:
 
 
 @contextmanager
-def kcl_table(moto_url: str) -> Iterator[KclTable]:
+def kcl_table(moto_url: str, region: str = "eu-west-1") -> Iterator[KclTable]:
     """Make an empty table, as version 2 of the KCL does."""
     client = boto3.client(
         "dynamodb",
-        region_name="eu-west-1",
+        region_name=region,
         endpoint_url=moto_url,
         aws_access_key_id="local",
         aws_secret_access_key="local",
