@@ -7,21 +7,14 @@ from datetime import datetime
 from typing import Any, Final, Self, TypeAlias
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.aws.errors import RefusedError
-from kinesis_publishers.checkpoints.dynamodb_table import (
-    CONDITION_FAILED,
-    MAX_IN_FLIGHT,
-    TableClient,
-    provide_table,
-)
+from kinesis_publishers.checkpoints.dynamodb_table import TableClient, TableForm, write_all
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig, Properties
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
-from kinesis_publishers.tasks import TaskScope
 
-_ALL_OLD: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+_FORM: Final = TableForm(keys={"application": "HASH", "shard": "RANGE"})
 
 
 class DynamoDbCheckpointStore(VersionedStore):
@@ -34,7 +27,7 @@ class DynamoDbCheckpointStore(VersionedStore):
         self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
     ) -> None:
         super().__init__(context)
-        self._client = TableClient(aws, config, context)
+        self._client = TableClient(aws, config, context, _FORM)
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -49,68 +42,39 @@ class DynamoDbCheckpointStore(VersionedStore):
 
     async def open(self) -> None:
         await self._client.open()
-        if self._client.config.create_table:
-            await provide_table(self._client)
 
     async def close(self) -> None:
         await self._client.close()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         found: dict[ShardKey, StoredCheckpoint] = {}
-        page: dict[str, Any] = {}
-        while True:
-            items, last_key = await self._client.call(
-                "Query",
-                # Without the member Items it is no answer: an empty table would mean to start over.
-                lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
-                ConsistentRead=True,
-                KeyConditionExpression="application = :application",
-                ExpressionAttributeValues={":application": {"S": self._context.application}},
-                **page,
-            )
-            for item in items:
-                stored = stored_of(item, where=self)
-                found[stored.checkpoint.shard] = stored
-            if not last_key:
-                return found
-            page = {"ExclusiveStartKey": last_key}
+        items = self._client.read_items(
+            "Query",
+            KeyConditionExpression="application = :application",
+            ExpressionAttributeValues={":application": {"S": self._context.application}},
+        )
+        async for item in items:
+            stored = stored_of(item, where=self)
+            found[stored.checkpoint.shard] = stored
+        return found
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        """Make every write, refused or not; only another failure ends it early."""
-        refusals: list[Refusal] = []
-        pending = iter(changes)
-
-        async def work() -> None:
-            for attempt, checkpoint in pending:
-                refusal = await self._write(attempt, checkpoint)
-                if refusal is not None:
-                    refusals.append(refusal)
-
-        async with TaskScope() as scope:
-            for number in range(min(MAX_IN_FLIGHT, len(changes))):
-                scope.spawn(work(), name=f"write checkpoints {number}")
-        return refusals
+        return await write_all(changes, self._write)
 
     async def _write(self, attempt: Attempt, checkpoint: Checkpoint | None) -> Refusal | None:
         application = self._context.application
-        request: dict[str, Any] = condition_of(attempt) | _ALL_OLD
+        request: dict[str, Any] = condition_of(attempt)
         if checkpoint is None:
             operation = "DeleteItem"
             request["Key"] = key_of(application, attempt.shard)
         else:
             operation, now = "PutItem", self._context.clock.now()
             request["Item"] = item_of(application, checkpoint, attempt.version, now)
-        try:
-            await self._client.call(operation, dict, **request)
-        except RefusedError as error:
-            if error.code != CONDITION_FAILED:
-                raise
-            return _refusal(attempt, error)
-        return None
+        item = await self._client.write_item(operation, **request)
+        return None if item is None else _refusal(attempt, item)
 
 
-def _refusal(attempt: Attempt, error: RefusedError) -> Refusal:
-    item = error.answer.get("Item")
+def _refusal(attempt: Attempt, item: Mapping[str, Any]) -> Refusal:
     if not item:
         return Refusal(attempt=attempt, stored=None)
     return Refusal(

@@ -1,30 +1,53 @@
-"""The table of the DynamoDB store: its keys, its creation, and the calls about it."""
+"""A table of the DynamoDB stores: its creation, and the calls about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
-from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
+from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
+from kinesis_publishers.model import Checkpoint
 from kinesis_publishers.retry import call_with_retries
+from kinesis_publishers.tasks import TaskScope
 
 _T = TypeVar("_T")
 
-CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+_CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
 _DESCRIBE: Final = "DescribeTable"
 # The caller handles these; everything else is mapped here.
-_ANSWERS: Final = frozenset({CONDITION_FAILED, _NOT_FOUND, "ResourceInUseException"})
+_ANSWERS: Final = frozenset({_CONDITION_FAILED, _NOT_FOUND, "ResourceInUseException"})
+
+
+@frozen(kw_only=True)
+class TableForm:
+    """What the keys of a table are; their values are texts.
+
+    Attributes:
+        keys: ``HASH`` or ``RANGE`` by attribute, in this order.
+        indexes: the same for each index that a new table gets, by its name.
+    """
+
+    keys: Mapping[str, str]
+    indexes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        """Say how to create it."""
+        kinds = {"HASH": "partition key", "RANGE": "sort key"}
+        keys = [f"{name} ({kinds[kind]}, text)" for name, kind in self.keys.items()]
+        return f"the key{'s' * (len(keys) > 1)} {' and '.join(keys)}"
 
 
 @define(eq=False)
@@ -34,6 +57,7 @@ class TableClient:
     aws: AwsConfig
     config: DynamoDbCheckpointConfig
     context: CheckpointStoreContext
+    form: TableForm
     _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _client: Any = field(default=None, init=False)
     _has_answered: bool = field(default=False, init=False)
@@ -42,12 +66,14 @@ class TableClient:
         return f"the DynamoDB table {self.config.table}"
 
     async def open(self) -> None:
-        """Make the client; no call is made."""
+        """Make the client; wait until the table is ready, which is created if it is missing."""
         address = ServiceAddress(
             service="dynamodb", endpoint_url=self.config.endpoint_url, max_connections=MAX_IN_FLIGHT
         )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
             self._client = await self._stack.enter_async_context(open_aio_client(self.aws, address))
+        if self.config.create_table:
+            await _provide_table(self)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -99,23 +125,71 @@ class TableClient:
         self._has_answered = True
         return answer
 
+    async def read_items(self, operation: str, **request: Any) -> AsyncIterator[dict[str, Any]]:
+        """Yield the items of all pages of a query or a scan."""
+        while True:
+            items, last_key = await self.call(
+                operation,
+                # Without the member Items it is no answer: an empty table would mean to start over.
+                lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
+                ConsistentRead=True,
+                **request,
+            )
+            for item in items:
+                yield item
+            if not last_key:
+                return
+            request["ExclusiveStartKey"] = last_key
+
+    async def write_item(self, operation: str, **request: Any) -> Mapping[str, Any] | None:
+        """Make a conditional write; return ``None``, or the item that it did not replace."""
+        try:
+            await self.call(
+                operation, dict, **request, ReturnValuesOnConditionCheckFailure="ALL_OLD"
+            )
+        except RefusedError as error:
+            if error.code != _CONDITION_FAILED:
+                raise
+            return error.answer.get("Item") or {}
+        return None
+
     def _missing_table(self) -> CheckpointError:
         return CheckpointError(
-            f"{self} does not exist in {self.aws.region}: create it with the keys application "
-            f"(partition key, text) and shard (sort key, text), or let it be created with "
-            "kinesis.checkpoint.dynamodb.createtable = true. If it was removed while it was in "
-            "use, its checkpoints are gone."
+            f"{self} does not exist in {self.aws.region}: create it with {self.form}, or let it be "
+            "created with kinesis.checkpoint.dynamodb.createtable = true. If it was removed while "
+            "it was in use, its checkpoints are gone."
         )
 
 
-_KEYS: Final = {"application": "HASH", "shard": "RANGE"}
+async def write_all(
+    changes: Sequence[Change],
+    write: Callable[[Attempt, Checkpoint | None], Awaitable[Refusal | None]],
+) -> list[Refusal]:
+    """Make every change, a limited number at the same time; return the refusals.
+
+    A refusal does not keep the others from being made; another failure ends it early.
+    """
+    refusals: list[Refusal] = []
+    pending = iter(changes)
+
+    async def work() -> None:
+        for attempt, checkpoint in pending:
+            refusal = await write(attempt, checkpoint)
+            if refusal is not None:
+                refusals.append(refusal)
+
+    async with TaskScope() as scope:
+        for number in range(min(MAX_IN_FLIGHT, len(changes))):
+            scope.spawn(work(), name=f"write checkpoints {number}")
+    return refusals
+
 
 # Creating a table takes about ten seconds.
 _POLL_SECONDS: Final = 1.0
 _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 
 
-async def provide_table(client: TableClient) -> None:
+async def _provide_table(client: TableClient) -> None:
     """Wait until the table is ready; create it if it is missing.
 
     Raises:
@@ -153,10 +227,11 @@ async def _is_active(client: TableClient) -> bool:
 def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
     status = text_in(table, "TableStatus")
     keys = {text_in(key, "AttributeName"): text_in(key, "KeyType") for key in table["KeySchema"]}
-    if keys != _KEYS:
+    if keys != client.form.keys:
         raise CheckpointError(
-            f"{client} does not hold checkpoints: its keys are {', '.join(sorted(keys))}, not "
-            f"application and shard. Set kinesis.checkpoint.dynamodb.table to another."
+            f"{client} does not hold these checkpoints: its keys are {', '.join(sorted(keys))}, "
+            f"not {' and '.join(client.form.keys)}. Set kinesis.checkpoint.dynamodb.table to "
+            "another."
         )
     # An update allows reads and writes; while DELETING, wait and create.
     return status in {"ACTIVE", "UPDATING"}
@@ -168,12 +243,47 @@ async def _create(client: TableClient) -> bool:
         return await client.call(
             "CreateTable",
             lambda answer: _is_usable(client, answer["TableDescription"]),
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in _KEYS.items()],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _KEYS],
+            **_new_table(client.form, client.config),
         )
     except RefusedError as error:
         # Another process has just created it.
         if error.code != "ResourceInUseException":
             raise
         return False
+
+
+def _new_table(form: TableForm, config: DynamoDbCheckpointConfig) -> dict[str, Any]:
+    capacity = {}
+    if config.billing_mode is BillingMode.PROVISIONED:
+        units = {
+            "ReadCapacityUnits": config.read_capacity,
+            "WriteCapacityUnits": config.write_capacity,
+        }
+        capacity["ProvisionedThroughput"] = units
+    table: dict[str, Any] = {
+        "BillingMode": config.billing_mode.value,
+        "KeySchema": _schema(form.keys),
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": "S"}
+            for name in sorted({*form.keys}.union(*form.indexes.values()))
+        ],
+        **capacity,
+    }
+    # Neither may be there and empty.
+    if form.indexes:
+        table["GlobalSecondaryIndexes"] = [
+            {
+                "IndexName": name,
+                "KeySchema": _schema(keys),
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+                **capacity,
+            }
+            for name, keys in form.indexes.items()
+        ]
+    if config.tags:
+        table["Tags"] = [{"Key": key, "Value": value} for key, value in config.tags]
+    return table
+
+
+def _schema(keys: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()]

@@ -95,8 +95,8 @@ def stored_from_fields(
         return StoredCheckpoint(
             checkpoint=Checkpoint(
                 shard=shard,
-                stream_created_at=_instant(fields["stream_created_at"]),
-                progress=_progress(fields),
+                stream_created_at=instant_of(fields["stream_created_at"]),
+                progress=progress_of(fields),
                 lease=None if lease is None else _lease(_text(lease)),
             ),
             version=CheckpointVersion(
@@ -115,7 +115,8 @@ def stored_from_fields(
         ) from error
 
 
-def _progress(fields: Mapping[str, object]) -> ShardProgress:
+def progress_of(fields: Mapping[str, object]) -> ShardProgress:
+    """Return the progress of which :func:`fields_of` made the values; the errors are Python's."""
     number, timestamp, as_of = (
         fields.get(name) for name in ("sequence_number", "timestamp", "as_of")
     )
@@ -125,16 +126,17 @@ def _progress(fields: Mapping[str, object]) -> ShardProgress:
         None
         if number is None
         else SequenceNumber(_text(number), None if sub is None else _whole(sub)),
-        None if timestamp is None else _instant(timestamp),
+        None if timestamp is None else instant_of(timestamp),
     )
     return ShardProgress(
         position=position,
-        as_of=None if as_of is None else _instant(as_of),
+        as_of=None if as_of is None else instant_of(as_of),
         is_ended={0: False, 1: True}[_whole(fields["is_ended"])],
     )
 
 
-def _instant(value: object) -> datetime:
+def instant_of(value: object) -> datetime:
+    """Return the instant of which :func:`instant_text` made the text."""
     instant = datetime.fromisoformat(_text(value))
     if instant.tzinfo is None:
         raise ValueError(f"{value!r} has no time zone")

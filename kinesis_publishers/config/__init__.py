@@ -23,6 +23,7 @@ from kinesis_publishers.config.sections.aws import AwsConfig as AwsConfig
 from kinesis_publishers.config.sections.aws import CredentialsConfig as CredentialsConfig
 from kinesis_publishers.config.sections.aws import CredentialsProvider as CredentialsProvider
 from kinesis_publishers.config.sections.aws import resolve_region as resolve_region
+from kinesis_publishers.config.sections.checkpoints import BillingMode as BillingMode
 from kinesis_publishers.config.sections.checkpoints import CheckpointConfig as CheckpointConfig
 from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig as DynamoDbCheckpointConfig,

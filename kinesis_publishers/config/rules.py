@@ -17,6 +17,7 @@ from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
     CHECKPOINT_OPTIONS,
+    BillingMode,
     CheckpointConfig,
     DynamoDbCheckpointConfig,
     SqliteCheckpointConfig,
@@ -258,6 +259,25 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
             yield InvalidOptionError(
                 f"{key} is for the store {owner}, and {lookup.written_key(store)} "
                 f"is {chosen}: remove one of them, or set the store to {owner}"
+            )
+    yield from _table_problems(lookup)
+
+
+def _table_problems(lookup: Lookup) -> Iterator[ConfigError]:
+    """Yield the options of a new table that have no effect with the others."""
+    config = DynamoDbCheckpointConfig
+    creates, mode = config.create_table, config.billing_mode
+    capacity = (config.read_capacity, config.write_capacity)
+    if not lookup.get(creates):
+        for key in lookup.given_keys((mode, *capacity, config.tags)):
+            yield InvalidOptionError(
+                f"{key} is for a table that is created, and {lookup.written_key(creates)} is "
+                "false: remove one of them"
+            )
+    elif lookup.get(mode) is not BillingMode.PROVISIONED and not lookup.is_refused(mode):
+        for key in lookup.given_keys(capacity):
+            yield InvalidOptionError(
+                f"{key} is for {mode.full_key} = PROVISIONED: set that too, or remove it"
             )
 
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import RecordPublisher
+from kinesis_publishers.aggregation.codec import has_aggregates
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.data_loss import DataLossGuard
@@ -326,7 +327,15 @@ async def user_records(
             known.
     """
     records = await context.aggregates.expand(batch, shard)
-    return batch if records is batch else drop_processed(records, processed, context.events)
+    if records is not batch:
+        records = drop_processed(records, processed, context.events)
+    if processed is None or processed.sub_sequence_number is None or not len(records):
+        return records
+    # The Kinesis Client Library counts a record outside of aggregates as the first inside itself.
+    is_plain = records.first_sequence_number == processed.whole
+    if is_plain and not has_aggregates(records.payloads[:1]):
+        records = drop_processed(records, processed.whole, context.events)
+    return records
 
 
 class MissingShard:

@@ -19,6 +19,7 @@ from kinesis_publishers.model import (
     SequenceNumber,
     Shard,
     ShardProgress,
+    StartingPosition,
     resume_after,
 )
 from kinesis_publishers.tasks import TaskScope
@@ -200,6 +201,8 @@ class ShardConsumer(ShardLoop):
         """Return the records of ``fresh`` with their room, if any, and what ``answer`` leads to."""
         as_of = self._seen_until(fresh, answer)
         progress, delivery = evolve(self.reached, as_of=as_of), None
+        if as_of is not None and not len(fresh) and _may_be_over(self.reached):
+            progress = evolve(progress, position=_after_whole(progress))
         if len(fresh):
             # The record has come, even if nothing of it is delivered: it is not read again.
             is_found = progress.position.type is PositionType.AT_SEQUENCE_NUMBER
@@ -262,11 +265,31 @@ class ShardConsumer(ShardLoop):
         if waiting is not None and waiting[0] is not None:
             waiting[0].release()
 
+    async def _check_beginning(self, batch: RecordBatch) -> None:
+        if not _may_be_over(self.reached):
+            await super()._check_beginning(batch)
+
     def _seen_until(self, fresh: RecordBatch, answer: RecordBatch) -> datetime | None:
         instants = [self.reached.as_of, fresh.last_arrival]
         if answer.millis_behind_latest == 0:
             instants.append(answer.requested_at)
         return _latest(*instants)
+
+
+def _may_be_over(progress: ShardProgress) -> bool:
+    """Return whether nothing is lost if the record in which reading continues is gone.
+
+    Our own places inside an aggregate have an instant. The Kinesis Client Library's have none, and
+    are inside of every record: the retention of an idle shard removes it after it was processed.
+    """
+    number = progress.processed
+    is_inside = number is not None and number.sub_sequence_number is not None
+    return is_inside and progress.as_of is None
+
+
+def _after_whole(progress: ShardProgress) -> StartingPosition:
+    assert progress.processed is not None, "it is inside a record"
+    return StartingPosition.after(progress.processed.whole)
 
 
 def _joined(first: Delivery | None, second: Delivery | None) -> Delivery | None:

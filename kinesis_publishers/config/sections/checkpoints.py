@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
+from enum import Enum
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
-from kinesis_publishers.config.parsers import URL, Duration, Flag, PluginName, Text, WholeNumber
+from kinesis_publishers.config.parsers import (
+    URL,
+    Choice,
+    Duration,
+    Flag,
+    PluginName,
+    Scalar,
+    Text,
+    WholeNumber,
+)
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 
@@ -91,6 +102,31 @@ class SqliteCheckpointConfig(Section, section="Checkpoints", namespace=Namespace
     path: Derived[Path] = Derived(_sqlite_path)
 
 
+class BillingMode(Enum):
+    """How a table that is created is paid for."""
+
+    PAY_PER_REQUEST = "PAY_PER_REQUEST"
+    PROVISIONED = "PROVISIONED"
+
+
+Tags: TypeAlias = tuple[tuple[str, str], ...]
+# DynamoDB allows more, but a comma and the first equals sign are between tags and inside of one.
+_TAG: Final = r"(?!aws:)([\w .:/+@-]{1,128})=([\w .:/+@=-]{0,256})"
+
+
+class _TagsParser:
+    """Parses ``key=value,...``."""
+
+    accepts = "key=value pairs, separated by commas"
+
+    def __call__(self, value: Scalar) -> Tags:
+        pairs = [re.fullmatch(_TAG, one.strip()) for one in str(value).split(",")]
+        tags = {pair[1]: pair[2] for pair in pairs if pair is not None}
+        if len(tags) != len(pairs):
+            raise ValueError("not pairs with different keys")
+        return tuple(tags.items())
+
+
 class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
     """Which table has the checkpoints."""
 
@@ -98,7 +134,8 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
         key="checkpoint.dynamodb.table",
         parser=Text(accepts="3 to 255 letters, digits or _.-", pattern=r"[a-zA-Z0-9_.-]{3,255}"),
         default="kinesis-publishers-checkpoints",
-        doc="The table of dynamodb, which any number of applications may share.",
+        doc="The table of dynamodb, which any number of applications may share. With leases in the "
+        "format of the KCL each application has its own: if this is not set, one of its name.",
     )
     endpoint_url: Option[str | None] = Option(
         key="checkpoint.dynamodb.endpoint",
@@ -109,7 +146,31 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
         key="checkpoint.dynamodb.createtable",
         parser=Flag(),
         default=True,
-        doc="Whether a missing table is created, with on-demand billing.",
+        doc="Whether a missing table is created.",
+    )
+    billing_mode: Option[BillingMode] = Option(
+        key="checkpoint.dynamodb.billingmode",
+        parser=Choice(members=BillingMode),
+        default=BillingMode.PAY_PER_REQUEST,
+        doc="How a table that is created is paid for: on demand, or for a provisioned capacity.",
+    )
+    read_capacity: Option[int] = Option(
+        key="checkpoint.dynamodb.readcapacity",
+        parser=WholeNumber(minimum=1),
+        default=10,
+        doc="The read capacity units of a table that is created with PROVISIONED.",
+    )
+    write_capacity: Option[int] = Option(
+        key="checkpoint.dynamodb.writecapacity",
+        parser=WholeNumber(minimum=1),
+        default=10,
+        doc="The write capacity units of a table that is created with PROVISIONED.",
+    )
+    tags: Option[Tags] = Option(
+        key="checkpoint.dynamodb.tags",
+        parser=_TagsParser(),
+        default=(),
+        doc="The tags of a table that is created.",
     )
 
 

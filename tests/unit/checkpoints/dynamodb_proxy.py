@@ -25,7 +25,7 @@ class DynamoDbProxy:
         faults: what happens to the next calls, by operation.
         calls: the operations that were called, in order.
         most_at_once: how many calls were under way at the same time.
-        page_items: how many items a page of a query has at most.
+        page_items: how many items a page has at most.
     """
 
     def __init__(self, target: str) -> None:
@@ -71,7 +71,7 @@ class DynamoDbProxy:
         kept = ("X-Amz-Target", "Content-Type", "Authorization", "X-Amz-Date")
         headers = {name: request.headers[name] for name in kept if name in request.headers}
         body = await request.read()
-        if operation == "Query" and self.page_items:
+        if operation in ("Query", "Scan") and self.page_items:
             body = orjson.dumps({**orjson.loads(body), "Limit": self.page_items})
         async with self._session.post(self._target, data=body, headers=headers) as answer:
             content = await answer.read()

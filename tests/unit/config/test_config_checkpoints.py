@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,32 @@ def test_a_refused_store_does_not_make_its_options_contradictions() -> None:
     options = {"kinesis.checkpoint.store": "a b", "kinesis.checkpoint.dynamodb.table": "table"}
     (problem,) = _problems(_ON | options)
     assert "expected memory, sqlite, dynamodb" in problem
+
+
+_DYNAMODB = _ON | {"kinesis.checkpoint.store": "dynamodb"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"readcapacity": "5"}, "readcapacity is for kinesis.checkpoint.dynamodb.billingmode ="),
+        (
+            {"billingmode": "PROVISIONED", "createtable": "false"},
+            "billingmode is for a table that is created, and .*createtable is false",
+        ),
+        ({"tags": "team=data", "createtable": "false"}, "tags is for a table that is created"),
+        ({"tags": "team"}, "tags.* expected key=value pairs"),
+        ({"tags": "team=a,team=b"}, "tags.* expected key=value pairs"),
+        ({"tags": "aws:team=a"}, "tags.* expected key=value pairs"),
+        ({"billingmode": "FREE", "readcapacity": "5"}, "billingmode.* expected one of"),
+    ],
+)
+def test_options_of_a_new_table_that_have_no_effect_are_an_error(
+    options: dict[str, str], problem: str
+) -> None:
+    written = {f"kinesis.checkpoint.dynamodb.{key}": value for key, value in options.items()}
+    (found,) = _problems(_DYNAMODB | written)
+    assert re.search(problem, found)
 
 
 @pytest.mark.parametrize("key", ["kinesis.checkpoint.application", "Checkpoint.Store"])

@@ -64,6 +64,7 @@ _ROLE = {
 _APPLICATION = {"kinesis.checkpoint.application": "billing"}
 _DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
 _LEASES = {**_APPLICATION, "kinesis.lease.enabled": True}
+_PROVISIONED = {**_DYNAMODB, "kinesis.checkpoint.dynamodb.billingmode": "PROVISIONED"}
 _NEEDED = {
     "lease": _LEASES,
     "basic": {
@@ -130,6 +131,10 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "lease.enabled": (True, _APPLICATION),
     "lease.failovermillis": ("30s", _LEASES),
     "lease.format": ("own", {**_LEASES, "kinesis.checkpoint.store": "dynamodb"}),
+    "checkpoint.dynamodb.billingmode": ("PROVISIONED", _DYNAMODB),
+    "checkpoint.dynamodb.readcapacity": (5, _PROVISIONED),
+    "checkpoint.dynamodb.writecapacity": (5, _PROVISIONED),
+    "checkpoint.dynamodb.tags": ("team=data", _DYNAMODB),
     "spark.includemetadata": (True, {}),
     "aws.region": ("eu-west-1", {}),
     "aws.endpoint": ("http://localhost", {}),

@@ -121,7 +121,38 @@ async def test_a_position_at_a_record_is_left_once_it_has_come_though_nothing_is
 async def test_the_rest_of_an_aggregate_that_is_gone_is_lost_data():
     reader = reader_of(AGGREGATES[1:])
     with pytest.raises(PositionTrimmedError, match=f"record {place(0)} is gone"):
-        await reader.read(at(0, 1))
+        await reader.read(evolve(at(0, 1), as_of=datetime(2026, 6, 1, tzinfo=UTC)))
+
+
+@pytest.mark.parametrize("mode", [AggregationMode.AUTO, AggregationMode.OFF])
+async def test_a_plain_record_that_the_kcl_has_processed_is_not_repeated(mode: AggregationMode):
+    reader = reader_of([*RECORDS[:1], *AGGREGATES[1:]], RECORDS[3:4], aggregation=mode)
+    await reader.read(at(0, 0))
+    aggregates = AGGREGATES[1:] if mode is AggregationMode.OFF else INSIDE[4:]
+    assert reader.sink.records == [*aggregates, RECORDS[3]]
+
+
+async def test_an_aggregate_that_is_not_taken_apart_is_repeated_as_a_whole():
+    reader = reader_of(AGGREGATES, aggregation=AggregationMode.OFF)
+    await reader.read(at(0, 0))
+    assert reader.sink.records == AGGREGATES
+
+
+@pytest.mark.parametrize("batches", [[RECORDS[2:4]], [[], RECORDS[2:4]]], ids=["busy", "idle"])
+async def test_a_record_of_the_kcl_that_the_retention_has_removed_is_no_loss(
+    batches: list[list[Record]],
+):
+    reader = reader_of(*batches)
+    progress = await reader.read(at(0, 0))
+    assert reader.sink.records == RECORDS[2:4]
+    assert progress.position == StartingPosition.after(place(3))
+
+
+async def test_the_place_of_the_kcl_is_left_at_the_tip_for_nothing_more_comes_of_it():
+    reader = reader_of([])
+    progress = await reader.read(at(0, 0))
+    assert progress.position == StartingPosition.after(place(0))
+    assert progress.as_of is not None
 
 
 async def test_what_belongs_to_another_shard_is_left_out_one_by_one_and_counted(

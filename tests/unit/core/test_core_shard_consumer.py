@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from attrs import evolve
 
 from kinesis_publishers import Delivery, RunResult, ShardProgress, StartingPosition
 from kinesis_publishers.engine.pool import PendingPool
@@ -112,7 +113,8 @@ async def test_a_batch_of_which_all_was_processed_already_moves_nothing():
 
 
 async def test_a_restart_inside_an_aggregate_keeps_its_place_while_nothing_comes():
-    progress = await reader_of(run_of((0, 0))).read(at(4, sub=2))
+    place_inside = evolve(at(4, sub=2), as_of=datetime(2026, 6, 1, tzinfo=UTC))
+    progress = await reader_of(run_of((0, 0))).read(place_inside)
     assert progress.position == StartingPosition.at(place(4, sub=2))
 
 

@@ -1,0 +1,330 @@
+"""The rows of the Kinesis Client Library's lease table, as version 3.5 reads and writes them. Pure.
+
+Its DynamoDBLeaseSerializer, DynamoDBMultiStreamLeaseSerializer and DynamoDBLeaseRefresher say what
+the attributes are, and which conditions its writes have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from kinesis_publishers.checkpoints.stored_form import fields_of, instant_of, progress_of
+from kinesis_publishers.checkpoints.versions import Attempt
+from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.model import (
+    Checkpoint,
+    CheckpointVersion,
+    HashRange,
+    Lease,
+    PositionType,
+    SequenceNumber,
+    ShardProgress,
+    StartingPosition,
+    StreamIdentity,
+)
+from kinesis_publishers.model.checkpoints import KCL_WRITER
+
+Item: TypeAlias = Mapping[str, Mapping[str, Any]]
+Beginning: TypeAlias = Callable[[PositionType], StartingPosition]
+
+KEY: Final = "leaseKey"
+# Ours. The KCL's updates leave them as they are, so that each has to show whether it still holds:
+# the writer does while kpCounter is the leaseCounter, and the position in kpState while it is the
+# one of `checkpoint`.
+_STATE: Final = "kpState"
+_LEASE: Final = "LEASE"
+_SHARD_END: Final = "SHARD_END"
+_LATEST: Final = PositionType.LATEST.value
+_AT_TIMESTAMP: Final = PositionType.AT_TIMESTAMP.value
+
+# A pair (number, sub-sequence number) is the last record that was processed. The KCL reads AT the
+# number and drops what is not after the pair; a record outside of an aggregate counts as number 0.
+# A whole aggregate is thus all that is possible inside: no record has so many, and every language
+# of the KCL's daemon reads the number exactly. Before all of them is -1.
+_WHOLE: Final = 2**31 - 1
+_NOTHING: Final = -1
+
+_BYTES_PER_KB: Final = 1024
+
+
+def stream_key(identity: StreamIdentity) -> str:
+    """Return how a table of several streams names one: account, name, and when it was created."""
+    account = identity.arn.split(":")[4]
+    return f"{account}:{identity.name}:{int(identity.created_at.timestamp())}"
+
+
+def split_key(lease_key: str) -> tuple[str | None, str]:
+    """Return the stream of a row, ``None`` in a table of one stream, and the id of its shard."""
+    parts = re.fullmatch(r"([0-9]+:[^:]+:[0-9]+):([^:]+)", lease_key)
+    return (None, lease_key) if parts is None else (parts[1], parts[2])
+
+
+def is_lease(item: Item) -> bool:
+    """Return whether a row is a lease; the KCL keeps other things in the same table."""
+    return _text(item, "entityType") in (None, _LEASE)
+
+
+@frozen(kw_only=True)
+class LeaseRow:
+    """A row that is a lease.
+
+    Attributes:
+        key: its leaseKey.
+        stream_arn: its stream, ``None`` in a row that only the KCL has written.
+        created_at: when that was created, ``None`` as before.
+    """
+
+    key: str
+    stream_arn: str | None
+    created_at: datetime | None
+    progress: ShardProgress
+    lease: Lease | None
+    version: CheckpointVersion
+
+
+def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
+    """Return what a row says.
+
+    Args:
+        item: a row for which :func:`is_lease` holds.
+        beginning: where reading begins that has not begun, and of which the row says no more than
+            LATEST or AT_TIMESTAMP.
+        where: the table, for the message.
+
+    Raises:
+        CheckpointError: it is no lease, or damaged.
+    """
+    try:
+        state = json.loads(_text(item, _STATE) or "{}")
+        created_at = state.get("stream_created_at")
+        return LeaseRow(
+            key=item[KEY]["S"],
+            stream_arn=state.get("stream"),
+            created_at=None if created_at is None else instant_of(created_at),
+            progress=_progress(item, state, beginning),
+            lease=_lease(item, state),
+            version=version_of(item),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(
+            f"{where} has a row that is no lease of the Kinesis Client Library ({error!r}): "
+            f"{item!r:.500}. If the table is of something else, set "
+            "kinesis.checkpoint.dynamodb.table to another. If the row is damaged, restore it; or "
+            "set its checkpoint to TRIM_HORIZON and remove its kpState, and the shard is read from "
+            "the beginning of the retention. Do not remove it: a shard without a row may count as "
+            "read."
+        ) from error
+
+
+def version_of(item: Item) -> CheckpointVersion:
+    """Return the version of a row, with an invented writer if the KCL has written it last."""
+    number = int(item["leaseCounter"]["N"])
+    if _is_ours(item):
+        return CheckpointVersion(number=number, writer=item["kpWriter"]["S"])
+    # The KCL asks for a hand-over without a new counter: such a row has another version, too.
+    owners = [_text(item, "leaseOwner"), _text(item, "checkpointOwner")]
+    return CheckpointVersion(number=number, writer=KCL_WRITER + json.dumps(owners))
+
+
+def written_at(item: Item) -> str | None:
+    """Return when a row was written, if that was not the KCL."""
+    return json.loads(_text(item, _STATE) or "{}").get("written_at") if _is_ours(item) else None
+
+
+def _is_ours(item: Item) -> bool:
+    leaving = _text(item, "checkpointOwner")
+    is_last = "kpCounter" in item and _number(item, "kpCounter") == _number(item, "leaseCounter")
+    return is_last and (leaving is None or leaving == _text(item, "kpLeaving"))
+
+
+def _progress(item: Item, state: Mapping[str, Any], beginning: Beginning) -> ShardProgress:
+    text, sub = item["checkpoint"]["S"], _number(item, "checkpointSubSequenceNumber")
+    if "position" in state:
+        ours = progress_of(state)
+        instant = ours.position.timestamp
+        if (text, sub) in {_checkpoint_of(ours, None), _checkpoint_of(ours, instant)}:
+            return ours
+    if text == _SHARD_END:
+        return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
+    if text in (_LATEST, _AT_TIMESTAMP):
+        return ShardProgress(position=beginning(PositionType(text)))
+    if text == PositionType.TRIM_HORIZON.value:
+        return ShardProgress(position=StartingPosition.trim_horizon())
+    if sub >= _WHOLE:
+        return ShardProgress(position=StartingPosition.after(SequenceNumber(text)))
+    number = SequenceNumber(text, None if sub < 0 else sub)
+    return ShardProgress(position=StartingPosition.at(number))
+
+
+def _checkpoint_of(progress: ShardProgress, initial: datetime | None) -> tuple[str, int]:
+    """Return ``checkpoint`` and ``checkpointSubSequenceNumber``."""
+    position, number = progress.position, progress.position.sequence_number
+    if progress.is_ended:
+        return _SHARD_END, 0
+    if number is None:
+        # A KCL that takes the shard over reads AT_TIMESTAMP at the instant in its configuration,
+        # and fails if that says LATEST: an instant for which LATEST stands is LATEST again.
+        is_pinned = position.timestamp is not None and position.timestamp != initial
+        return (_LATEST if is_pinned else position.type.value), 0
+    if number.sub_sequence_number is not None:
+        return number.sequence_number, number.sub_sequence_number
+    is_after = position.type is PositionType.AFTER_SEQUENCE_NUMBER
+    return number.sequence_number, _WHOLE if is_after else _NOTHING
+
+
+def _lease(item: Item, state: Mapping[str, Any]) -> Lease | None:
+    if _is_ours(item) and "settle_seconds" not in state:
+        return None
+    throughput, first = item.get("throughputKBps"), _text(item, "startingHashKey")
+    return Lease(
+        owner=_text(item, "leaseOwner"),
+        leaving=_text(item, "checkpointOwner"),
+        switches=_number(item, "ownerSwitchesSinceCheckpoint"),
+        parents=_texts(item, "parentShardId"),
+        children=_texts(item, "childShardIds"),
+        hash_range=HashRange(int(first), int(item["endingHashKey"]["S"])) if first else None,
+        bytes_per_second=(
+            None if throughput is None else round(float(throughput["N"]) * _BYTES_PER_KB)
+        ),
+        settle_seconds=int(state["settle_seconds"]) if _is_ours(item) else 0,
+    )
+
+
+def row_update(
+    key: str, attempt: Attempt, checkpoint: Checkpoint, now: datetime, initial: datetime | None
+) -> dict[str, Any]:
+    """Return the parameters of an UpdateItem that writes ``checkpoint`` on its condition.
+
+    Args:
+        key: the leaseKey of its row.
+        attempt: which write it is.
+        checkpoint: what to write.
+        now: when it is written.
+        initial: the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
+    """
+    lease = checkpoint.lease or Lease()
+    changes = _attributes_of(attempt, checkpoint, now, initial) | _owners_of(lease)
+    if attempt.expected is None:
+        changes["entityType"] = {"S": _LEASE}
+    stream, shard_id = split_key(key)
+    if stream is not None:
+        changes |= {"streamName": {"S": stream}, "shardId": {"S": shard_id}}
+    if lease.switches == 0:
+        # The new owner has made a checkpoint: what the former one had prepared is over.
+        for name in ("", "SubSequenceNumber", "State"):
+            changes[f"pendingCheckpoint{name}"] = None
+    sets = {name: value for name, value in changes.items() if value is not None}
+    removes = [name for name, value in changes.items() if value is None]
+    condition = row_condition(key, attempt)
+    values = {f":{name}": value for name, value in sets.items()}
+    return condition | {
+        "UpdateExpression": f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
+        + (f" REMOVE {', '.join(removes)}" if removes else ""),
+        "ExpressionAttributeValues": condition["ExpressionAttributeValues"] | values,
+    }
+
+
+def _attributes_of(
+    attempt: Attempt, checkpoint: Checkpoint, now: datetime, initial: datetime | None
+) -> dict[str, Any]:
+    version, lease = attempt.version, checkpoint.lease
+    text, sub = _checkpoint_of(checkpoint.progress, initial)
+    fields = fields_of(checkpoint, version, now) | {"stream": checkpoint.shard.stream_arn}
+    state: dict[str, Any] = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and name not in ("version", "writer", "lease")
+    }
+    if lease is not None:
+        state["settle_seconds"] = lease.settle_seconds
+    return {
+        "leaseCounter": {"N": str(version.number)},
+        "checkpoint": {"S": text},
+        "checkpointSubSequenceNumber": {"N": str(sub)},
+        "kpCounter": {"N": str(version.number)},
+        "kpWriter": {"S": version.writer},
+        _STATE: {"S": json.dumps(state, separators=(",", ":"))},
+    }
+
+
+def _owners_of(lease: Lease) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        "ownerSwitchesSinceCheckpoint": {"N": str(lease.switches)},
+        "leaseOwner": lease.owner and {"S": lease.owner},
+        "checkpointOwner": lease.leaving and {"S": lease.leaving},
+        "kpLeaving": lease.leaving and {"S": lease.leaving},
+    }
+    # What is known of a shard stays known: the KCL adds it without a new counter.
+    if lease.parents:
+        changes["parentShardId"] = {"SS": list(lease.parents)}
+    if lease.children:
+        changes["childShardIds"] = {"SS": list(lease.children)}
+    # The KCL cannot read a row with the range of a single key.
+    if lease.hash_range is not None and lease.hash_range.first < lease.hash_range.last:
+        changes["startingHashKey"] = {"S": str(lease.hash_range.first)}
+        changes["endingHashKey"] = {"S": str(lease.hash_range.last)}
+    if lease.bytes_per_second is not None:
+        changes["throughputKBps"] = {"N": f"{lease.bytes_per_second / _BYTES_PER_KB:.6f}"}
+    return changes
+
+
+_IS_OURS: Final = (
+    "kpCounter = leaseCounter"
+    " AND (attribute_not_exists(checkpointOwner) OR checkpointOwner = kpLeaving)"
+)
+
+
+def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
+    """Return which row, and ``attempt.replaces``, as parameters of a write."""
+    own, expected = attempt.version, attempt.expected
+    values = {
+        ":own": {"S": own.writer},
+        ":first": {"N": str(attempt.first_unanswered)},
+        ":last": {"N": str(own.number)},
+    }
+    if expected is None:
+        condition = f"attribute_not_exists({KEY})"
+    else:
+        values[":known"] = {"N": str(expected.number)}
+        if expected.writer.startswith(KCL_WRITER):
+            condition = _owned_as_known(expected.writer, values)
+        else:
+            values[":writer"] = {"S": expected.writer}
+            condition = f"leaseCounter = :known AND kpWriter = :writer AND {_IS_OURS}"
+    repeated = f"leaseCounter BETWEEN :first AND :last AND kpWriter = :own AND {_IS_OURS}"
+    return {
+        "Key": {KEY: {"S": key}},
+        "ConditionExpression": f"({condition}) OR ({repeated})",
+        "ExpressionAttributeValues": values,
+    }
+
+
+def _owned_as_known(writer: str, values: dict[str, dict[str, str]]) -> str:
+    """Return the condition that a row is as the KCL has written it; add its values."""
+    names = ("leaseOwner", "checkpointOwner")
+    owners = dict(zip(names, json.loads(writer.removeprefix(KCL_WRITER)), strict=True))
+    values |= {f":known_{name}": {"S": owner} for name, owner in owners.items() if owner}
+    is_known = [
+        f"{name} = :known_{name}" if owner else f"attribute_not_exists({name})"
+        for name, owner in owners.items()
+    ]
+    return f"leaseCounter = :known AND {' AND '.join(is_known)}"
+
+
+def _text(item: Item, name: str) -> str | None:
+    value = item.get(name)
+    return None if value is None else str(value["S"])
+
+
+def _number(item: Item, name: str) -> int:
+    return int(item[name]["N"]) if name in item else 0
+
+
+def _texts(item: Item, name: str) -> tuple[str, ...]:
+    return tuple(sorted(item[name]["SS"])) if name in item else ()

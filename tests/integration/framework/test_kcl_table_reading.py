@@ -1,0 +1,81 @@
+"""An application of the KCL has stopped, and ours goes on with its lease table."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard, UserRecord
+from kinesis_publishers.aggregation import RecordAggregator
+from tests.unit.checkpoints.kcl_support import kcl_table, lease_item
+
+if TYPE_CHECKING:
+    from kinesis_publishers.testing.local_kinesis import LocalKinesis
+
+_PLAIN = [("key", b"%d" % number) for number in range(4)]
+_SHARD = "shardId-000000000000"
+
+
+def _aggregate() -> bytes:
+    aggregator = RecordAggregator()
+    for number in range(4, 8):
+        aggregator.add(UserRecord(data=b"%d" % number, partition_key="key"))
+    packed = aggregator.flush()
+    assert packed is not None
+    return packed.data
+
+
+@pytest.mark.parametrize(
+    ("record", "sub", "following"),
+    [(None, 0, 0), (0, 0, 1), (3, 0, 4), (4, 0, 5), (4, 2, 7), (4, 3, 8), (4, 2**31 - 1, 8)],
+)
+async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
+    local_kinesis: LocalKinesis, moto_url: str, record: int | None, sub: int, following: int
+) -> None:
+    local_kinesis.create_stream("orders", 1)
+    places = local_kinesis.put_many("orders", [*_PLAIN, ("a", _aggregate()), ("key", b"8")])
+    numbers: list[int] = []
+
+    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+        numbers.extend(int(one) for one in batch.payloads)
+        if numbers[-1] == 8:
+            fetcher.stop()
+
+    properties = local_kinesis.properties("orders")
+    with kcl_table(moto_url, properties["aws.region"]) as table:
+        row = lease_item(
+            _SHARD,
+            checkpoint={"S": "TRIM_HORIZON" if record is None else places[record][1]},
+            checkpointSubSequenceNumber={"N": str(sub)},
+            pendingCheckpoint={"S": places[5][1]},
+            leaseOwner=None,
+            parentShardId=None,
+            throughputKBps=None,
+            tier={"S": "gold"},
+        )
+        table.put(row)
+        properties |= {
+            "kinesis.checkpoint.application": "billing",
+            "kinesis.checkpoint.store": "dynamodb",
+            "kinesis.checkpoint.dynamodb.table": table.config.table,
+            "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+            "kinesis.lease.enabled": "true",
+        }
+        async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
+            async with asyncio.timeout(30):
+                await fetcher.run()
+        stored = table.get(_SHARD)
+    assert numbers == list(range(following, 9))
+    assert stored is not None
+    changed = ("checkpoint", "checkpointSubSequenceNumber", "ownerSwitchesSinceCheckpoint")
+    assert [stored.pop(name) for name in changed] == [
+        {"S": places[5][1]},
+        {"N": "2147483647"},
+        {"N": "0"},
+    ]
+    assert int(stored["leaseCounter"]["N"]) > 41
+    kept = row.keys() - {*changed, "leaseCounter", "pendingCheckpoint"}
+    assert {name: stored.get(name) for name in kept} == {name: row[name] for name in kept}
+    assert not {"leaseOwner", "checkpointOwner", "pendingCheckpoint"} & stored.keys()
