@@ -28,6 +28,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get
 
 import botocore.session  # noqa: E402 - after the settings that it reads
 
+from tests.servers import MariaDbServer, PostgresServer, RedisServer  # noqa: E402 - as above
+
 # Reading the models of AWS's services takes longer than most tests: once for all clients.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
@@ -52,8 +54,9 @@ def _group_of(item: pytest.Item) -> str | None:
     """Return what a test shares with others that are to run in the same process."""
     if item.get_closest_marker("spark"):
         return "spark"  # one session, which takes a gigabyte
-    if "moto_url" in getattr(item, "fixturenames", ()):
-        return "moto"
+    for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):
+        if fixture in getattr(item, "fixturenames", ()):
+            return fixture  # one server for all
     loop = item.get_closest_marker("asyncio")
     if loop and loop.kwargs.get("loop_scope") == "module":
         return item.path.name  # what is opened in the loop
@@ -91,6 +94,24 @@ def moto_url() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDbServer]:
+    with MariaDbServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
