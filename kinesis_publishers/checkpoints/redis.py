@@ -68,7 +68,7 @@ end
 return refused
 """
 
-# The first that fits: some classes extend others, and before Redis 7 an error inside of a script has
+# The first that fits: some classes extend others. Before Redis 7, what fails inside of a script has
 # its reason in the text alone.
 _MEANINGS: Final[tuple[tuple[type[Exception], str, type[KinesisPublishersError], str], ...]] = (
     (
@@ -186,7 +186,7 @@ class RedisCheckpointStore(VersionedStore):
         await self._client.aclose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        found = await self._call(lambda: self._client.hgetall(self._key))
+        found: Any = await self._call(lambda: self._client.hgetall(self._key))
         return dict(self._stored(field, value) for field, value in found.items())
 
     def _stored(self, field: str, value: str) -> tuple[ShardKey, StoredCheckpoint]:
@@ -264,10 +264,11 @@ def _client_of(url: str) -> tuple[Redis, str]:
             f"{_URL_KEY}: got ***, expected {RedisCheckpointConfig.url.parser.accepts}; special "
             "characters of a user or password are written as %40 for @"
         )
-    options = client.get_connection_kwargs()
+    options = client.connection_pool.connection_kwargs
+    address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
     return (
         client,
-        f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}",
+        f"redis://{address}/{options.get('db', 0)}",
     )
 
 

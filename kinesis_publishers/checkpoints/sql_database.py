@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
@@ -153,18 +153,16 @@ class Database:
             CheckpointError: the database cannot be used.
         """
         try:
-            async with (
-                self._clock.timeout(_TRANSACTION_SECONDS),
-                await self._connected() as connection,
-                connection.begin(),
-            ):
-                yield connection
-        except (SQLAlchemyError, OSError) as error:
+            async with self._clock.timeout(_TRANSACTION_SECONDS), AsyncExitStack() as stack:
+                connection = await self._connect(stack)
+                async with connection.begin():
+                    yield connection
+        except (DBAPIError, OSError) as error:
             raise _mapped(error, where) from error
 
-    async def _connected(self) -> AsyncConnection:
+    async def _connect(self, stack: AsyncExitStack) -> AsyncConnection:
         try:
-            return await self._engine.connect()
+            return await stack.enter_async_context(self._engine.connect())
         except (TypeError, ValueError) as error:  # of the driver, which gets all parameters
             raise InvalidOptionError(
                 f"{_URL_KEY}: a parameter of the URL cannot be used ({error}): remove or correct it"
@@ -231,7 +229,7 @@ def _begin_for_writing(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _mapped(error: SQLAlchemyError | OSError, where: object) -> KinesisPublishersError:
+def _mapped(error: DBAPIError | OSError, where: object) -> KinesisPublishersError:
     """Return our error for one of the driver, whose text does not have the URL."""
     cause = getattr(error, "orig", None) or error
     code = _code_of(cause)
