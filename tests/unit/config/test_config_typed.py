@@ -23,9 +23,11 @@ from kinesis_publishers.config import (
     Planner,
     PollingConfig,
     Properties,
+    RedisCheckpointConfig,
     RegistrationConfig,
     SourceConfig,
     SparkConfig,
+    SqlCheckpointConfig,
     SqliteCheckpointConfig,
     StreamsConfig,
     StreamSelector,
@@ -56,6 +58,8 @@ _TYPED: tuple[Any, ...] = (
     DynamoDbCheckpointConfig,
     AssignmentConfig,
     LeaseConfig,
+    SqlCheckpointConfig,
+    RedisCheckpointConfig,
 )
 _ROLE = {
     "aws.credentials.provider": "ASSUME_ROLE",
@@ -64,6 +68,16 @@ _ROLE = {
 _APPLICATION = {"kinesis.checkpoint.application": "billing"}
 _DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
 _LEASES = {**_APPLICATION, "kinesis.lease.enabled": True}
+_SQL = {
+    **_APPLICATION,
+    "kinesis.checkpoint.store": "sql",
+    "kinesis.checkpoint.sql.url": "sqlite:////x",
+}
+_REDIS = {
+    **_APPLICATION,
+    "kinesis.checkpoint.store": "redis",
+    "kinesis.checkpoint.redis.url": "redis://host",
+}
 _NEEDED = {
     "lease": _LEASES,
     "basic": {
@@ -130,6 +144,11 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "lease.enabled": (True, _APPLICATION),
     "lease.failovermillis": ("30s", _LEASES),
     "lease.format": ("own", {**_LEASES, "kinesis.checkpoint.store": "dynamodb"}),
+    "checkpoint.sql.url": ("mysql://host/database", _SQL),
+    "checkpoint.sql.table": ("table", _SQL),
+    "checkpoint.sql.createtable": (False, _SQL),
+    "checkpoint.redis.url": ("rediss://host", _REDIS),
+    "checkpoint.redis.prefix": ("prefix", _REDIS),
     "spark.includemetadata": (True, {}),
     "aws.region": ("eu-west-1", {}),
     "aws.endpoint": ("http://localhost", {}),
