@@ -1,8 +1,9 @@
-"""Database servers of this machine's packages, for tests: on loopback, in a directory of their own."""
+"""Database servers of this machine's packages, on loopback, each in a directory of its own."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -71,6 +72,19 @@ class Server(ABC):
     def url(self) -> str:
         """Where it is, with user and password."""
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of a store on it."""
+        return {"kinesis.checkpoint.store": "sql", "kinesis.checkpoint.sql.url": self.url}
+
+    @abstractmethod
+    def execute(self, statement: str) -> str:
+        """Run a statement, or a command, with all rights; return what it says."""
+
+    @abstractmethod
+    def cut_connections(self) -> None:
+        """End every connection."""
+
     @abstractmethod
     def _initialise(self) -> None:
         """Make the files that it needs."""
@@ -100,7 +114,7 @@ class Server(ABC):
         process, self._process = self._process, None
         if process is None:
             return
-        family = [process, *process.children(recursive=True)]
+        family: list[psutil.Process] = [process, *process.children(recursive=True)]
         for one in family:
             one.kill()
         psutil.wait_procs(family)
@@ -127,6 +141,19 @@ class Server(ABC):
 
     def _pings(self, *command: str) -> bool:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def suspend(self) -> None:
+        """Let it stand still, with its connections open."""
+        for one in self._family():
+            one.suspend()
+
+    def resume(self) -> None:
+        for one in self._family():
+            one.resume()
+
+    def _family(self) -> list[psutil.Process]:
+        assert self._process is not None
+        return [self._process, *self._process.children(recursive=True)]
 
 
 class PostgresServer(Server):
@@ -165,6 +192,15 @@ class PostgresServer(Server):
         address = ("-h", "127.0.0.1", "-p", str(self.port))
         return self._pings(self._binary("pg_isready"), "-q", *address)
 
+    def execute(self, statement: str) -> str:
+        return self.run(self._binary("psql"), "-Atq", "-d", self.url, "-c", statement)
+
+    def cut_connections(self) -> None:
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = '{DATABASE}' AND pid <> pg_backend_pid()"
+        )
+
     @staticmethod
     def _binary(name: str) -> str:
         return _program(name, "usr/lib/postgresql/*/bin")
@@ -200,12 +236,27 @@ class MariaDbServer(Server):
         ]
 
     def _answers(self) -> bool:
+        return self._pings(*self._client(), "-e", "SELECT 1")
+
+    def execute(self, statement: str) -> str:
+        return self.run(*self._client(), "-N", DATABASE, "-e", statement)
+
+    def cut_connections(self) -> None:
+        own = "SELECT id FROM information_schema.processlist WHERE id <> connection_id()"
+        for connection in self.execute(f"{own} AND user = '{USER}'").split():
+            self.execute(f"KILL {connection}")
+
+    def _client(self) -> tuple[str, ...]:
         address = ("-h127.0.0.1", f"-P{self.port}", f"-u{USER}", f"-p{PASSWORD}")
-        return self._pings(_program("mariadb"), "--no-defaults", *address, "-e", "SELECT 1")
+        return (_program("mariadb"), "--no-defaults", *address)
 
 
 class RedisServer(Server):
     """Redis with a password, and a log that each write waits for."""
+
+    def __init__(self, *options: str) -> None:
+        super().__init__()
+        self._options = options
 
     @property
     def url(self) -> str:
@@ -219,8 +270,29 @@ class RedisServer(Server):
             _program("redis-server"),
             *("--bind", "127.0.0.1", "--port", str(self.port), "--requirepass", PASSWORD),
             *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
+            *self._options,
         ]
 
     def _answers(self) -> bool:
-        address = ("-h", "127.0.0.1", "-p", str(self.port), "-a", PASSWORD, "--no-auth-warning")
-        return self._pings(_program("redis-cli"), *address, "-e", "PING")
+        return self._pings(*self._client(), "-e", "PING")
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {"kinesis.checkpoint.store": "redis", "kinesis.checkpoint.redis.url": self.url}
+
+    def execute(self, statement: str) -> str:
+        return self.run(*self._client(), "-e", *shlex.split(statement))
+
+    def cut_connections(self) -> None:
+        self.execute("CLIENT KILL TYPE normal")
+
+    def _client(self) -> tuple[str, ...]:
+        address = ("-h", "127.0.0.1", "-p", str(self.port), "-a", PASSWORD)
+        return (_program("redis-cli"), *address, "--no-auth-warning")
+
+
+SERVERS: Final = [
+    pytest.param(fixture, marks=pytest.mark.xdist_group(fixture))
+    for fixture in ("postgres", "mariadb", "redis_server")
+]
+"""The fixtures of servers, as parameters of a test; those of one server run in one process."""

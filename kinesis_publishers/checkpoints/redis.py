@@ -6,12 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from redis import exceptions
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -68,9 +67,11 @@ end
 return refused
 """
 
+_OF_CONNECTIONS: Final = (exceptions.RedisClusterException, OSError)
+_Kinds: TypeAlias = "type[Exception] | tuple[type[Exception], ...]"
 # The first that fits: some classes extend others. Before Redis 7, what fails inside of a script has
 # its reason in the text alone.
-_MEANINGS: Final[tuple[tuple[type[Exception], str, type[KinesisPublishersError], str], ...]] = (
+_MEANINGS: Final[tuple[tuple[_Kinds, str, type[KinesisPublishersError], str], ...]] = (
     (
         exceptions.AuthenticationError,
         "",
@@ -81,7 +82,7 @@ _MEANINGS: Final[tuple[tuple[type[Exception], str, type[KinesisPublishersError],
         exceptions.RedisError,
         "permission",
         AccessDeniedError,
-        "allow the user +hgetall, +hget, +hset, +hdel, +evalsha and +script|load on the key",
+        "allow the user +hgetall, +hget, +hset, +hdel, +evalsha, +script|load and +info",
     ),
     (
         exceptions.RedisError,
@@ -109,13 +110,7 @@ _MEANINGS: Final[tuple[tuple[type[Exception], str, type[KinesisPublishersError],
     ),
     (
         # Also while it loads its files.
-        exceptions.ConnectionError,
-        "",
-        ConnectionFailedError,
-        f"check that the server is up, and {_URL_KEY}",
-    ),
-    (
-        exceptions.TimeoutError,
+        (exceptions.ConnectionError, exceptions.TimeoutError, *_OF_CONNECTIONS),
         "",
         ConnectionFailedError,
         f"check that the server is up, and {_URL_KEY}",
@@ -145,10 +140,11 @@ class RedisCheckpointStore(VersionedStore):
 
     def __init__(self, context: CheckpointStoreContext, config: RedisCheckpointConfig) -> None:
         super().__init__(context)
-        self._client, self._where = _client_of(config.url or "")
+        self._url = config.url or ""
+        self._client: Any = _client_of(Redis, self._url)
+        self._where = _address_of(self._client)
         # On a cluster, the part in braces decides which node has it.
         self._key = f"{config.prefix}:{{{context.application}}}"
-        self._script = self._client.register_script(_WRITE)
         self._is_open = False
 
     @classmethod
@@ -161,6 +157,9 @@ class RedisCheckpointStore(VersionedStore):
     async def open(self) -> None:
         self._is_open = True
         settings = await self._call(self._settings)
+        if settings.get("cluster_enabled"):
+            await self._client.aclose()
+            self._client = _client_of(RedisCluster, self._url)
         policy = str(settings.get("maxmemory_policy", ""))
         risks = [
             "appendonly is no" if settings.get("aof_enabled") == 0 else "",
@@ -178,7 +177,7 @@ class RedisCheckpointStore(VersionedStore):
         try:
             settings: dict[str, Any] = await self._client.info()
         except exceptions.NoPermissionError:
-            return {}  # It is for a warning only.
+            return {}
         return settings
 
     async def close(self) -> None:
@@ -203,10 +202,11 @@ class RedisCheckpointStore(VersionedStore):
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         refusals = []
+        script = self._client.register_script(_WRITE)
         for first in range(0, len(changes), _WRITES_PER_SCRIPT):
             batch = changes[first : first + _WRITES_PER_SCRIPT]
             arguments = [one for change in batch for one in self._arguments(*change)]
-            refused = await self._call(partial(self._script, keys=[self._key], args=arguments))
+            refused = await self._call(partial(script, keys=[self._key], args=arguments))
             refusals += [
                 Refusal(
                     attempt=batch[index][0],
@@ -240,17 +240,16 @@ class RedisCheckpointStore(VersionedStore):
                 raise ClosedError(f"The store of checkpoints in {self} is not open.")
             try:
                 return await call()
-            except (exceptions.RedisError, OSError) as error:
+            except (exceptions.RedisError, *_OF_CONNECTIONS) as error:
                 raise _mapped(error, self) from error
 
         return await self._with_retries(attempt)
 
 
-def _client_of(url: str) -> tuple[Redis, str]:
-    """Return a client that is not connected yet, and where its server is."""
-    client = None
-    with suppress(ValueError):
-        client = Redis.from_url(
+def _client_of(kind: type[Redis | RedisCluster], url: str) -> Redis | RedisCluster:
+    """Return a client that is not connected yet."""
+    try:
+        return kind.from_url(
             url,
             decode_responses=True,
             # Repeating is up to the policy of the context.
@@ -258,18 +257,18 @@ def _client_of(url: str) -> tuple[Redis, str]:
             socket_timeout=_CALL_SECONDS,
             socket_connect_timeout=_CALL_SECONDS,
         )
-    if client is None:
-        # Outside of the handler: a traceback could show the password.
-        raise InvalidOptionError(
-            f"{_URL_KEY}: got ***, expected {RedisCheckpointConfig.url.parser.accepts}; special "
-            "characters of a user or password are written as %40 for @"
-        )
-    options = client.connection_pool.connection_kwargs
-    address = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-    return (
-        client,
-        f"redis://{address}/{options.get('db', 0)}",
+    except ValueError:
+        pass  # reported below, outside the handler: a traceback could show the password
+    raise InvalidOptionError(
+        f"{_URL_KEY}: got ***, expected {RedisCheckpointConfig.url.parser.accepts}; special "
+        "characters of a user or password are written as %40 for @"
     )
+
+
+def _address_of(client: Any) -> str:
+    options = client.connection_pool.connection_kwargs
+    place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+    return f"redis://{place}/{options.get('db', 0)}"
 
 
 def _mapped(error: Exception, where: object) -> KinesisPublishersError:
