@@ -98,7 +98,7 @@ class Server(ABC):
         """Return whether it takes connections."""
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start it, and return when it answers; not in a thread that ends before it."""
         with (self.directory / "log").open("ab") as log:
             command = self._unprivileged(self._command())
             self._process = psutil.Popen(command, stdout=log, stderr=log, cwd=self.directory)
@@ -133,7 +133,7 @@ class Server(ABC):
 
     @staticmethod
     def _unprivileged(command: list[str]) -> list[str]:
-        # A test process that is killed takes its servers along.
+        # A test process that is killed takes its servers along; so does the end of the thread.
         wrapped = ["setpriv", "--pdeathsig=KILL"]
         if os.geteuid() == 0:
             wrapped += [f"--reuid={_UNPRIVILEGED}", "--regid=nogroup", "--clear-groups"]
