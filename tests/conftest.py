@@ -35,8 +35,10 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 # The first example of a test pays for lazy imports, and the machines of CI are shared: a deadline
 # per example says nothing there. pytest's own timeout stops a test that hangs.
-settings.register_profile("usual", deadline=None)
-settings.register_profile("long", deadline=None, max_examples=1000)
+# With CI in the environment Hypothesis would repeat the same examples in every run.
+_default = settings.get_profile("default")
+settings.register_profile("usual", _default, deadline=None)
+settings.register_profile("long", _default, deadline=None, max_examples=1000)
 settings.load_profile("usual")
 
 if TYPE_CHECKING:
