@@ -256,7 +256,7 @@ class RedisServer(Server):
 
     def __init__(self, *options: str) -> None:
         super().__init__()
-        self._options = options
+        self.options = options
 
     @property
     def url(self) -> str:
@@ -270,7 +270,7 @@ class RedisServer(Server):
             _program("redis-server"),
             *("--bind", "127.0.0.1", "--port", str(self.port), "--requirepass", PASSWORD),
             *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
-            *self._options,
+            *self.options,
         ]
 
     def _answers(self) -> bool:

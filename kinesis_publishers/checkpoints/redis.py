@@ -80,7 +80,7 @@ _MEANINGS: Final[tuple[tuple[_Kinds, str, type[KinesisPublishersError], str], ..
     ),
     (
         exceptions.RedisError,
-        "permission",
+        "permission|user executing the script",
         AccessDeniedError,
         "allow the user +hgetall, +hget, +hset, +hdel, +evalsha, +script|load and +info",
     ),
