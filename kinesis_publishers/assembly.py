@@ -77,11 +77,13 @@ _FACTORIES: dict[str, type[RecordPublisherFactory]] = {
 }
 
 # Stores and sinks by name: what they import takes longer to load than everything else together, and
-# OpenTelemetry is an extra.
+# OpenTelemetry, SQLAlchemy and Redis are extras.
 _STORES = {
     "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
     "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
     "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
+    "sql": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
+    "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",
 }
 
 _KCL_TABLE = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
@@ -280,11 +282,18 @@ def checkpoint_store_class(name: str) -> type[CheckpointStore]:
     Raises:
         PluginLoadError: a custom class cannot be loaded or does not fit.
     """
-    return load_plugin(
-        _STORES.get(name, name),
-        CheckpointStore,  # type: ignore[type-abstract]
-        group=CHECKPOINT_STORES_GROUP,
-    )
+    try:
+        return load_plugin(
+            _STORES.get(name, name),
+            CheckpointStore,  # type: ignore[type-abstract]
+            group=CHECKPOINT_STORES_GROUP,
+        )
+    except PluginLoadError as error:
+        if name not in _STORES:
+            raise
+        raise PluginLoadError(
+            f"kinesis.checkpoint.store = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
+        ) from error
 
 
 def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:

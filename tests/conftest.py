@@ -28,13 +28,17 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [os.environ.get
 
 import botocore.session  # noqa: E402 - after the settings that it reads
 
+from tests.servers import MariaDbServer, PostgresServer, RedisServer  # noqa: E402 - as above
+
 # Reading the models of AWS's services takes longer than most tests: once for all clients.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 # The first example of a test pays for lazy imports, and the machines of CI are shared: a deadline
 # per example says nothing there. pytest's own timeout stops a test that hangs.
-settings.register_profile("usual", deadline=None)
-settings.register_profile("long", deadline=None, max_examples=1000)
+# With CI in the environment Hypothesis would repeat the same examples in every run.
+_default = settings.get_profile("default")
+settings.register_profile("usual", _default, deadline=None)
+settings.register_profile("long", _default, deadline=None, max_examples=1000)
 settings.load_profile("usual")
 
 if TYPE_CHECKING:
@@ -52,8 +56,9 @@ def _group_of(item: pytest.Item) -> str | None:
     """Return what a test shares with others that are to run in the same process."""
     if item.get_closest_marker("spark"):
         return "spark"  # one session, which takes a gigabyte
-    if "moto_url" in getattr(item, "fixturenames", ()):
-        return "moto"
+    for fixture in ("moto_url", "postgres", "mariadb", "redis_server"):
+        if fixture in getattr(item, "fixturenames", ()):
+            return fixture  # one server for all
     loop = item.get_closest_marker("asyncio")
     if loop and loop.kwargs.get("loop_scope") == "module":
         return item.path.name  # what is opened in the loop
@@ -91,6 +96,24 @@ def moto_url() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDbServer]:
+    with MariaDbServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

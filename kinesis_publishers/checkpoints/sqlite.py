@@ -19,7 +19,6 @@ from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedSt
 from kinesis_publishers.config import Properties, SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, ClosedError, ResourceInUseError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
-from kinesis_publishers.retry import call_with_retries
 
 _SCHEMA_VERSION: Final = 1
 # The next version has a column for leases. A file gets it with its first lease: until then, earlier
@@ -236,12 +235,7 @@ class SqliteCheckpointStore(VersionedStore):
                 raise ClosedError(f"The store of checkpoints in {self} is not open.")
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-        return await call_with_retries(
-            attempt,
-            policy=self._context.retry,
-            clock=self._context.clock,
-            events=self._context.events,
-        )
+        return await self._with_retries(attempt)
 
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
         with self._file.transaction() as connection:

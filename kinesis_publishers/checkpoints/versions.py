@@ -6,14 +6,17 @@ import os
 import secrets
 import socket
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import CheckpointStore, CheckpointStoreContext
 from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
+from kinesis_publishers.retry import call_with_retries
+
+_T = TypeVar("_T")
 
 
 @frozen(kw_only=True)
@@ -148,6 +151,7 @@ class VersionedStore(CheckpointStore):
     def __init__(self, context: CheckpointStoreContext) -> None:
         self._context = context
         self._book = WriteBook()
+        self._has_answered = False
 
     async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
@@ -169,6 +173,18 @@ class VersionedStore(CheckpointStore):
         refusals = [one for one in refusals if one.stored is not None]
         raise_refused(refusals, application=self._context.application, where=self)
         self._book.confirm(attempts)
+
+    async def _with_retries(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Make ``call`` until the policy of the context allows no more, or it fails for good."""
+        answer = await call_with_retries(
+            call,
+            policy=self._context.retry,
+            clock=self._context.clock,
+            events=self._context.events,
+            is_start=not self._has_answered,
+        )
+        self._has_answered = True
+        return answer
 
     @abstractmethod
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:

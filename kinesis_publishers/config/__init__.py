@@ -29,6 +29,12 @@ from kinesis_publishers.config.sections.checkpoints import (
     DynamoDbCheckpointConfig as DynamoDbCheckpointConfig,
 )
 from kinesis_publishers.config.sections.checkpoints import (
+    RedisCheckpointConfig as RedisCheckpointConfig,
+)
+from kinesis_publishers.config.sections.checkpoints import (
+    SqlCheckpointConfig as SqlCheckpointConfig,
+)
+from kinesis_publishers.config.sections.checkpoints import (
     SqliteCheckpointConfig as SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.leases import AssignmentConfig as AssignmentConfig

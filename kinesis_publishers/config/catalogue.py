@@ -23,6 +23,8 @@ from kinesis_publishers.config.sections.aws import (
 from kinesis_publishers.config.sections.checkpoints import (
     CheckpointConfig,
     DynamoDbCheckpointConfig,
+    RedisCheckpointConfig,
+    SqlCheckpointConfig,
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
@@ -58,6 +60,8 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     CheckpointConfig,
     SqliteCheckpointConfig,
     DynamoDbCheckpointConfig,
+    SqlCheckpointConfig,
+    RedisCheckpointConfig,
     AssignmentConfig,
     LeaseConfig,
 )

@@ -20,6 +20,8 @@ from kinesis_publishers.config.sections.checkpoints import (
     BillingMode,
     CheckpointConfig,
     DynamoDbCheckpointConfig,
+    RedisCheckpointConfig,
+    SqlCheckpointConfig,
     SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.leases import (
@@ -253,12 +255,19 @@ def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
     owners = {
         "sqlite": SqliteCheckpointConfig.options(),
         "dynamodb": DynamoDbCheckpointConfig.options(),
+        "sql": SqlCheckpointConfig.options(),
+        "redis": RedisCheckpointConfig.options(),
     }
     for owner, options in owners.items():
         for key in lookup.given_keys(options) if chosen != owner else ():
             yield InvalidOptionError(
                 f"{key} is for the store {owner}, and {lookup.written_key(store)} "
                 f"is {chosen}: remove one of them, or set the store to {owner}"
+            )
+    for owner, url in {"sql": SqlCheckpointConfig.url, "redis": RedisCheckpointConfig.url}.items():
+        if chosen == owner and not lookup.is_given(url):
+            yield MissingOptionError(
+                f"{url.full_key} is required for the store {owner}: set it to {url.parser.accepts}"
             )
     yield from _table_problems(lookup)
 

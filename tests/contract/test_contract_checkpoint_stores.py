@@ -14,12 +14,16 @@ from kinesis_publishers import CheckpointStore, EventReporter
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
+from kinesis_publishers.checkpoints.redis import RedisCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.config import (
     AwsConfig,
     CredentialsConfig,
     CredentialsProvider,
     DynamoDbCheckpointConfig,
+    RedisCheckpointConfig,
+    SqlCheckpointConfig,
 )
 from kinesis_publishers.errors import CheckpointError, ClosedError
 from kinesis_publishers.model import (
@@ -42,6 +46,8 @@ from kinesis_publishers.testing.contracts.checkpoint_store import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.servers import MariaDbServer, PostgresServer, RedisServer
 
 _NUMBERS = itertools.count()
 _ORDERS = StreamIdentity(
@@ -177,3 +183,38 @@ def _checkpoint(shard: ShardKey, lease: Lease | None = None) -> Checkpoint:
         progress=ShardProgress(position=position),
         lease=lease,
     )
+
+
+def new_sql_store(url: str) -> NewStore:
+    # One table for all tests of a server.
+    suffix = next(_NUMBERS)
+    return lambda application: SqlCheckpointStore(
+        store_context(f"{application}-{suffix}"), SqlCheckpointConfig(url=url)
+    )
+
+
+class TestSqlOnPostgres(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, postgres: PostgresServer) -> NewStore:
+        return new_sql_store(postgres.url)
+
+
+class TestSqlOnMariaDb(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, mariadb: MariaDbServer) -> NewStore:
+        return new_sql_store(mariadb.url)
+
+
+class TestSqlOnSqlite(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, tmp_path: Path) -> NewStore:
+        return new_sql_store(f"sqlite:///{tmp_path}/checkpoints.sqlite3")
+
+
+class TestRedis(CheckpointStoreContract):
+    @pytest.fixture
+    def new_store(self, redis_server: RedisServer) -> NewStore:
+        suffix = next(_NUMBERS)
+        return lambda application: RedisCheckpointStore(
+            store_context(f"{application}-{suffix}"), RedisCheckpointConfig(url=redis_server.url)
+        )

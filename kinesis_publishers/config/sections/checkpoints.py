@@ -22,7 +22,7 @@ from kinesis_publishers.config.parsers import (
 from kinesis_publishers.config.retries import RetryOptions
 from kinesis_publishers.errors import InvalidOptionError
 
-BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb")
+BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb", "sql", "redis")
 
 _DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
 
@@ -40,12 +40,12 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
         key="checkpoint.store",
         parser=PluginName(
             built_in=BUILT_IN_STORES,
-            accepts="memory, sqlite, dynamodb, module:Class or the name of an installed entry "
-            "point",
+            accepts="memory, sqlite, dynamodb, sql, redis, module:Class or the name of an "
+            "installed entry point",
         ),
         default="sqlite",
-        doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb), this process "
-        "(memory) or a store of your own as module:Class or entry point.",
+        doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb, sql), Redis (redis), "
+        "this process (memory) or a store of your own as module:Class or entry point.",
     )
     interval_seconds: Option[float] = Option(
         key="checkpoint.intervalmillis",
@@ -174,8 +174,59 @@ class DynamoDbCheckpointConfig(Section, section="Checkpoints", namespace=Namespa
     )
 
 
+class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+    """Which table of a database has the checkpoints."""
+
+    url: Option[str | None] = Option(
+        key="checkpoint.sql.url",
+        parser=Text(
+            accepts="a URL that begins with postgresql://, mysql://, mariadb:// or sqlite:///",
+            pattern=r"(?:postgres(?:ql)?|mysql|mariadb|sqlite(?=:///.))://.+",
+        ),
+        secret=True,
+        doc="The database of sql, as postgresql://user:password@host/database, mysql:// and "
+        "mariadb:// alike, or sqlite:////path. Special characters of a password as %40.",
+    )
+    table: Option[str] = Option(
+        key="checkpoint.sql.table",
+        parser=Text(
+            accepts="the name of a table, or schema.table",
+            pattern=r"(?:[a-zA-Z_]\w{0,62}\.)?[a-zA-Z_]\w{0,62}",
+        ),
+        default="kinesis_checkpoints",
+        doc="The table of sql, which any number of applications may share.",
+    )
+    create_table: Option[bool] = Option(
+        key="checkpoint.sql.createtable",
+        parser=Flag(),
+        default=True,
+        doc="Whether a missing table is created.",
+    )
+
+
+class RedisCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
+    """Which keys of which Redis have the checkpoints."""
+
+    url: Option[str | None] = Option(
+        key="checkpoint.redis.url",
+        parser=Text(
+            accepts="a URL that begins with redis:// or rediss://", pattern=r"rediss?://.+"
+        ),
+        secret=True,
+        doc="The Redis of redis, as redis://user:password@host:6379/0; rediss:// uses TLS.",
+    )
+    prefix: Option[str] = Option(
+        key="checkpoint.redis.prefix",
+        parser=Text(accepts="1 to 128 letters, digits or _.:-", pattern=r"[a-zA-Z0-9_.:-]{1,128}"),
+        default="kinesis-publishers",
+        doc="The first part of each key, which the name of the application follows.",
+    )
+
+
 CHECKPOINT_OPTIONS: Final = (
     *CheckpointConfig.options(),
     *SqliteCheckpointConfig.options(),
     *DynamoDbCheckpointConfig.options(),
+    *SqlCheckpointConfig.options(),
+    *RedisCheckpointConfig.options(),
 )

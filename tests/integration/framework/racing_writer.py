@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import Properties, SequenceNumber, ShardKey, ShardProgress, StartingPosition
-from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
+from kinesis_publishers.assembly import checkpoint_store_class
+from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc import CheckpointStore
 
 KEY = ShardKey("arn:aws:kinesis:us-east-1:123456789012:stream/orders", "shardId-000000000000")
-_STORES: dict[str, type[CheckpointStore]] = {
-    "sqlite": SqliteCheckpointStore,
-    "dynamodb": DynamoDbCheckpointStore,
-}
+
+
+def store_of(properties: dict[str, str]) -> CheckpointStore:
+    """Return the store of the application billing that ``properties`` name."""
+    parsed = Properties.parse(properties)
+    kind = checkpoint_store_class(CheckpointConfig.from_properties(parsed).store)
+    return kind.from_properties(parsed, store_context("billing"))
 
 
 async def try_once(store: CheckpointStore) -> bool:
@@ -46,9 +49,7 @@ async def try_once(store: CheckpointStore) -> bool:
 
 
 async def main() -> None:
-    properties = Properties.parse(json.loads(sys.argv[1]))
-    kind = json.loads(sys.argv[1])["kinesis.checkpoint.store"]
-    async with _STORES[kind].from_properties(properties, store_context("billing")) as store:
+    async with store_of(json.loads(sys.argv[1])) as store:
         print("ready", flush=True)  # noqa: T201
         await asyncio.to_thread(sys.stdin.readline)
         wins = [await try_once(store) for _ in range(int(sys.argv[2]))]

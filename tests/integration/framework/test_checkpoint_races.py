@@ -10,15 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinesis_publishers import Properties
-from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
-from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
-from kinesis_publishers.testing.contracts.checkpoint_store import store_context
-from tests.integration.framework.racing_writer import KEY
+import pytest
+
+from tests.integration.framework.racing_writer import KEY, store_of
+from tests.servers import SERVERS
 
 if TYPE_CHECKING:
-    from kinesis_publishers.abc import CheckpointStore
-    from kinesis_publishers.model import StoredCheckpoint
+    from tests.servers import Server
 
 _WRITER = Path(__file__).with_name("racing_writer.py")
 _PROCESSES = 3
@@ -45,14 +43,10 @@ def wins_of_all(properties: dict[str, str], rounds: int) -> int:
         return sum(int(writer.communicate("go\n")[0]) for writer in writers)
 
 
-async def stored_by(kind: type[CheckpointStore], properties: dict[str, str]) -> StoredCheckpoint:
-    store = kind.from_properties(Properties.parse(properties), store_context("billing"))
-    async with store:
-        return (await store.load())[KEY]
-
-
-def assert_each_win_was_one_step(stored: StoredCheckpoint, wins: int) -> None:
+async def assert_each_win_was_one_step(properties: dict[str, str], wins: int) -> None:
     """Every writer adds one to what it has loaded: a write that was lost would be missing."""
+    async with store_of(properties) as store:
+        stored = (await store.load())[KEY]
     assert str(stored.checkpoint.progress.processed) == str(wins)
     assert stored.version.number == wins
 
@@ -64,7 +58,7 @@ def test_in_one_file(tmp_path: Path) -> None:
     }
     wins = wins_of_all(properties, 25)
     assert wins >= 25
-    assert_each_win_was_one_step(asyncio.run(stored_by(SqliteCheckpointStore, properties)), wins)
+    asyncio.run(assert_each_win_was_one_step(properties, wins))
 
 
 def test_in_one_table(moto_url: str) -> None:
@@ -78,4 +72,13 @@ def test_in_one_table(moto_url: str) -> None:
     }
     wins = wins_of_all(properties, 8)
     assert wins >= 8
-    assert_each_win_was_one_step(asyncio.run(stored_by(DynamoDbCheckpointStore, properties)), wins)
+    asyncio.run(assert_each_win_was_one_step(properties, wins))
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_on_one_server(server: str, request: pytest.FixtureRequest) -> None:
+    running: Server = request.getfixturevalue(server)
+    properties = _BASE | running.properties
+    wins = wins_of_all(properties, 25)
+    assert wins >= 25
+    asyncio.run(assert_each_win_was_one_step(properties, wins))

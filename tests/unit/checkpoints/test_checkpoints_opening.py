@@ -92,7 +92,7 @@ async def test_a_custom_store_is_opened_and_closed(
             r"Forgetful: from_properties\(\) returned NoneType.*CheckpointStore",
         ),
         ("store_plugin:Other", "store_plugin has no 'Other'"),
-        ("redis", "no entry point of the group 'kinesis_publishers.checkpoint_stores'"),
+        ("mongodb", "no entry point of the group 'kinesis_publishers.checkpoint_stores'"),
     ],
 )
 async def test_a_store_that_does_not_fit_is_said(name: str, message: str) -> None:

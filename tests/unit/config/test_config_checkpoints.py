@@ -35,6 +35,8 @@ def test_the_name_of_an_application_is_all_that_checkpoints_need() -> None:
         ("maxrecords", "5"),
         ("sqlite.path", "/tmp/x"),
         ("dynamodb.table", "table"),
+        ("sql.url", "mysql://host/database"),
+        ("redis.url", "redis://host"),
         ("store.maxretries", "5"),
     ],
 )
@@ -52,6 +54,32 @@ def test_the_options_of_another_store_are_an_error() -> None:
         _ON | {"kinesis.checkpoint.sqlite.path": "/x", "kinesis.checkpoint.store": "my.store:Store"}
     )
     assert "is for the store sqlite" in problem
+    (problem,) = _problems(_ON | {"kinesis.checkpoint.redis.url": "redis://:s3cret@host"})
+    assert "is for the store redis, and kinesis.checkpoint.store is sqlite" in problem
+
+
+@pytest.mark.parametrize("store", ["sql", "redis"])
+def test_a_store_on_a_server_needs_its_url(store: str) -> None:
+    (problem,) = _problems(_ON | {"kinesis.checkpoint.store": store})
+    assert problem.startswith(f"kinesis.checkpoint.{store}.url is required for the store {store}")
+
+
+@pytest.mark.parametrize(
+    ("store", "url"),
+    [
+        ("sql", "oracle://scott:s3cret@host/database"),
+        ("sql", "postgresql+psycopg2://scott:s3cret@host/database"),
+        ("sql", "postgresql:scott:s3cret"),
+        ("sql", "sqlite://"),
+        ("sql", "sqlite:///"),
+        ("redis", "http://:s3cret@host"),
+        ("redis", "rediss:s3cret"),
+    ],
+)
+def test_the_url_of_something_else_is_refused_and_not_shown(store: str, url: str) -> None:
+    options = {"kinesis.checkpoint.store": store, f"kinesis.checkpoint.{store}.url": url}
+    (problem,) = _problems(_ON | options)
+    assert problem.startswith(f"kinesis.checkpoint.{store}.url: got ***, expected a URL that")
 
 
 def test_a_refused_store_does_not_make_its_options_contradictions() -> None:

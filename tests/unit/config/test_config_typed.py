@@ -23,9 +23,11 @@ from kinesis_publishers.config import (
     Planner,
     PollingConfig,
     Properties,
+    RedisCheckpointConfig,
     RegistrationConfig,
     SourceConfig,
     SparkConfig,
+    SqlCheckpointConfig,
     SqliteCheckpointConfig,
     StreamsConfig,
     StreamSelector,
@@ -56,6 +58,8 @@ _TYPED: tuple[Any, ...] = (
     DynamoDbCheckpointConfig,
     AssignmentConfig,
     LeaseConfig,
+    SqlCheckpointConfig,
+    RedisCheckpointConfig,
 )
 _ROLE = {
     "aws.credentials.provider": "ASSUME_ROLE",
@@ -65,6 +69,16 @@ _APPLICATION = {"kinesis.checkpoint.application": "billing"}
 _DYNAMODB = {**_APPLICATION, "kinesis.checkpoint.store": "dynamodb"}
 _LEASES = {**_APPLICATION, "kinesis.lease.enabled": True}
 _PROVISIONED = {**_DYNAMODB, "kinesis.checkpoint.dynamodb.billingmode": "PROVISIONED"}
+_SQL = {
+    **_APPLICATION,
+    "kinesis.checkpoint.store": "sql",
+    "kinesis.checkpoint.sql.url": "sqlite:////x",
+}
+_REDIS = {
+    **_APPLICATION,
+    "kinesis.checkpoint.store": "redis",
+    "kinesis.checkpoint.redis.url": "redis://host",
+}
 _NEEDED = {
     "lease": _LEASES,
     "basic": {
@@ -135,6 +149,11 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "checkpoint.dynamodb.readcapacity": (5, _PROVISIONED),
     "checkpoint.dynamodb.writecapacity": (5, _PROVISIONED),
     "checkpoint.dynamodb.tags": ("team=data", _DYNAMODB),
+    "checkpoint.sql.url": ("mysql://host/database", _SQL),
+    "checkpoint.sql.table": ("table", _SQL),
+    "checkpoint.sql.createtable": (False, _SQL),
+    "checkpoint.redis.url": ("rediss://host", _REDIS),
+    "checkpoint.redis.prefix": ("prefix", _REDIS),
     "spark.includemetadata": (True, {}),
     "aws.region": ("eu-west-1", {}),
     "aws.endpoint": ("http://localhost", {}),

@@ -1,0 +1,237 @@
+"""Checkpoints in a table of PostgreSQL, MySQL, MariaDB or SQLite: needs the extra ``sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import sqlalchemy as sa
+from attrs import astuple
+from sqlalchemy.exc import NoSuchTableError
+
+from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.checkpoints.sql_database import Database
+from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
+from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
+from kinesis_publishers.config import Properties, SqlCheckpointConfig
+from kinesis_publishers.errors import CheckpointError, ClosedError
+from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+_T = TypeVar("_T")
+
+# Locked together until the transaction ends: few enough that other workers do not wait for long.
+_ROWS_PER_TRANSACTION: Final = 500
+
+_KEYS: Final = {"application": 128, "stream_arn": 256, "shard_id": 128}
+_INSTANT: Final = sa.String(32)
+_TYPES: Final[dict[str, sa.types.TypeEngine[Any]]] = {
+    "version": sa.BigInteger(),
+    "writer": sa.String(320),
+    "written_at": _INSTANT,
+    "stream_created_at": _INSTANT,
+    "position": sa.String(32),
+    "sequence_number": sa.String(128),
+    "sub_sequence_number": sa.BigInteger(),
+    "timestamp": _INSTANT,
+    "as_of": _INSTANT,
+    "is_ended": sa.SmallInteger(),
+    "lease": sa.Text(),
+}
+_REQUIRED: Final = frozenset(
+    {"version", "writer", "written_at", "stream_created_at", "position", "is_ended"}
+)
+
+
+def _table(name: str) -> sa.Table:
+    schema, _, bare = name.rpartition(".")
+    return sa.Table(
+        bare,
+        sa.MetaData(),
+        *(sa.Column(key, sa.String(size), primary_key=True) for key, size in _KEYS.items()),
+        *(sa.Column(field, _TYPES[field], nullable=field not in _REQUIRED) for field in FIELDS),
+        schema=schema or None,
+        # The usual collations of MySQL take Billing and billing for the same application.
+        mysql_engine="InnoDB",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+
+
+def _upsert(table: sa.Table, dialect: str) -> Any:
+    """Return the one statement that a driver sends for many rows at once on every database."""
+    insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    if dialect == "mysql":
+        return insert.on_duplicate_key_update({name: insert.inserted[name] for name in FIELDS})
+    return insert.on_conflict_do_update(
+        index_elements=list(_KEYS), set_={name: insert.excluded[name] for name in FIELDS}
+    )
+
+
+class SqlCheckpointStore(VersionedStore):
+    """Keeps checkpoints as rows of a table, one per shard, which applications may share.
+
+    A batch is one transaction per 500 rows: it locks the rows in the order of their keys, so that
+    no two writers wait for each other, and writes those that still have the expected version. Rows
+    that do not exist cannot be locked: if another writer creates one at the same time, the
+    transaction begins again, and finds it.
+    """
+
+    def __init__(self, context: CheckpointStoreContext, config: SqlCheckpointConfig) -> None:
+        super().__init__(context)
+        self._config = config
+        self._table = _table(config.table)
+        self._database = Database(config.url or "", context.clock)
+        self._upsert = _upsert(self._table, self._database.dialect)
+        self._is_open = False
+
+    @classmethod
+    def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
+        return cls(context, SqlCheckpointConfig.from_properties(properties))
+
+    def __str__(self) -> str:
+        return f"the table {self._config.table} in {self._database}"
+
+    async def open(self) -> None:
+        self._is_open = True
+        await self._call(self._provide_table)
+
+    async def close(self) -> None:
+        self._is_open = False
+        await self._database.close()
+
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        query = sa.select(self._table).where(self._table.c.application == self._context.application)
+
+        async def read(connection: AsyncConnection) -> list[dict[str, Any]]:
+            return [dict(row) for row in (await connection.execute(query)).mappings()]
+
+        return {
+            (shard := ShardKey(row["stream_arn"], row["shard_id"])): stored_from_fields(
+                shard, row, where=self
+            )
+            for row in await self._call(read)
+        }
+
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        ordered = sorted(changes, key=lambda change: astuple(change[0].shard))
+        refusals = []
+        for first in range(0, len(ordered), _ROWS_PER_TRANSACTION):
+            batch = ordered[first : first + _ROWS_PER_TRANSACTION]
+            refusals += await self._call(partial(self._write, batch))
+        return refusals
+
+    async def _call(self, work: Callable[[AsyncConnection], Awaitable[_T]]) -> _T:
+        """Run ``work`` in a transaction; repeat it as a whole where that may help."""
+
+        async def attempt() -> _T:
+            if not self._is_open:
+                raise ClosedError(f"The store of checkpoints in {self} is not open.")
+            async with self._database.transaction(self) as connection:
+                return await work(connection)
+
+        return await self._with_retries(attempt)
+
+    async def _write(self, batch: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
+        now = self._context.clock.now()
+        found = await self._lock(connection, [attempt.shard for attempt, _ in batch])
+        refusals: list[Refusal] = []
+        created: list[dict[str, Any]] = []
+        replaced: list[dict[str, Any]] = []
+        removed: list[dict[str, Any]] = []
+        for attempt, checkpoint in batch:
+            stored, written_at = found.get(attempt.shard, (None, None))
+            key = self._key_of(attempt.shard)
+            if refusal := attempt.refusal(stored, written_at):
+                refusals.append(refusal)
+            elif checkpoint is None:
+                removed.append({f"{name}_": value for name, value in key.items()})
+            else:
+                rows = created if stored is None else replaced
+                rows.append(key | fields_of(checkpoint, attempt.version, now))
+        columns = self._table.c
+        delete = self._table.delete().where(
+            *(columns[name] == sa.bindparam(f"{name}_") for name in _KEYS)
+        )
+        statements = ((self._table.insert(), created), (self._upsert, replaced), (delete, removed))
+        for statement, rows in statements:
+            if rows:
+                await connection.execute(statement, rows)
+        return refusals
+
+    async def _lock(
+        self, connection: AsyncConnection, shards: Sequence[ShardKey]
+    ) -> dict[ShardKey, tuple[CheckpointVersion, str]]:
+        columns = self._table.c
+        of_streams: dict[str, list[str]] = {}
+        for shard in shards:
+            of_streams.setdefault(shard.stream_arn, []).append(shard.shard_id)
+        query = (
+            sa.select(
+                *(columns[name] for name in ("stream_arn", "shard_id")),
+                *(columns[name] for name in ("version", "writer", "written_at")),
+            )
+            .where(columns.application == self._context.application)
+            # Not pairs of both columns: for those, some servers look at every row, and lock it.
+            .where(
+                sa.or_(
+                    *(
+                        (columns.stream_arn == arn) & columns.shard_id.in_(ids)
+                        for arn, ids in of_streams.items()
+                    )
+                )
+            )
+            .order_by(columns.stream_arn, columns.shard_id)
+            .with_for_update()
+        )
+        return {
+            ShardKey(row.stream_arn, row.shard_id): (
+                CheckpointVersion(number=row.version, writer=row.writer),
+                row.written_at,
+            )
+            for row in await connection.execute(query)
+        }
+
+    def _key_of(self, shard: ShardKey) -> dict[str, Any]:
+        return {
+            "application": self._context.application,
+            "stream_arn": shard.stream_arn,
+            "shard_id": shard.shard_id,
+        }
+
+    async def _provide_table(self, connection: AsyncConnection) -> None:
+        """Create the table if it is missing.
+
+        Raises:
+            CheckpointError: it has another primary key, or is missing and not to be created.
+            AccessDeniedError: the user may not create it.
+        """
+        table = self._table
+        try:
+            found = await connection.run_sync(
+                lambda sync: sa.inspect(sync).get_pk_constraint(table.name, table.schema)
+            )
+        except NoSuchTableError:
+            await self._create_table(connection)
+            return
+        if found["constrained_columns"] != list(_KEYS):
+            raise CheckpointError(
+                f"{self} does not hold checkpoints: its primary key is "
+                f"{', '.join(found['constrained_columns']) or 'missing'}, not {', '.join(_KEYS)}. "
+                "Set kinesis.checkpoint.sql.table to another."
+            )
+
+    async def _create_table(self, connection: AsyncConnection) -> None:
+        statement = sa.schema.CreateTable(self._table)
+        if not self._config.create_table:
+            ddl = " ".join(str(statement.compile(dialect=connection.dialect)).split())
+            raise CheckpointError(
+                f"{self} does not exist: create it with {ddl!r}, or let it be created with "
+                "kinesis.checkpoint.sql.createtable = true. If it was removed while it was in use, "
+                "its checkpoints are gone."
+            )
+        await connection.execute(statement)

@@ -1,0 +1,262 @@
+"""The SQL store: its table, its URL, and what is said when a database cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
+from kinesis_publishers.config import SqlCheckpointConfig
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    CheckpointError,
+    ConfigError,
+    PluginLoadError,
+    RetriesExhaustedError,
+)
+from kinesis_publishers.events import CallRetried
+from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
+from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from tests.servers import DATABASE, PASSWORD, USER
+from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kinesis_publishers import Event
+    from tests.servers import MariaDbServer, PostgresServer, Server
+
+WRITE = CheckpointWrite(
+    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
+)
+_NUMBERS = itertools.count()
+# One in a process of xdist: each has its own server.
+DATABASES = [
+    pytest.param(fixture, marks=pytest.mark.xdist_group(fixture))
+    for fixture in ("postgres", "mariadb")
+]
+
+
+@pytest.fixture(params=DATABASES)
+def server(request: pytest.FixtureRequest) -> Server:
+    running: Server = request.getfixturevalue(request.param)
+    return running
+
+
+@pytest.fixture
+def table() -> str:
+    return f"table_{next(_NUMBERS)}"
+
+
+def store_on(url: str, table: str = "t", application: str = "billing") -> SqlCheckpointStore:
+    return SqlCheckpointStore(store_context(application), SqlCheckpointConfig(url=url, table=table))
+
+
+async def refusal_of(store: SqlCheckpointStore, kind: type[Exception]) -> str:
+    """Return what is said when the store is opened and used; never with the password."""
+
+    async def use() -> None:
+        async with store:
+            await store.load()
+            await store.save([WRITE])
+
+    with pytest.raises(kind) as raised:
+        await use()
+    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
+    assert PASSWORD not in str(store)
+    return str(raised.value)
+
+
+async def test_a_table_is_created_once_however_many_need_it(server: Server, table: str) -> None:
+    stores = [store_on(server.url, table) for _ in range(4)]
+    try:
+        await asyncio.gather(*(store.open() for store in stores))
+        assert set(await stores[0].save([WRITE])) == {KEY}
+        assert set(await stores[1].load()) == {KEY}
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def test_a_table_is_not_created_if_that_is_not_wanted(server: Server, table: str) -> None:
+    config = SqlCheckpointConfig(url=server.url, table=table, create_table=False)
+    refusal = await refusal_of(SqlCheckpointStore(store_context("a"), config), CheckpointError)
+    assert f"the table {table} in" in refusal
+    ddl = refusal.partition("create it with '")[2].partition("', or let")[0]
+    server.execute(ddl)
+    async with SqlCheckpointStore(store_context("a"), config) as store:
+        assert set(await store.save([WRITE])) == {KEY}
+
+
+async def test_a_table_of_something_else_is_refused(server: Server, table: str) -> None:
+    server.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY)")
+    assert "its primary key is id, not application" in await refusal_of(
+        store_on(server.url, table), CheckpointError
+    )
+
+
+async def test_a_table_with_other_columns_is_refused(server: Server, table: str) -> None:
+    async with store_on(server.url, table):
+        server.execute(f"ALTER TABLE {table} DROP COLUMN lease")
+    assert "it is not a table of checkpoints" in await refusal_of(
+        store_on(server.url, table), CheckpointError
+    )
+
+
+async def test_a_table_that_is_removed_in_use_is_not_made_again(server: Server, table: str) -> None:
+    async with store_on(server.url, table) as store:
+        await store.save([WRITE])
+        server.execute(f"DROP TABLE {table}")
+        with pytest.raises(CheckpointError, match="its checkpoints are gone"):
+            await store.load()
+
+
+async def test_a_checkpoint_that_was_damaged_by_hand_is_named(server: Server, table: str) -> None:
+    async with store_on(server.url, table) as store:
+        await store.save([WRITE])
+        server.execute(f"UPDATE {table} SET position = 'HERE'")
+        with pytest.raises(CheckpointError, match=KEY.shard_id):
+            await store.load()
+
+
+async def test_names_that_differ_in_case_alone_are_different(server: Server, table: str) -> None:
+    async with (
+        store_on(server.url, table, "billing") as lower,
+        store_on(server.url, table, "Billing") as upper,
+    ):
+        await lower.save([WRITE])
+        assert await upper.load() == {}
+        await upper.save([WRITE])
+
+
+async def test_many_streams_are_written_at_once(server: Server, table: str) -> None:
+    keys = [ShardKey(f"{KEY.stream_arn}-{n % 20}", f"shardId-{n:012}") for n in range(600)]
+    writes = [evolve(WRITE, checkpoint=evolve(WRITE.checkpoint, shard=key)) for key in keys]
+    async with store_on(server.url, table) as store:
+        versions = await store.save(writes)
+        again = [evolve(one, expected=versions[one.shard]) for one in writes]
+        versions = await store.save(again)
+        assert {key: one.version for key, one in (await store.load()).items()} == versions
+        await store.remove(versions)
+        assert await store.load() == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (PASSWORD, "wrong", "check user and password in kinesis.checkpoint.sql.url"),
+        (f"/{DATABASE}", "/missing", "create the database, or name another"),
+    ],
+    ids=["password", "database"],
+)
+async def test_a_wrong_url_is_said_at_once(
+    server: Server, before: str, after: str, message: str
+) -> None:
+    refusal = await refusal_of(
+        store_on(server.url.replace(before, after)),
+        (AccessDeniedError, CheckpointError),  # type: ignore[arg-type]
+    )
+    assert message in refusal
+    assert f"127.0.0.1:{server.port}" in refusal
+
+
+async def test_a_user_without_rights_is_told_which(server: Server, table: str) -> None:
+    async with store_on(server.url, table):
+        pass
+    password = "PASSWORD" if "postgres" in server.url else "IDENTIFIED BY"
+    server.execute(f"CREATE USER user_{table} {password} '{PASSWORD}'")
+    server.execute(f"GRANT SELECT ON {table} TO user_{table}")
+    limited = server.url.replace(USER, f"user_{table}")
+    refusal = await refusal_of(store_on(limited, table), AccessDeniedError)
+    assert "grant SELECT, INSERT, UPDATE and DELETE on the table" in refusal
+    server.execute(f"GRANT INSERT, UPDATE, DELETE ON {table} TO user_{table}")
+    async with store_on(limited, table) as store:
+        await store.remove(await store.save([WRITE]))
+    refusal = await refusal_of(store_on(limited, f"{table}_2"), AccessDeniedError)
+    assert "CREATE if it is missing" in refusal
+
+
+async def test_a_server_that_takes_no_writes_is_said(postgres: PostgresServer, table: str) -> None:
+    async with store_on(postgres.url, table) as store:
+        await store.save([WRITE])
+    postgres.execute(f"CREATE USER reader SUPERUSER PASSWORD '{PASSWORD}'")
+    postgres.execute("ALTER USER reader SET default_transaction_read_only = on")
+    store = store_on(postgres.url.replace(USER, "reader"), table)
+    assert "name the primary in kinesis.checkpoint.sql.url" in await refusal_of(
+        store, CheckpointError
+    )
+
+
+async def test_a_row_that_is_locked_for_too_long_is_tried_again(
+    mariadb: MariaDbServer, table: str
+) -> None:
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    context = evolve(store_context("billing"), events=events.put_nowait)
+    url = f"{mariadb.url}?init_command=SET innodb_lock_wait_timeout=0"
+    other = create_async_engine(mariadb.url.replace("mysql://", "mysql+asyncmy://"))
+    async with SqlCheckpointStore(context, SqlCheckpointConfig(url=url, table=table)) as store:
+        version = (await store.save([WRITE]))[KEY]
+        async with other.begin() as connection:
+            await connection.exec_driver_sql(f"SELECT * FROM {table} FOR UPDATE")
+            saving = asyncio.create_task(store.save([evolve(WRITE, expected=version)]))
+            event = await events.get()
+        assert set(await saving) == {KEY}
+    await other.dispose()
+    assert isinstance(event, CallRetried)
+    assert event.code == "1205"
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+async def test_a_server_that_is_not_there_is_an_error_after_the_retries(scheme: str) -> None:
+    url = f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:9/{DATABASE}"
+    refusal = await refusal_of(store_on(url), RetriesExhaustedError)
+    assert "check that the server is up, and kinesis.checkpoint.sql.url" in refusal
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (f"postgresql://u:{PASSWORD}@host:port/x", "as %40 for @"),
+        (f"mysql+pymysql://u:{PASSWORD}@host/x", "begins with postgresql://, mysql://"),
+        ("sqlite:///:memory:", "names no file"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused_and_not_shown(url: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        store_on(url)
+    assert message in str(raised.value)
+    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_a_parameter_that_the_driver_does_not_know_is_named(
+    postgres: PostgresServer, table: str
+) -> None:
+    async with store_on(f"{postgres.url}?sslmode=disable", table) as store:
+        assert await store.load() == {}
+    refusal = await refusal_of(store_on(f"{postgres.url}?colour=red"), ConfigError)
+    assert "unexpected keyword argument 'colour'" in refusal
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module", "extra"),
+    [("postgres", "asyncpg", "postgres"), ("mariadb", "asyncmy", "mysql")],
+)
+def test_a_driver_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(PluginLoadError, match=rf"'{module}'.*kinesis-publishers\[{extra}\]"):
+        store_on(f"{scheme}://u:{PASSWORD}@host/x")
+
+
+async def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all" * 100)
+    refusal = await refusal_of(store_on(f"sqlite:///{tmp_path}/text"), CheckpointError)
+    assert "is not a database" in refusal
