@@ -56,7 +56,7 @@ from kinesis_publishers.engine.delivery import (
 )
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import PluginLoadError
+from kinesis_publishers.errors import MissingOptionError, PluginLoadError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
@@ -242,14 +242,7 @@ async def open_checkpointer(
         return
     clock = clock or SystemClock()
     leases = LeaseConfig.from_properties(properties)
-    context = CheckpointStoreContext(
-        application=config.application, retry=config.retry, clock=clock, events=events
-    )
-    is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
-    store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
-    made = store_class.from_properties(with_region(properties), context)
-    store = _checked(made, store_class, CheckpointStore)  # type: ignore[type-abstract]
-    async with store:
+    async with open_checkpoint_store(properties, clock=clock, events=events) as store:
         if leases.is_enabled:
             stored: KeptProgress = Leases(store, leases, clock, events)
         else:
@@ -259,6 +252,35 @@ async def open_checkpointer(
             yield checkpointer
         finally:
             await checkpointer.release()
+
+
+@asynccontextmanager
+async def open_checkpoint_store(
+    properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
+) -> AsyncIterator[CheckpointStore]:
+    """Open the store that ``properties`` name, and close it.
+
+    Raises:
+        MissingOptionError: they name no application.
+        PluginLoadError: a custom class cannot be loaded or does not fit.
+        CheckpointError: the store cannot be used.
+    """
+    config = CheckpointConfig.from_properties(properties)
+    if config.application is None:
+        key = CheckpointConfig.application.full_key
+        raise MissingOptionError(f"{key} is required: it names whose checkpoints are meant")
+    context = CheckpointStoreContext(
+        application=config.application,
+        retry=config.retry,
+        clock=clock or SystemClock(),
+        events=events,
+    )
+    leases = LeaseConfig.from_properties(properties)
+    is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
+    store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
+    made = store_class.from_properties(with_region(properties), context)
+    async with _checked(made, store_class, CheckpointStore) as store:  # type: ignore[type-abstract]
+        yield store
 
 
 def _assigner(properties: Properties) -> ShardAssigner:
@@ -363,8 +385,8 @@ async def open_control(
     from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 
     properties = with_region(properties)
-    clock = SystemClock()
-    async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
+    clock = ServiceClock.around(None)
+    async with Boto3ControlPlane(AwsConfig.from_properties(properties), clock) as control_plane:
         # A guard outlives the process that has started it.
         await control_plane.load()
         yield ControlServices(
