@@ -56,7 +56,7 @@ from kinesis_publishers.engine.delivery import (
 )
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import MissingOptionError, PluginLoadError
+from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
@@ -256,26 +256,16 @@ async def open_checkpointer(
 
 @asynccontextmanager
 async def open_checkpoint_store(
-    properties: Properties, *, clock: Clock | None = None, events: EventSink = ignore_event
+    properties: Properties, *, clock: Clock, events: EventSink = ignore_event
 ) -> AsyncIterator[CheckpointStore]:
-    """Open the store that ``properties`` name, and close it.
-
-    Raises:
-        MissingOptionError: they name no application.
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-        CheckpointError: the store cannot be used.
-    """
+    """Open the store of the application, which has to be named, and close it."""
     config = CheckpointConfig.from_properties(properties)
-    if config.application is None:
-        key = CheckpointConfig.application.full_key
-        raise MissingOptionError(f"{key} is required: it names whose checkpoints are meant")
-    context = CheckpointStoreContext(
-        application=config.application,
-        retry=config.retry,
-        clock=clock or SystemClock(),
-        events=events,
-    )
     leases = LeaseConfig.from_properties(properties)
+    if config.application is None:
+        raise CheckpointConfig.application.missing()
+    context = CheckpointStoreContext(
+        application=config.application, retry=config.retry, clock=clock, events=events
+    )
     is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
     store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
     made = store_class.from_properties(with_region(properties), context)

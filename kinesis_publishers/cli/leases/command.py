@@ -17,7 +17,6 @@ from kinesis_publishers.cli.leases.rows import (
     application_option,
     describe_owner,
     describe_progress,
-    lease_of,
     lease_properties,
     load_rows,
     open_store,
@@ -39,6 +38,7 @@ from kinesis_publishers.cli.shared.formats import format_bytes, iso_utc
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import Properties
 from kinesis_publishers.config.timestamps import parse_timestamp
+from kinesis_publishers.leases.rules import lease_of
 from kinesis_publishers.model import (
     Checkpoint,
     PositionType,

@@ -15,7 +15,7 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import open_checkpoint_store, with_region
 from kinesis_publishers.aws.errors import RefusedError
 from kinesis_publishers.checkpoints.dynamodb_table import TableClient
-from kinesis_publishers.checkpoints.stored_progress import STREAM, FOUND_LATER
+from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     AwsConfig,
@@ -233,7 +233,7 @@ async def _read_sql(source: Source) -> list[ForeignRow]:
 async def read_checkpoints(source: Source) -> list[ForeignRow]:
     """Return the checkpoints of this framework, in the store that the properties name."""
     created_at = {one.arn: one.created_at for one in source.streams}
-    async with open_checkpoint_store(source.properties) as store:
+    async with open_checkpoint_store(source.properties, clock=source.clock) as store:
         store.name_streams(source.streams)
         found = await store.load()
     return [

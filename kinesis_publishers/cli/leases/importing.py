@@ -10,7 +10,7 @@ import click
 from attrs import evolve, frozen
 
 from kinesis_publishers.assembly import open_control
-from kinesis_publishers.checkpoints.stored_progress import STREAM, FOUND_LATER
+from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.foreign import (
     ForeignRow,
     Source,
@@ -35,7 +35,6 @@ from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.config import (
     CheckpointConfig,
     LeaseConfig,
-    LeaseFormat,
     Properties,
     StreamsConfig,
 )
@@ -220,8 +219,7 @@ def _batches(
     If this is interrupted, the streams have not begun, and nothing is taken for read.
     """
     created_at = {one.arn: one.created_at for one in streams}
-    config = LeaseConfig.from_properties(properties)
-    has_leases = config.is_enabled or config.format is LeaseFormat.KCL
+    has_leases = LeaseConfig.from_properties(properties).is_enabled
     for generation in generations(listed[key] for key in taken):
         yield [
             Checkpoint(

@@ -12,11 +12,11 @@ from attrs import evolve, frozen
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.assembly import open_checkpoint_store, open_control
-from kinesis_publishers.checkpoints.stored_progress import STREAM, FOUND_LATER
+from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.cli.shared.console import say
 from kinesis_publishers.cli.shared.formats import describe_position
-from kinesis_publishers.clock import Clock
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     CheckpointConfig,
     DynamoDbCheckpointConfig,
@@ -26,6 +26,7 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.engine.lineage import descendants, pinned_progress
 from kinesis_publishers.errors import StaleCheckpointError
+from kinesis_publishers.leases.rules import lease_of
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointWrite,
@@ -42,7 +43,6 @@ from kinesis_publishers.model import (
 Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
 Plan: TypeAlias = Callable[[Rows], dict[ShardKey, Checkpoint]]
 
-_NO_LEASE: Final = Lease()
 # More than enough: a worker writes a row every few seconds.
 _MOST_TRIES: Final = 10
 
@@ -86,7 +86,7 @@ async def open_store(
     properties: Properties, streams: Sequence[StreamIdentity] = ()
 ) -> AsyncIterator[CheckpointStore]:
     """Open the store; it learns of the streams, which are described only if it needs to know."""
-    async with open_checkpoint_store(properties) as store:
+    async with open_checkpoint_store(properties, clock=SystemClock()) as store:
         needs_streams = type(store).name_streams is not CheckpointStore.name_streams
         if needs_streams and not streams:
             async with open_control(properties) as control:
@@ -111,11 +111,6 @@ async def load_rows(
 def shards_of(rows: Rows) -> dict[ShardKey, StoredCheckpoint]:
     """Return the rows of shards, without those of whole streams."""
     return {key: row for key, row in rows.items() if key.shard_id != STREAM}
-
-
-def lease_of(row: StoredCheckpoint) -> Lease:
-    """Return the lease of a row; one that a single reader has written is nobody's."""
-    return row.checkpoint.lease or _NO_LEASE
 
 
 def describe_owner(lease: Lease) -> str:

@@ -25,10 +25,22 @@ if TYPE_CHECKING:
     from kinesis_publishers import RecordBatch, Shard
     from kinesis_publishers.model import CheckpointVersion, StoredCheckpoint, StreamIdentity
 
-__all__ = ["BEGINNING", "Application", "after", "application", "before_writes", "shard_name"]
+__all__ = [
+    "BEGINNING",
+    "WITH_LEASES",
+    "Application",
+    "after",
+    "application",
+    "before_writes",
+    "shard_name",
+]
 
 BEGINNING = ShardProgress(position=StartingPosition.trim_horizon())
 _FAILOVER_SECONDS = 1.0
+WITH_LEASES = (
+    *("-P", "kinesis.lease.enabled=true"),
+    *("-P", f"kinesis.lease.failovermillis={_FAILOVER_SECONDS * 1000:g}"),
+)
 
 
 def shard_name(number: int) -> str:
@@ -55,7 +67,6 @@ class Application:
             file.write(
                 "kinesis.checkpoint.application=billing\n"
                 f"kinesis.checkpoint.sqlite.path={self.path}\n"
-                f"kinesis.lease.failovermillis={_FAILOVER_SECONDS * 1000:g}\n"
                 "kinesis.stream.initpos=TRIM_HORIZON\n"
                 "kinesis.shard.getrecords.intervalmillis=20\n"
             )

@@ -116,7 +116,6 @@ def test_listing_creates_no_table(run: RunCommand, moto_url: str) -> None:
         "kinesis.checkpoint.store": "dynamodb",
         "kinesis.checkpoint.dynamodb.table": "not-there",
         "kinesis.checkpoint.dynamodb.endpoint": moto_url,
-        "kinesis.lease.format": "own",
     }
     options = [part for key, value in pairs.items() for part in ("-P", f"{key}={value}")]
     result = run("leases list", "--application", "billing", *options)

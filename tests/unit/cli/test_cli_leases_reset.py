@@ -17,7 +17,13 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
 )
 from kinesis_publishers.testing.fakes import sample_shard
-from tests.unit.cli.lease_support import BEGINNING, Application, after, shard_name
+from tests.unit.cli.lease_support import (
+    BEGINNING,
+    WITH_LEASES,
+    Application,
+    after,
+    shard_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,7 +209,7 @@ def test_while_a_worker_renews_the_lease_nothing_is_changed(application: Applica
         application.checkpoint(0, after(7), lease), application.checkpoint(1, after(8))
     )
     with application.worker(0):
-        result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes")
+        result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes", *WITH_LEASES)
     assert result.exit_code == 1
     assert f"being read: orders/{shard_name(0)} (host/1). Stop their workers" in result.stderr
     assert application.row(0) == application.checkpoint(0, after(7), lease)
@@ -212,7 +218,7 @@ def test_while_a_worker_renews_the_lease_nothing_is_changed(application: Applica
 
 def test_the_lease_of_a_dead_worker_stops_nobody(application: Application) -> None:
     application.save(application.checkpoint(0, after(7), Lease(owner="host/1", leaving="host/2")))
-    result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes")
+    result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes", *WITH_LEASES)
     assert result.exit_code == 0
     assert "Waiting 1 s to see whether workers renew" in result.stderr
     assert application.row(0) == application.checkpoint(0, BEGINNING, Lease())
