@@ -119,7 +119,7 @@ def release(
     application: str | None,
     connection: Connection,
 ) -> None:
-    """Take each SHARD from its worker, so that any worker may read it, this one included.
+    """Take each SHARD from its worker, so that any worker may take it.
 
     Its worker stops reading it with the next renewal, and what it has not checkpointed is repeated
     by the next one. A worker that is stopped in order releases its shards by itself.

@@ -155,14 +155,13 @@ class Selection:
         if self.is_all:
             return found
         if self.owner is not None:
-            return {key: row for key, row in found.items() if self.owner in _workers(row)}
+            return {
+                key: row
+                for key, row in found.items()
+                if self.owner in (lease_of(row).owner, lease_of(row).leaving)
+            }
         keys = [_named(text, found) for text in self.shards]
         return {key: found[key] for key in keys}
-
-
-def _workers(row: StoredCheckpoint) -> tuple[str | None, str | None]:
-    lease = lease_of(row)
-    return lease.owner, lease.leaving
 
 
 def _named(text: str, rows: Rows) -> ShardKey:
