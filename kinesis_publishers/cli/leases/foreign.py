@@ -298,7 +298,7 @@ def _keys(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return " and ".join(sorted(names))
+    return " and ".join(names)
 
 
 async def _items(client: TableClient, operation: str, **key: str) -> AsyncIterator[Item]:

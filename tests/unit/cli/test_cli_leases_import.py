@@ -315,7 +315,7 @@ def test_a_table_of_another_program_is_refused(
 ) -> None:
     result = take("kcl", table(_BENTO_KEYS))
     assert result.exit_code == 1
-    assert "its keys are ShardID and StreamID, not leaseKey" in result.stderr
+    assert "its keys are StreamID and ShardID, not leaseKey" in result.stderr
     missing = take("kcl", "not-there")
     assert "the DynamoDB table not-there does not exist: name it with --table" in missing.stderr
 
