@@ -283,10 +283,11 @@ def reset_rows(
         again = [key for key in selected if rows[key].checkpoint.progress.is_ended]
         later = descendants(again, listed) & rows.keys()
         targets |= dict.fromkeys(later - targets.keys(), FOUND_LATER)
+    # One that has an owner changes in any case: that one may have read further than it has stored.
     return {
-        key: evolve(released(rows[key]), progress=target)
+        key: new
         for key, target in sorted(targets.items(), key=lambda one: str(one[0]))
-        if rows[key].checkpoint.progress != target
+        if (new := evolve(released(rows[key]), progress=target)) != rows[key].checkpoint
     }
 
 

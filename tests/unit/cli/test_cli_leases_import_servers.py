@@ -10,7 +10,6 @@ import pytest
 from tests.unit.cli.lease_support import BEGINNING, Application, after, shard_name
 
 if TYPE_CHECKING:
-
     from tests.servers import MariaDbServer, PostgresServer, RedisServer
 
 pytest.importorskip("tests.servers", reason="the servers come with the stores sql and redis")
