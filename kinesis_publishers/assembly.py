@@ -244,14 +244,7 @@ async def open_checkpointer(
         return
     clock = clock or SystemClock()
     leases = LeaseConfig.from_properties(properties)
-    context = CheckpointStoreContext(
-        application=config.application, retry=config.retry, clock=clock, events=events
-    )
-    is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
-    store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
-    made = store_class.from_properties(with_region(properties), context)
-    store = _checked(made, store_class, CheckpointStore)  # type: ignore[type-abstract]
-    async with store:
+    async with open_checkpoint_store(properties, clock=clock, events=events) as store:
         if leases.is_enabled:
             stored: KeptProgress = Leases(store, leases, clock, events)
         else:
@@ -261,6 +254,25 @@ async def open_checkpointer(
             yield checkpointer
         finally:
             await checkpointer.release()
+
+
+@asynccontextmanager
+async def open_checkpoint_store(
+    properties: Properties, *, clock: Clock, events: EventSink = ignore_event
+) -> AsyncIterator[CheckpointStore]:
+    """Open the store of the application, which has to be named, and close it."""
+    config = CheckpointConfig.from_properties(properties)
+    leases = LeaseConfig.from_properties(properties)
+    if config.application is None:
+        raise CheckpointConfig.application.missing()
+    context = CheckpointStoreContext(
+        application=config.application, retry=config.retry, clock=clock, events=events
+    )
+    is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
+    store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
+    made = store_class.from_properties(with_region(properties), context)
+    async with _checked(made, store_class, CheckpointStore) as store:  # type: ignore[type-abstract]
+        yield store
 
 
 def _assigner(properties: Properties) -> ShardAssigner:
@@ -372,8 +384,8 @@ async def open_control(
     from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 
     properties = with_region(properties)
-    clock = SystemClock()
-    async with Boto3ControlPlane(AwsConfig.from_properties(properties)) as control_plane:
+    clock = ServiceClock.around(None)
+    async with Boto3ControlPlane(AwsConfig.from_properties(properties), clock) as control_plane:
         # A guard outlives the process that has started it.
         await control_plane.load()
         yield ControlServices(

@@ -5,14 +5,19 @@ Each may be repeated: what has been done already is no error.
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
 from kinesis_publishers.assembly import ControlServices, open_control
-from kinesis_publishers.cli.shared.commands import DURATION, Checked, CleanGroup
+from kinesis_publishers.cli.shared.commands import (
+    DURATION,
+    Checked,
+    CleanGroup,
+    confirm,
+    yes_option,
+)
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
@@ -137,7 +142,7 @@ def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
 
 @consumers.command()
 @click.argument("consumer", metavar="NAME_OR_ARN", type=_NAME_OR_ARN)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @connection_options
 def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     """Remove a consumer; its readers stop. One that does not exist is no error.
@@ -155,17 +160,10 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
         say(f"There is no stream consumer {consumer}: nothing to do.")
         return
     if not yes:
-        _confirm(found)
+        say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
+        confirm("Its readers stop. Remove it?", refusal="nothing was removed")
     if not run_until_signal(lambda: _remove(properties, found)):
         raise click.ClickException("A stream consumer was not removed.")
-
-
-def _confirm(found: _Found) -> None:
-    """Ask on the terminal; Ctrl-C is left to the command."""
-    say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
-    click.echo("Its readers stop. Remove it? [y/N]: ", nl=False, err=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise click.ClickException("Not confirmed: nothing was removed. In scripts, use --yes.")
 
 
 async def _list(properties: Properties) -> _Found:

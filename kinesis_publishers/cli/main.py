@@ -17,6 +17,7 @@ COMMANDS_GROUP: Final = "kinesis_publishers.commands"
 _OWN: Final = {
     "config": "Show what can be configured, and check configurations; neither calls AWS.",
     "consumers": "Manage the stream consumers of enhanced fan-out by hand.",
+    "leases": "Show and change which worker reads which shard, and how far.",
     "local": "Serve a local Kinesis with one stream, in memory, until Ctrl-C.",
     "put": "Write records to a stream: each DATA, else each line of a file or of standard input.",
     "shards": (

@@ -103,6 +103,20 @@ def read_file(path: str | Path) -> bytes:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}.") from error
 
 
+yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, *, refusal: str) -> None:
+    """Ask on the terminal; Ctrl-C is left to the command.
+
+    Raises:
+        ClickException: the answer is not yes; ``refusal`` says what was not done.
+    """
+    click.echo(f"{question} [y/N]: ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise click.ClickException(f"Not confirmed: {refusal}. In scripts, use --yes.")
+
+
 # Generic since click 8.4 only.
 class Checked(click.ParamType):  # type: ignore[type-arg]
     """What ``check`` accepts: it returns the value of a text, or raises ``ValueError``.

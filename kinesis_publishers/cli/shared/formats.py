@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 import pybase64
 
-from kinesis_publishers.model import Record
+from kinesis_publishers.model import Record, StartingPosition
 from kinesis_publishers.model.shards import MAX_HASH_KEY
 
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -64,6 +64,15 @@ def iso_utc(instant: datetime) -> str:
     """Return an aware time in UTC, to the microsecond, as ``2026-11-22T01:02:03.004000Z``."""
     text = instant.astimezone(UTC).isoformat(timespec="microseconds")
     return text.replace("+00:00", "Z")
+
+
+def describe_position(position: StartingPosition) -> str:
+    """Return a position in words: the record or the instant after which reading continues."""
+    if position.sequence_number is not None:
+        return str(position.sequence_number)
+    if position.timestamp is not None:
+        return iso_utc(position.timestamp)
+    return position.type.value
 
 
 def printable(text: str) -> str:

@@ -14,16 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from kinesis_publishers.cli.shared.formats import (
+    describe_position,
     format_behind,
     format_bytes,
     format_rate,
-    iso_utc,
     plain_line,
 )
 from kinesis_publishers.cli.tail.session import RecordView
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.engine.delivery import ShardStatus
-from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.model import RecordBatch, ShardKey, ShardProgress
 from kinesis_publishers.readers.fetcher import KinesisDataFetcher
 from kinesis_publishers.tasks import TaskScope
 
@@ -91,15 +91,6 @@ class ShardRow:
     rate: Rate
     lag_seconds: float | None
     position: str
-
-
-def describe_position(position: StartingPosition) -> str:
-    """Return a position in words: the record or the instant after which reading continues."""
-    if position.sequence_number is not None:
-        return str(position.sequence_number)
-    if position.timestamp is not None:
-        return iso_utc(position.timestamp)
-    return position.type.value
 
 
 def render_tail(rows: Sequence[ShardRow], newest: Iterable[str]) -> RenderableType:

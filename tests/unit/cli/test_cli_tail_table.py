@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from kinesis_publishers import KinesisDataFetcher, SequenceNumber, ShardKey, StartingPosition
+from kinesis_publishers.cli.shared.formats import describe_position
 from kinesis_publishers.cli.tail.session import TailSession
 from kinesis_publishers.cli.tail.table import (
     LiveTable,
     Meter,
     Rate,
     ShardRow,
-    describe_position,
     render_tail,
 )
 from kinesis_publishers.clock import SystemClock
