@@ -136,20 +136,24 @@ class LeaseWorker(LeaseRows):
         return evolve(lease, bytes_per_second=round(average))
 
     async def _settle(self) -> None:
-        """Begin with what was asked for and has been handed over."""
+        """Begin with what was asked for and has been handed over; pass on what others ask for."""
         now = self._clock.monotonic()
         asked = {key: now - since for key, since in self._asked.items()}
         view = self._view()
+        keys = to_settle(view, asked, self._config.handover_seconds)
         for key in asked:
             row = self.rows.get(key)
             if row is None or lease_of(row).owner != self.worker:
                 del self._asked[key]
-        keys = to_settle(view, asked, self._config.handover_seconds)
-        settled = [
-            with_lease(row, evolve(lease_of(row), leaving=None))
-            for row in (self.rows[key] for key in keys if key in self._asked)
-        ]
-        await self._hold(settled)
+                # A third worker has asked before this one has begun.
+                if row is not None and lease_of(row).leaving == self.worker:
+                    keys.append(key)
+        await self._hold(
+            [
+                with_lease(row, evolve(lease_of(row), leaving=None))
+                for row in (self.rows[key] for key in keys)
+            ]
+        )
 
     async def _take(self, keys: Sequence[ShardKey]) -> None:
         await self._hold([self._taken(key, leaving=None) for key in keys])
