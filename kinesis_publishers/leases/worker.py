@@ -173,9 +173,9 @@ class LeaseWorker(LeaseRows):
         """Write rows that make this worker the holder, and begin with those that were written."""
         now = self._clock.monotonic()
         self._asked |= {row.shard: now for row in rows if row.shard not in self._asked}
-        await self._save(rows)
-        for row in rows:
-            self._asked.pop(row.shard, None)
+        # What was refused may be this worker's all the same, to be passed on: the next look tells.
+        for key in await self._save(rows):
+            self._asked.pop(key, None)
 
     async def _ask(self, keys: Sequence[ShardKey]) -> None:
         if self._config.handover_seconds == 0:
@@ -184,10 +184,7 @@ class LeaseWorker(LeaseRows):
         now = self._clock.monotonic()
         rows = [self._taken(key, leaving=lease_of(self.rows[key]).owner) for key in keys]
         self._asked |= dict.fromkeys(keys, now)
-        written = await self._save(rows)
-        for key in keys:
-            if key not in written:
-                del self._asked[key]
+        await self._save(rows)
 
     def _count(self) -> None:
         view = self._view()
