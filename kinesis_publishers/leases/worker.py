@@ -161,20 +161,24 @@ class LeaseWorker(LeaseRows):
         )
 
     async def _settle(self) -> None:
-        """Begin with what was asked for and has been handed over."""
+        """Begin with what was asked for and has been handed over; pass on what others ask for."""
         now = self._clock.monotonic()
         asked = {key: now - since for key, since in self._asked.items()}
         view = self._view()
+        keys = to_settle(view, asked, self._config.handover_seconds)
         for key in asked:
             row = self.rows.get(key)
             if row is None or lease_of(row).owner != self.worker:
                 del self._asked[key]
-        keys = to_settle(view, asked, self._config.handover_seconds)
-        settled = [
-            with_lease(row, evolve(lease_of(row), leaving=None))
-            for row in (self.rows[key] for key in keys if key in self._asked)
-        ]
-        await self._hold(settled)
+                # A third worker has asked before this one has begun.
+                if row is not None and lease_of(row).leaving == self.worker:
+                    keys.append(key)
+        await self._hold(
+            [
+                with_lease(row, evolve(lease_of(row), leaving=None))
+                for row in (self.rows[key] for key in keys)
+            ]
+        )
 
     async def _take(self, keys: Sequence[ShardKey]) -> None:
         await self._hold([self._taken(key, leaving=None) for key in keys])
@@ -194,9 +198,9 @@ class LeaseWorker(LeaseRows):
         """Write rows that make this worker the holder, and begin with those that were written."""
         now = self._clock.monotonic()
         self._asked |= {row.shard: now for row in rows if row.shard not in self._asked}
-        await self._save(rows)
-        for row in rows:
-            self._asked.pop(row.shard, None)
+        # What was refused may be this worker's all the same, to be passed on: the next look tells.
+        for key in await self._save(rows):
+            self._asked.pop(key, None)
 
     async def _ask(self, keys: Sequence[ShardKey]) -> None:
         if self._config.handover_seconds == 0:
@@ -205,10 +209,7 @@ class LeaseWorker(LeaseRows):
         now = self._clock.monotonic()
         rows = [self._taken(key, leaving=lease_of(self.rows[key]).owner) for key in keys]
         self._asked |= dict.fromkeys(keys, now)
-        written = await self._save(rows)
-        for key in keys:
-            if key not in written:
-                del self._asked[key]
+        await self._save(rows)
 
     def _count(self) -> None:
         view = self._view()
