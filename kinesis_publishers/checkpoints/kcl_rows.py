@@ -193,6 +193,8 @@ def _lease(item: Item, state: Mapping[str, Any]) -> Lease | None:
             None if throughput is None else round(float(throughput["N"]) * _BYTES_PER_KB)
         ),
         settle_seconds=int(state["settle_seconds"]) if _is_ours(item) else 0,
+        # True for as long as there are workers, whoever wrote the row last.
+        consumer_arn=state.get("consumer_arn"),
     )
 
 
@@ -243,6 +245,8 @@ def _attributes_of(
     }
     if lease is not None:
         state["settle_seconds"] = lease.settle_seconds
+        if lease.consumer_arn is not None:
+            state["consumer_arn"] = lease.consumer_arn
     return {
         "leaseCounter": {"N": str(version.number)},
         "checkpoint": {"S": text},

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import open_checkpoint_store, with_region
 from kinesis_publishers.aws.errors import RefusedError
-from kinesis_publishers.checkpoints.dynamodb_table import TableClient
+from kinesis_publishers.checkpoints.dynamodb_table import TableClient, TableForm
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
@@ -277,7 +277,7 @@ async def _open_table(source: Source, keys: Mapping[str, str]) -> AsyncIterator[
         retry=CheckpointConfig.from_properties(properties).retry,
         clock=source.clock,
     )
-    client = TableClient(AwsConfig.from_properties(properties), config, context)
+    client = TableClient(AwsConfig.from_properties(properties), config, context, TableForm(keys=keys))
     try:
         await client.open()
         found = await client.call("DescribeTable", lambda answer: _keys(answer["Table"]))

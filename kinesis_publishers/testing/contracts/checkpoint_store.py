@@ -158,7 +158,13 @@ class CheckpointStoreContract:
     async def test_leases_are_kept_with_their_checkpoints(self, new_store: NewStore) -> None:
         first = Lease(parents=("shardId-000000000001",), hash_range=HashRange(0, 2**127 - 1))
         taken = evolve(first, owner="worker-1", switches=3, bytes_per_second=1234)
-        asked = evolve(taken, owner="worker-2", leaving="worker-1", settle_seconds=4)
+        asked = evolve(
+            taken,
+            owner="worker-2",
+            leaving="worker-1",
+            settle_seconds=4,
+            consumer_arn=f"{_ARN}/consumer/billing:1",
+        )
         ended = evolve(
             taken, children=("shardId-000000000008", "shardId-000000000009"), hash_range=None
         )
