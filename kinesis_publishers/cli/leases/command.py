@@ -30,9 +30,16 @@ from kinesis_publishers.cli.leases.rows import (
     taken_over,
     without_creation,
 )
+from kinesis_publishers.cli.leases.watching import watch
 from kinesis_publishers.cli.shared.commands import Checked, CleanGroup, confirm, yes_option
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
-from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
+from kinesis_publishers.cli.shared.console import (
+    new_table,
+    output_console,
+    print_json_lines,
+    print_rich,
+    say,
+)
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import format_bytes, iso_utc
 from kinesis_publishers.clock import SystemClock
@@ -102,6 +109,22 @@ def list_command(as_json: bool, application: str | None, connection: Connection)
         print_rich(_list_table(rows))
     else:
         say("The application has stored nothing for these streams.")
+
+
+@leases.command("watch")
+@application_option
+@connection_options
+def watch_command(application: str | None, connection: Connection) -> None:
+    """Show workers, shards, how far behind they are, and how they move, until Ctrl-C.
+
+    A shard is as far behind as its stored progress is old: it grows between two checkpoints.
+
+    \b
+    Examples:
+      kinesis-publishers leases watch --config my.properties
+    """
+    properties = without_creation(lease_properties(connection, application))
+    run_until_signal(lambda: watch(properties, output_console(), SystemClock()))
 
 
 @leases.command()

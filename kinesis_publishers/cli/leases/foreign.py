@@ -277,7 +277,9 @@ async def _open_table(source: Source, keys: Mapping[str, str]) -> AsyncIterator[
         retry=CheckpointConfig.from_properties(properties).retry,
         clock=source.clock,
     )
-    client = TableClient(AwsConfig.from_properties(properties), config, context, TableForm(keys=keys))
+    client = TableClient(
+        AwsConfig.from_properties(properties), config, context, TableForm(keys=keys)
+    )
     try:
         await client.open()
         found = await client.call("DescribeTable", lambda answer: _keys(answer["Table"]))
