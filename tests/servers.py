@@ -44,9 +44,13 @@ def free_port() -> int:
 
 
 class Server(ABC):
-    """One server process; ``with`` starts it and ends it, ``kill`` and ``start`` in between."""
+    """One server process; ``with`` starts it and ends it, ``kill`` and ``start`` in between.
 
-    def __init__(self) -> None:
+    ``options`` are added to its command.
+    """
+
+    def __init__(self, *options: str) -> None:
+        self.options = options
         self.port = free_port()
         # Not pytest's: no other user may enter that.
         self.directory = Path(tempfile.mkdtemp(prefix=f"{type(self).__name__}-"))
@@ -109,6 +113,15 @@ class Server(ABC):
                 raise AssertionError(f"{command[0]} does not start:\n{log_text[-4000:]}")
             time.sleep(0.02)  # it has no other way to say that it is ready
 
+    def own(self, name: str, content: bytes) -> str:
+        """Write a file that it alone may read; return its path."""
+        path = self.directory / name
+        path.write_bytes(content)
+        path.chmod(0o600)
+        if os.geteuid() == 0:
+            shutil.chown(path, _UNPRIVILEGED)
+        return str(path)
+
     def kill(self) -> None:
         """End it as a failure of power would, as far as its processes are concerned."""
         process, self._process = self._process, None
@@ -164,9 +177,7 @@ class PostgresServer(Server):
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{DATABASE}"
 
     def _initialise(self) -> None:
-        secret = self.directory / "password"
-        secret.write_text(PASSWORD)
-        secret.chmod(0o644)
+        self.own("password", PASSWORD.encode())
         self.run(
             self._binary("initdb"),
             *("-D", "data", "-U", USER, "-A", "scram-sha-256", "--pwfile", "password"),
@@ -186,7 +197,15 @@ class PostgresServer(Server):
         # What is lost with the machine need not be written for tests that end processes.
         settings = ["fsync=off", "unix_socket_directories=", "listen_addresses=127.0.0.1"]
         options = [part for one in settings for part in ("-c", one)]
-        return [self._binary("postgres"), "-D", "data", "-p", str(self.port), *options]
+        return [
+            self._binary("postgres"),
+            "-D",
+            "data",
+            "-p",
+            str(self.port),
+            *options,
+            *self.options,
+        ]
 
     def _answers(self) -> bool:
         address = ("-h", "127.0.0.1", "-p", str(self.port))
@@ -233,6 +252,7 @@ class MariaDbServer(Server):
             *(f"--port={self.port}", f"--socket={self.directory}/socket", "--skip-name-resolve"),
             *(f"--init-file={self.directory}/init.sql", "--innodb-flush-log-at-trx-commit=2"),
             *("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"),
+            *self.options,
         ]
 
     def _answers(self) -> bool:
@@ -253,10 +273,6 @@ class MariaDbServer(Server):
 
 class RedisServer(Server):
     """Redis with a password, and a log that each write waits for."""
-
-    def __init__(self, *options: str) -> None:
-        super().__init__()
-        self.options = options
 
     @property
     def url(self) -> str:

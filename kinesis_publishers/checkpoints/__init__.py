@@ -1,4 +1,4 @@
-"""Stores of checkpoints: memory, a file of this machine, a table of DynamoDB."""
+"""Stores of checkpoints: memory, a file of this machine, DynamoDB, SQL databases, Redis."""
 
 from kinesis_publishers.checkpoints.memory import CheckpointMemory as CheckpointMemory
 from kinesis_publishers.checkpoints.memory import MemoryCheckpointStore as MemoryCheckpointStore

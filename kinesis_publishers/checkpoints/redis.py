@@ -280,7 +280,7 @@ def _mapped(error: Exception, where: object) -> KinesisPublishersError:
             for found, words, kind, advice in _MEANINGS
             if isinstance(error, found) and re.search(words, f"{code} {text}")
         ),
-        (CheckpointError, "see the log of the server"),
+        (CheckpointError, f"check {_URL_KEY}, and the log of the server"),
     )
     message = f"{where} cannot be used ({code}: {text}): {advice}."
     if issubclass(kind, ServiceError):

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
-from attrs import astuple
+from attrs import asdict, astuple
 from sqlalchemy.exc import NoSuchTableError
 
 from kinesis_publishers.abc import CheckpointStoreContext
@@ -87,6 +87,9 @@ class SqlCheckpointStore(VersionedStore):
         self._table = _table(config.table)
         self._database = Database(config.url or "", context.clock)
         self._upsert = _upsert(self._table, self._database.dialect)
+        self._delete = self._table.delete().where(
+            *(self._table.c[name] == sa.bindparam(name) for name in _KEYS)
+        )
         self._is_open = False
 
     @classmethod
@@ -145,20 +148,19 @@ class SqlCheckpointStore(VersionedStore):
         removed: list[dict[str, Any]] = []
         for attempt, checkpoint in batch:
             stored, written_at = found.get(attempt.shard, (None, None))
-            key = self._key_of(attempt.shard)
+            key = {"application": self._context.application, **asdict(attempt.shard)}
             if refusal := attempt.refusal(stored, written_at):
                 refusals.append(refusal)
             elif checkpoint is None:
-                removed.append({f"{name}_": value for name, value in key.items()})
+                removed.append(key)
             else:
                 rows = created if stored is None else replaced
                 rows.append(key | fields_of(checkpoint, attempt.version, now))
-        columns = self._table.c
-        delete = self._table.delete().where(
-            *(columns[name] == sa.bindparam(f"{name}_") for name in _KEYS)
-        )
-        statements = ((self._table.insert(), created), (self._upsert, replaced), (delete, removed))
-        for statement, rows in statements:
+        for statement, rows in (
+            (self._table.insert(), created),
+            (self._upsert, replaced),
+            (self._delete, removed),
+        ):
             if rows:
                 await connection.execute(statement, rows)
         return refusals
@@ -172,8 +174,11 @@ class SqlCheckpointStore(VersionedStore):
             of_streams.setdefault(shard.stream_arn, []).append(shard.shard_id)
         query = (
             sa.select(
-                *(columns[name] for name in ("stream_arn", "shard_id")),
-                *(columns[name] for name in ("version", "writer", "written_at")),
+                columns.stream_arn,
+                columns.shard_id,
+                columns.version,
+                columns.writer,
+                columns.written_at,
             )
             .where(columns.application == self._context.application)
             # Not pairs of both columns: for those, some servers look at every row, and lock it.
@@ -194,13 +199,6 @@ class SqlCheckpointStore(VersionedStore):
                 row.written_at,
             )
             for row in await connection.execute(query)
-        }
-
-    def _key_of(self, shard: ShardKey) -> dict[str, Any]:
-        return {
-            "application": self._context.application,
-            "stream_arn": shard.stream_arn,
-            "shard_id": shard.shard_id,
         }
 
     async def _provide_table(self, connection: AsyncConnection) -> None:

@@ -164,6 +164,8 @@ class Database:
         try:
             return await stack.enter_async_context(self._engine.connect())
         except (TypeError, ValueError) as error:  # of the driver, which gets all parameters
+            if isinstance(error, OSError):
+                raise  # A certificate that is refused is both.
             raise InvalidOptionError(
                 f"{_URL_KEY}: a parameter of the URL cannot be used ({error}): remove or correct it"
             ) from error
@@ -237,7 +239,7 @@ def _mapped(error: DBAPIError | OSError, where: object) -> KinesisPublishersErro
         code = "08"
     kind, advice = next(
         ((kind, advice) for codes, kind, advice in _MEANINGS if code in codes),
-        (CheckpointError, "see the log of the server"),
+        (CheckpointError, f"check {_URL_KEY}, and the log of the server"),
     )
     name = str(code or type(cause).__name__)
     text = str(cause.args[-1] if cause.args else "no answer in time").rstrip(".")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_publishers import CheckpointStore, Properties
-from kinesis_publishers.assembly import open_checkpointer
+from kinesis_publishers.assembly import checkpoint_store_class, open_checkpointer
 from kinesis_publishers.checkpoints import MemoryCheckpointStore
 from kinesis_publishers.config import plugins
 from kinesis_publishers.errors import PluginLoadError
@@ -98,3 +98,13 @@ async def test_a_custom_store_is_opened_and_closed(
 async def test_a_store_that_does_not_fit_is_said(name: str, message: str) -> None:
     with pytest.raises(PluginLoadError, match=message):
         await open_checkpointer(properties_with(name)).__aenter__()
+
+
+@pytest.mark.parametrize(("store", "library"), [("sql", "sqlalchemy"), ("redis", "redis")])
+def test_an_extra_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, store: str, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"kinesis_publishers.checkpoints.{store}", raising=False)
+    with pytest.raises(PluginLoadError, match=rf"kinesis-publishers\[{store}\]"):
+        checkpoint_store_class(store)

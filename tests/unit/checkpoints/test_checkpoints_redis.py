@@ -178,10 +178,10 @@ async def test_rediss_checks_the_certificate(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     server, port = RedisServer(), free_port()
-    pair = server.directory / "pair.pem"
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
+    certificate = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
+    pair = server.own("pair.pem", certificate.bytes())
     server.options = ("--tls-port", str(port), "--tls-auth-clients", "no")
-    server.options += ("--tls-cert-file", str(pair), "--tls-key-file", str(pair))
+    server.options += ("--tls-cert-file", pair, "--tls-key-file", pair)
     url = f"rediss://:{PASSWORD}@127.0.0.1:{port}"
     with server:
         async with store_on(f"{url}?ssl_ca_certs={tmp_path}/ca.pem") as store:

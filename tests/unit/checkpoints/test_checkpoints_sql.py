@@ -9,6 +9,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 import pytest
+import trustme
 from attrs import evolve
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -24,14 +25,14 @@ from kinesis_publishers.errors import (
 from kinesis_publishers.events import CallRetried
 from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
-from tests.servers import DATABASE, PASSWORD, USER
+from tests.servers import DATABASE, PASSWORD, USER, MariaDbServer, PostgresServer
 from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_publishers import Event
-    from tests.servers import MariaDbServer, PostgresServer, Server
+    from tests.servers import Server
 
 WRITE = CheckpointWrite(
     checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
@@ -242,6 +243,52 @@ async def test_a_parameter_that_the_driver_does_not_know_is_named(
         assert await store.load() == {}
     refusal = await refusal_of(store_on(f"{postgres.url}?colour=red"), ConfigError)
     assert "unexpected keyword argument 'colour'" in refusal
+
+
+async def test_a_table_may_be_in_another_schema(postgres: PostgresServer, table: str) -> None:
+    refusal = await refusal_of(store_on(postgres.url, f"missing.{table}"), CheckpointError)
+    assert "create the schema" in refusal
+    postgres.execute("CREATE SCHEMA ours")
+    for _ in range(2):
+        async with store_on(postgres.url, f"ours.{table}") as store:
+            await store.remove(await store.save([WRITE]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "parameter"),
+    [
+        (
+            PostgresServer,
+            "-c ssl=on -c ssl_cert_file={0} -c ssl_key_file={0}",
+            "sslmode=verify-full",
+        ),
+        (MariaDbServer, "--ssl-cert={0} --ssl-key={0}", "ssl_ca={1}"),
+    ],
+)
+async def test_the_certificate_of_the_server_is_checked(
+    kind: type[Server],
+    options: str,
+    parameter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, authority, other = kind(), trustme.CA(), trustme.CA()
+    pair = server.own(
+        "pair.pem", authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
+    )
+    server.options = tuple(options.format(pair).split())
+    known, unknown = tmp_path / "known.pem", tmp_path / "unknown.pem"
+    authority.cert_pem.write_to_path(known)
+    other.cert_pem.write_to_path(unknown)
+    with server:
+        monkeypatch.setenv("PGSSLROOTCERT", str(known))
+        async with store_on(f"{server.url}?{parameter.format(pair, known)}") as store:
+            assert await store.load() == {}
+        monkeypatch.setenv("PGSSLROOTCERT", str(unknown))
+        refusal = await refusal_of(
+            store_on(f"{server.url}?{parameter.format(pair, unknown)}"), RetriesExhaustedError
+        )
+    assert "CERTIFICATE_VERIFY_FAILED" in refusal
 
 
 @pytest.mark.parametrize(
