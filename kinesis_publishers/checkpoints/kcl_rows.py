@@ -211,6 +211,8 @@ def row_update(
         initial: the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
     """
     lease = checkpoint.lease or Lease()
+    if _asks_kcl(attempt, lease):
+        return _request(key, lease)
     changes = _attributes_of(attempt, checkpoint, now, initial) | _owners_of(lease)
     if attempt.expected is None:
         changes["entityType"] = {"S": _LEASE}
@@ -229,6 +231,35 @@ def row_update(
         "UpdateExpression": f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
         + (f" REMOVE {', '.join(removes)}" if removes else ""),
         "ExpressionAttributeValues": condition["ExpressionAttributeValues"] | values,
+    }
+
+
+def _asks_kcl(attempt: Attempt, lease: Lease) -> bool:
+    """Return whether a write asks a worker of the KCL to hand its shard over."""
+    expected = attempt.expected
+    return (
+        expected is not None
+        and expected.is_foreign
+        and _owners_in(expected.writer) == [lease.leaving, None]
+        and lease.leaving is not None
+    )
+
+
+def _request(key: str, lease: Lease) -> dict[str, Any]:
+    # As the KCL's own (initiateGracefulLeaseHandoff), without a new counter: its worker renews on
+    # the one that it knows, and would take another one for the loss of its lease. The version that
+    # this makes is thus the KCL's, and nothing is written on it before the row is loaded again.
+    return {
+        "Key": {KEY: {"S": key}},
+        "UpdateExpression": "SET leaseOwner = :next, checkpointOwner = :leaving",
+        "ConditionExpression": (
+            "(leaseOwner = :leaving AND attribute_not_exists(checkpointOwner))"
+            " OR (leaseOwner = :next AND checkpointOwner = :leaving)"
+        ),
+        "ExpressionAttributeValues": {
+            ":next": {"S": lease.owner},
+            ":leaving": {"S": lease.leaving},
+        },
     }
 
 
@@ -296,7 +327,7 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
         condition = f"attribute_not_exists({KEY})"
     else:
         values[":known"] = {"N": str(expected.number)}
-        if expected.writer.startswith(KCL_WRITER):
+        if expected.is_foreign:
             condition = _owned_as_known(expected.writer, values)
         else:
             values[":writer"] = {"S": expected.writer}
@@ -309,10 +340,16 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
     }
 
 
+def _owners_in(writer: str) -> list[str | None]:
+    """Return the owners of which :func:`version_of` made the writer."""
+    owners: list[str | None] = json.loads(writer.removeprefix(KCL_WRITER))
+    return owners
+
+
 def _owned_as_known(writer: str, values: dict[str, dict[str, str]]) -> str:
     """Return the condition that a row is as the KCL has written it; add its values."""
     names = ("leaseOwner", "checkpointOwner")
-    owners = dict(zip(names, json.loads(writer.removeprefix(KCL_WRITER)), strict=True))
+    owners = dict(zip(names, _owners_in(writer), strict=True))
     values |= {f":known_{name}": {"S": owner} for name, owner in owners.items() if owner}
     is_known = [
         f"{name} = :known_{name}" if owner else f"attribute_not_exists({name})"

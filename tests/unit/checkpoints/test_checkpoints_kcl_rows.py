@@ -259,13 +259,13 @@ async def test_the_range_of_one_key_is_left_out_for_the_kcl_cannot_read_it(table
 
 
 async def test_a_place_of_ours_counts_until_the_kcl_has_made_a_checkpoint(table: KclTable) -> None:
-    lease = Lease(owner="ours-1", settle_seconds=4)
+    lease = Lease(owner="ours-1", settle_seconds=4, consumer_arn=f"{ORDERS.arn}/consumer/c:1")
     await save(table, AT_INSTANT, lease)
     assert (await load(table)).checkpoint.lease == lease
     table.update(leaseOwner={"S": "kcl-worker-1"})
     taken = (await load(table)).checkpoint
     assert taken.progress == AT_INSTANT
-    assert taken.lease == Lease(owner="kcl-worker-1")
+    assert taken.lease == evolve(lease, owner="kcl-worker-1", settle_seconds=0)
     table.update(checkpoint={"S": NUMBER}, checkpointSubSequenceNumber={"N": "3"})
     assert (await load(table)).checkpoint.progress == at(3)
 
