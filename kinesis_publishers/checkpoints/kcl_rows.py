@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -51,12 +51,37 @@ _WHOLE: Final = 2**31 - 1
 _NOTHING: Final = -1
 
 _BYTES_PER_KB: Final = 1024
+# Of the year 9999, with which calendars end.
+_LAST_SECOND: Final = 253_402_300_799
 
 
 def stream_key(identity: StreamIdentity) -> str:
     """Return how a table of several streams names one: account, name, and when it was created."""
     account = identity.arn.split(":")[4]
     return f"{account}:{identity.name}:{int(identity.created_at.timestamp())}"
+
+
+def key_in_table(identity: StreamIdentity, known: Collection[str]) -> str:
+    """Return under which of the ``known`` keys a table has a stream: its own, if there is none.
+
+    Another creation is that of a former stream of the name, or what somebody has told the KCL,
+    which takes every number. Only the last one counts.
+    """
+    own = stream_key(identity)
+    name = own.rpartition(":")[0]
+    of_name = [one for one in known if one.rpartition(":")[0] == name]
+    return own if own in of_name or not of_name else max(of_name, key=_creation)
+
+
+def created_at(key: str | None, identity: StreamIdentity) -> datetime:
+    """Return when the stream of a key was created; ``identity`` is the one of this name now."""
+    if key is None or key == stream_key(identity):
+        return identity.created_at
+    return datetime.fromtimestamp(min(_creation(key), _LAST_SECOND), UTC)
+
+
+def _creation(key: str) -> int:
+    return int(key.rpartition(":")[2])
 
 
 def split_key(lease_key: str) -> tuple[str | None, str]:
