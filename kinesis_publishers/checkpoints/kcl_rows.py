@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -51,12 +51,37 @@ _WHOLE: Final = 2**31 - 1
 _NOTHING: Final = -1
 
 _BYTES_PER_KB: Final = 1024
+# Of the year 9999, with which calendars end.
+_LAST_SECOND: Final = 253_402_300_799
 
 
 def stream_key(identity: StreamIdentity) -> str:
     """Return how a table of several streams names one: account, name, and when it was created."""
     account = identity.arn.split(":")[4]
     return f"{account}:{identity.name}:{int(identity.created_at.timestamp())}"
+
+
+def key_in_table(identity: StreamIdentity, known: Collection[str]) -> str:
+    """Return under which of the ``known`` keys a table has a stream: its own, if there is none.
+
+    Another creation is that of a former stream of the name, or what somebody has told the KCL,
+    which takes every number. Only the last one counts.
+    """
+    own = stream_key(identity)
+    name = own.rpartition(":")[0]
+    of_name = [one for one in known if one.rpartition(":")[0] == name]
+    return own if own in of_name or not of_name else max(of_name, key=_creation)
+
+
+def created_at(key: str | None, identity: StreamIdentity) -> datetime:
+    """Return when the stream of a key was created; ``identity`` is the one of this name now."""
+    if key is None or key == stream_key(identity):
+        return identity.created_at
+    return datetime.fromtimestamp(min(_creation(key), _LAST_SECOND), UTC)
+
+
+def _creation(key: str) -> int:
+    return int(key.rpartition(":")[2])
 
 
 def split_key(lease_key: str) -> tuple[str | None, str]:
@@ -211,6 +236,8 @@ def row_update(
         initial: the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
     """
     lease = checkpoint.lease or Lease()
+    if _asks_kcl(attempt, lease):
+        return _request(key, lease)
     changes = _attributes_of(attempt, checkpoint, now, initial) | _owners_of(lease)
     if attempt.expected is None:
         changes["entityType"] = {"S": _LEASE}
@@ -229,6 +256,35 @@ def row_update(
         "UpdateExpression": f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
         + (f" REMOVE {', '.join(removes)}" if removes else ""),
         "ExpressionAttributeValues": condition["ExpressionAttributeValues"] | values,
+    }
+
+
+def _asks_kcl(attempt: Attempt, lease: Lease) -> bool:
+    """Return whether a write asks a worker of the KCL to hand its shard over."""
+    expected = attempt.expected
+    return (
+        expected is not None
+        and expected.is_foreign
+        and _owners_in(expected.writer) == [lease.leaving, None]
+        and lease.leaving is not None
+    )
+
+
+def _request(key: str, lease: Lease) -> dict[str, Any]:
+    # As the KCL's own (initiateGracefulLeaseHandoff), without a new counter: its worker renews on
+    # the one that it knows, and would take another one for the loss of its lease. The version that
+    # this makes is thus the KCL's, and nothing is written on it before the row is loaded again.
+    return {
+        "Key": {KEY: {"S": key}},
+        "UpdateExpression": "SET leaseOwner = :next, checkpointOwner = :leaving",
+        "ConditionExpression": (
+            "(leaseOwner = :leaving AND attribute_not_exists(checkpointOwner))"
+            " OR (leaseOwner = :next AND checkpointOwner = :leaving)"
+        ),
+        "ExpressionAttributeValues": {
+            ":next": {"S": lease.owner},
+            ":leaving": {"S": lease.leaving},
+        },
     }
 
 
@@ -296,7 +352,7 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
         condition = f"attribute_not_exists({KEY})"
     else:
         values[":known"] = {"N": str(expected.number)}
-        if expected.writer.startswith(KCL_WRITER):
+        if expected.is_foreign:
             condition = _owned_as_known(expected.writer, values)
         else:
             values[":writer"] = {"S": expected.writer}
@@ -309,10 +365,16 @@ def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
     }
 
 
+def _owners_in(writer: str) -> list[str | None]:
+    """Return the owners of which :func:`version_of` made the writer."""
+    owners: list[str | None] = json.loads(writer.removeprefix(KCL_WRITER))
+    return owners
+
+
 def _owned_as_known(writer: str, values: dict[str, dict[str, str]]) -> str:
     """Return the condition that a row is as the KCL has written it; add its values."""
     names = ("leaseOwner", "checkpointOwner")
-    owners = dict(zip(names, json.loads(writer.removeprefix(KCL_WRITER)), strict=True))
+    owners = dict(zip(names, _owners_in(writer), strict=True))
     values |= {f":known_{name}": {"S": owner} for name, owner in owners.items() if owner}
     is_known = [
         f"{name} = :known_{name}" if owner else f"attribute_not_exists({name})"

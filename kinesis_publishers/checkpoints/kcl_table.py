@@ -13,7 +13,9 @@ from kinesis_publishers.checkpoints.kcl_rows import (
     KEY,
     Item,
     LeaseRow,
+    created_at,
     is_lease,
+    key_in_table,
     lease_row,
     row_condition,
     row_update,
@@ -78,8 +80,9 @@ class KclLeaseTable(VersionedStore):
         super().__init__(context)
         self._client = TableClient(aws, config, context, _FORM)
         self._initial = initial
-        # By ARN, and by their keys.
+        # By ARN, with the keys that they have in the table, and by those.
         self._streams: dict[str, StreamIdentity] = {}
+        self._stream_keys: dict[str, str] = {}
         self._by_key: dict[str, StreamIdentity] = {}
         self._has_stream_keys = False
         # Of the rows that there are.
@@ -112,8 +115,8 @@ class KclLeaseTable(VersionedStore):
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:
         self._streams = {one.arn: one for one in streams}
-        self._by_key = {stream_key(one): one for one in streams}
-        if len(self._by_key) < len(self._streams):
+        self._stream_keys = {one.arn: stream_key(one) for one in streams}
+        if len(set(self._stream_keys.values())) < len(self._streams):
             raise CheckpointError(
                 f"Two of the streams {', '.join(sorted(self._streams))} have the same key in "
                 f"{self}, which has no region: read each with a kinesis.checkpoint.application of "
@@ -127,10 +130,14 @@ class KclLeaseTable(VersionedStore):
             if is_lease(item)
         ]
         found: dict[ShardKey, StoredCheckpoint] = {}
-        self._keys, self._has_stream_keys = {}, False
-        for row in rows:
-            key, shard_id = split_key(row.key)
-            self._has_stream_keys |= key is not None
+        keys = [split_key(row.key) for row in rows]
+        known = {stream for stream, _ in keys if stream is not None}
+        self._keys, self._has_stream_keys = {}, bool(known)
+        self._stream_keys = {
+            arn: key_in_table(identity, known) for arn, identity in self._streams.items()
+        }
+        self._by_key = {key: self._streams[arn] for arn, key in self._stream_keys.items()}
+        for row, (key, shard_id) in zip(rows, keys, strict=True):
             identity = self._stream_of(row, key)
             if identity is None:
                 continue
@@ -141,7 +148,7 @@ class KclLeaseTable(VersionedStore):
                     "the one that nothing writes any more."
                 )
             self._keys[shard] = row.key
-            found[shard] = _stored(row, shard, identity)
+            found[shard] = _stored(row, shard, row.created_at or created_at(key, identity))
         return found | self._marks_of(found.values())
 
     def _beginning_of(self, item: Item) -> Callable[[PositionType], StartingPosition]:
@@ -239,21 +246,20 @@ class KclLeaseTable(VersionedStore):
     def _key_of(self, shard: ShardKey) -> str:
         if shard in self._keys:
             return self._keys[shard]
-        identity = self._streams.get(shard.stream_arn)
-        if identity is None:
+        if shard.stream_arn not in self._streams:
             raise CheckpointError(
                 f"{self} keeps leases of {', '.join(sorted(self._streams)) or 'no stream'}, not of "
                 f"{shard.stream_arn}: name_streams has to be called with each stream that is read."
             )
         if len(self._streams) > 1 or self._has_stream_keys:
-            return f"{stream_key(identity)}:{shard.shard_id}"
+            return f"{self._stream_keys[shard.stream_arn]}:{shard.shard_id}"
         return shard.shard_id
 
 
-def _stored(row: LeaseRow, shard: ShardKey, identity: StreamIdentity) -> StoredCheckpoint:
+def _stored(row: LeaseRow, shard: ShardKey, stream_created_at: datetime) -> StoredCheckpoint:
     checkpoint = Checkpoint(
         shard=shard,
-        stream_created_at=row.created_at or identity.created_at,
+        stream_created_at=stream_created_at,
         progress=row.progress,
         lease=row.lease,
     )

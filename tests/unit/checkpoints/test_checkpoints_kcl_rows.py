@@ -259,13 +259,13 @@ async def test_the_range_of_one_key_is_left_out_for_the_kcl_cannot_read_it(table
 
 
 async def test_a_place_of_ours_counts_until_the_kcl_has_made_a_checkpoint(table: KclTable) -> None:
-    lease = Lease(owner="ours-1", settle_seconds=4)
+    lease = Lease(owner="ours-1", settle_seconds=4, consumer_arn=f"{ORDERS.arn}/consumer/c:1")
     await save(table, AT_INSTANT, lease)
     assert (await load(table)).checkpoint.lease == lease
     table.update(leaseOwner={"S": "kcl-worker-1"})
     taken = (await load(table)).checkpoint
     assert taken.progress == AT_INSTANT
-    assert taken.lease == Lease(owner="kcl-worker-1")
+    assert taken.lease == evolve(lease, owner="kcl-worker-1", settle_seconds=0)
     table.update(checkpoint={"S": NUMBER}, checkpointSubSequenceNumber={"N": "3"})
     assert (await load(table)).checkpoint.progress == at(3)
 
@@ -305,6 +305,26 @@ async def test_leases_of_several_streams_are_told_apart_by_their_keys(
     old = table.get(f"{former}:{SHARD.shard_id}")
     assert old is not None
     assert "kpWriter" not in old
+
+
+@pytest.mark.parametrize("creation", [1, 1_700_000_000, 1_700_000_000_000])
+async def test_leases_of_a_former_stream_are_of_one_that_was_created_then(
+    table: KclTable, creation: int
+) -> None:
+    """So the reader is told that the stream was created again; the KCL may have been told more."""
+    former = f"123456789012:orders:{creation}"
+    table.put(
+        lease_item(f"{former}:{SHARD.shard_id}"), lease_item(f"123456789012:orders:0:{NUMBER}")
+    )
+    child = ShardKey(ORDERS.arn, "shardId-000000000009")
+    async with table.store() as store:
+        found = await store.load()
+        assert set(found) == {SHARD, MARK}
+        (created_at,) = {one.checkpoint.stream_created_at for one in found.values()}
+        assert created_at == datetime.fromtimestamp(min(creation, 253_402_300_799), UTC)
+        await store.save([write_of(expected=found[SHARD].version), write_of(shard=child)])
+        assert (await store.load())[SHARD].checkpoint.stream_created_at == CREATED_AT
+    assert table.get(f"{former}:{child.shard_id}")
 
 
 async def test_new_rows_of_one_stream_have_the_keys_that_the_others_have(table: KclTable) -> None:

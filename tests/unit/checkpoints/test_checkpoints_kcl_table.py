@@ -134,6 +134,49 @@ async def test_our_own_hand_over_is_no_write_of_the_kcl(table: KclTable) -> None
         assert (await first.load())[SHARD].version.is_foreign
 
 
+ASKED = Lease(owner="ours-1", leaving="kcl-worker-1", switches=3)
+
+
+async def test_a_worker_of_the_kcl_is_asked_for_a_shard_as_the_kcl_asks(
+    watched: KclTable, proxy: DynamoDbProxy
+) -> None:
+    """Without a new counter: it renews on the one that it knows."""
+    watched.put(lease_item())
+    proxy.faults = {"UpdateItem": ["cut"]}
+    async with watched.store() as store:
+        known = (await store.load())[SHARD].version
+        watched.update()
+        made = (await store.save([write_of(lease=ASKED, expected=known)]))[SHARD]
+        assert watched.get() == lease_item(
+            leaseCounter={"N": "42"},
+            leaseOwner={"S": "ours-1"},
+            checkpointOwner={"S": "kcl-worker-1"},
+        )
+        await assert_is_stale(store, made)
+        found = (await store.load())[SHARD]
+        assert found.version == CheckpointVersion(
+            number=42, writer='KCL ["ours-1", "kcl-worker-1"]'
+        )
+        assert found.checkpoint.lease is not None
+        assert found.checkpoint.lease.holder == "kcl-worker-1"
+        watched.update(checkpointOwner=None)
+        await take(store)
+
+
+@pytest.mark.parametrize("owner", ["kcl-worker-2", None])
+async def test_a_worker_of_the_kcl_that_has_lost_the_shard_is_not_asked(
+    table: KclTable, owner: str | None
+) -> None:
+    table.put(lease_item())
+    async with table.store() as store:
+        known = (await store.load())[SHARD].version
+        table.update(leaseOwner=owner and {"S": owner})
+        stored = table.get()
+        with pytest.raises(StaleCheckpointError):
+            await store.save([write_of(lease=ASKED, expected=known)])
+    assert table.get() == stored
+
+
 @pytest.mark.parametrize("first", [None, lease_item()], ids=["new", "of the KCL"])
 async def test_a_write_without_an_answer_is_known_again(
     watched: KclTable, proxy: DynamoDbProxy, first: dict[str, Any] | None
@@ -265,6 +308,25 @@ async def test_a_permission_that_is_missing_is_named(
 
     with pytest.raises(AccessDeniedError, match=f"Allow dynamodb:{operation} in the IAM policy"):
         await use()
+
+
+async def test_a_table_with_other_keys_is_refused(table: KclTable) -> None:
+    table.client.create_table(
+        TableName=f"{table.config.table}-other",
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
+    )
+    config = evolve(table.config, table=f"{table.config.table}-other")
+    with pytest.raises(CheckpointError, match="its keys are key, not leaseKey"):
+        await evolve(table, config=config).store().__aenter__()
+
+
+async def test_a_table_that_is_missing_is_described(table: KclTable) -> None:
+    config = evolve(table.config, table=f"{table.config.table}-none", create_table=False)
+    async with evolve(table, config=config).store() as store:
+        with pytest.raises(CheckpointError, match=r"with the key leaseKey \(partition key, text\)"):
+            await store.load()
 
 
 async def test_a_missing_table_is_created_with_the_index_of_version_3(table: KclTable) -> None:
