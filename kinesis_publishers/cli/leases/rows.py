@@ -22,6 +22,7 @@ from kinesis_publishers.config import (
     DynamoDbCheckpointConfig,
     LeaseConfig,
     Properties,
+    SqlCheckpointConfig,
     StreamsConfig,
 )
 from kinesis_publishers.engine.lineage import descendants, pinned_progress
@@ -72,7 +73,10 @@ def lease_properties(connection: Connection, application: str | None) -> Propert
 
 def without_creation(properties: Properties) -> Properties:
     """Return ``properties`` with which no table is created."""
-    if properties.get(CheckpointConfig.store) != "dynamodb":
+    store = properties.get(CheckpointConfig.store)
+    if store == "sql":
+        return properties.with_values({SqlCheckpointConfig.create_table: False})
+    if store != "dynamodb":
         return properties
     config = DynamoDbCheckpointConfig
     kept = (config.table, config.endpoint_url)

@@ -78,9 +78,6 @@ def test_a_reset_under_a_worker_is_refused(application: Application, worker: Wor
     assert len(worker.found) == 10
 
 
-@pytest.mark.xfail(
-    reason="a worker that takes a lost lease again at its next look reads on with its old consumer"
-)
 def test_after_a_forced_reset_a_worker_reads_again(
     application: Application, worker: Worker
 ) -> None:
