@@ -90,6 +90,8 @@ _KCL_TABLE = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
 _ASSIGNERS = {
     ALL: "kinesis_publishers.leases.assigners:AllShards",
     MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
+    # They are those of the checkpointer.
+    LEASES: "kinesis_publishers.leases.assigners:AllShards",
 }
 
 _REPORTERS = {
@@ -277,14 +279,7 @@ async def open_checkpoint_store(
 
 def _assigner(properties: Properties) -> ShardAssigner:
     name = AssignmentConfig.from_properties(properties).assigner
-    if name == LEASES:
-        # They are those of the checkpointer.
-        name = ALL
-    found = load_plugin(
-        _ASSIGNERS.get(name, name),
-        ShardAssigner,
-        group=SHARD_ASSIGNERS_GROUP,
-    )
+    found = load_plugin(_ASSIGNERS.get(name, name), ShardAssigner, group=SHARD_ASSIGNERS_GROUP)
     return _checked(found.from_properties(properties), found, ShardAssigner)
 
 
@@ -368,11 +363,7 @@ class ControlServices(ControlContext):
     selectors: tuple[str, ...]
 
     async def streams(self) -> list[StreamIdentity]:
-        """Return the streams as they exist now.
-
-        Raises:
-            StreamNotFoundError: one does not exist.
-        """
+        """Return the streams as they exist now; raises ``StreamNotFoundError``."""
         return [(await self.discovery.describe(one)).identity for one in self.selectors]
 
 

@@ -18,6 +18,7 @@ from kinesis_publishers.cli.leases.rows import (
     describe_owner,
     describe_progress,
     lease_properties,
+    listed_shards,
     load_rows,
     open_store,
     readers_without_leases,
@@ -250,16 +251,12 @@ async def _plan_reset(
 ) -> tuple[Rows, Plan]:
     """Return the rows, and what changes in rows as they are when it is called."""
     async with open_control(properties) as control:
-        streams = await control.streams()
-        shards = [
-            shard for one in streams for shard in await control.discovery.list_shards(one.arn)
-        ]
+        streams, listed = await listed_shards(control)
         async with open_store(properties, streams) as store:
             rows = await load_rows(store, properties)
         now = control.clock.now()
     if position.timestamp is not None and position.timestamp > now:
         raise click.UsageError(f"--to: {iso_utc(position.timestamp)} lies in the future.")
-    listed = {shard.key: shard for shard in shards}
     chosen = selection.of(rows)
     if gone := chosen.keys() - listed.keys():
         say(f"Left out, for they have left the retention: {_names(gone)}.")

@@ -5,7 +5,7 @@ Nothing is written to their storage.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -15,6 +15,7 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import open_checkpoint_store, with_region
 from kinesis_publishers.aws.errors import RefusedError
 from kinesis_publishers.checkpoints.dynamodb_table import TableClient, TableForm
+from kinesis_publishers.checkpoints.kcl_rows import is_lease, lease_row, split_key, stream_key
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
@@ -24,7 +25,6 @@ from kinesis_publishers.config import (
     InitialPositionConfig,
     Properties,
 )
-from kinesis_publishers.engine.lineage import pinned_progress
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     PositionType,
@@ -79,6 +79,23 @@ class Source:
     streams: Sequence[StreamIdentity] = ()
     clock: Clock = field(factory=SystemClock)
 
+    def beginning_of(self, kind: PositionType) -> StartingPosition:
+        """Return where a shard begins of which the KCL's table says LATEST or AT_TIMESTAMP.
+
+        Raises:
+            CheckpointError: the instant is in the configuration of its program only.
+        """
+        if kind is PositionType.LATEST:
+            return StartingPosition.at_timestamp(self.clock.now())
+        start = InitialPositionConfig.from_properties(self.properties).start
+        if start.timestamp is None:
+            raise CheckpointError(
+                "A lease begins AT_TIMESTAMP, and the table does not have the instant: set "
+                "kinesis.stream.initpos and kinesis.stream.initpos.timestamp as its program has "
+                "them."
+            )
+        return start
+
 
 def is_redis(url: str) -> bool:
     """Return whether ``url`` is that of a Redis."""
@@ -95,54 +112,21 @@ async def read_kcl(source: Source) -> list[ForeignRow]:
 
     Both have the same attributes, as far as they are read here.
     """
-    streams: dict[str, StreamIdentity] = {}
-    for one in source.streams:
-        account, epoch = one.arn.split(":")[4], int(one.created_at.timestamp())
-        streams[f"{account}:{one.name}:{epoch}"] = one
+    streams: dict[str | None, StreamIdentity] = {stream_key(one): one for one in source.streams}
     if len(source.streams) == 1:
-        streams[""] = source.streams[0]
+        streams[None] = source.streams[0]
     rows = []
     async with _open_table(source, {"leaseKey": "HASH"}) as client:
-        async for item in _items(client, "Scan"):
-            # In the same table are rows about workers and streams.
-            if _text(item, "entityType") not in ("", "LEASE"):
+        async for item in client.read_items("Scan"):
+            # In the same table are rows about workers and streams. A new lease of zio-kinesis may
+            # have no checkpoint.
+            if not is_lease(item) or "S" not in item.get("checkpoint", {}):
                 continue
-            name = _text(item, "leaseKey")
-            prefix, _, shard_id = name.rpartition(":")
-            stream = streams.get(prefix)
-            rows.append(
-                ForeignRow(
-                    name=name,
-                    shard=None if stream is None else ShardKey(stream.arn, shard_id),
-                    progress=_kcl_progress(item, source),
-                )
-            )
+            row = lease_row(item, source.beginning_of, where=client)
+            key, shard_id = split_key(row.key)
+            shard = ShardKey(streams[key].arn, shard_id) if key in streams else None
+            rows.append(ForeignRow(name=row.key, shard=shard, progress=row.progress))
     return rows
-
-
-def _kcl_progress(item: Item, source: Source) -> ShardProgress:
-    text = _text(item, "checkpoint")
-    if text in ("", "SHARD_END"):
-        return FOUND_LATER.ended() if text else FOUND_LATER
-    if text == PositionType.AT_TIMESTAMP.value:
-        # The instant is in the configuration of its program, and of ours.
-        start = InitialPositionConfig.from_properties(source.properties).start
-        if start.timestamp is None:
-            raise CheckpointError(
-                f"The lease {_text(item, 'leaseKey')} begins AT_TIMESTAMP, and the table does not "
-                "have the instant: set kinesis.stream.initpos and kinesis.stream.initpos.timestamp "
-                "as its program has them."
-            )
-        return ShardProgress(position=start)
-    if text.isdecimal():
-        # The last processed record, and the index inside an aggregate; 0 for a record in none.
-        sub = int(_text(item, "checkpointSubSequenceNumber") or 0)
-        return ShardProgress(position=StartingPosition.at(SequenceNumber(text, sub)))
-    try:
-        progress = ShardProgress(position=StartingPosition(PositionType(text)))
-    except ValueError as error:
-        raise _no_position(_text(item, "leaseKey"), text) from error
-    return pinned_progress(progress, source.clock.now())
 
 
 async def read_bento(source: Source) -> list[ForeignRow]:
@@ -156,7 +140,7 @@ async def read_bento(source: Source) -> list[ForeignRow]:
         return [
             _row(ids[name], _text(item, "ShardID"), _text(item, "SequenceNumber"))
             for name in ids
-            async for item in _items(client, "Query", StreamID=name)
+            async for item in client.read_items("Query", **_with_key("StreamID", name))
         ]
 
 
@@ -170,7 +154,8 @@ async def read_harlow(source: Source) -> list[ForeignRow]:
         return [
             _row(one, _text(item, "shard_id"), _text(item, "sequence_number"))
             for one in source.streams
-            async for item in _items(client, "Query", namespace=_namespace(source, one))
+            for namespace in (_namespace(source, one),)
+            async for item in client.read_items("Query", **_with_key("namespace", namespace))
         ]
 
 
@@ -270,23 +255,25 @@ async def _open_table(source: Source, keys: Mapping[str, str]) -> AsyncIterator[
         CheckpointError: it does not exist, or is another program's.
     """
     properties = with_region(source.properties)
-    endpoint = source.url or properties.get(DynamoDbCheckpointConfig.endpoint_url)
-    config = DynamoDbCheckpointConfig(table=source.table, endpoint_url=endpoint, create_table=False)
+    config = DynamoDbCheckpointConfig.from_properties(properties)
+    config = DynamoDbCheckpointConfig(
+        table=source.table, endpoint_url=source.url or config.endpoint_url, create_table=False
+    )
     context = CheckpointStoreContext(
         application=source.application,
         retry=CheckpointConfig.from_properties(properties).retry,
         clock=source.clock,
     )
-    client = TableClient(
-        AwsConfig.from_properties(properties), config, context, TableForm(keys=keys)
-    )
+    aws = AwsConfig.from_properties(properties)
+    client = TableClient(aws, config, context, TableForm(keys=keys))
     try:
         await client.open()
-        found = await client.call("DescribeTable", lambda answer: _keys(answer["Table"]))
-        if found != keys:
+        found = await client.call("DescribeTable", lambda answer: answer["Table"]["KeySchema"])
+        names = [key["AttributeName"] for key in found]
+        if names != list(keys):
             raise CheckpointError(
-                f"{client} is not a table of that program: its keys are {_listed(found)}, not "
-                f"{_listed(keys)}. Name the right one with --table."
+                f"{client} is not a table of that program: its keys are {' and '.join(names)}, not "
+                f"{' and '.join(keys)}. Name the right one with --table."
             )
         yield client
     except RefusedError as error:
@@ -295,34 +282,13 @@ async def _open_table(source: Source, keys: Mapping[str, str]) -> AsyncIterator[
         await client.close()
 
 
-def _keys(table: Mapping[str, Any]) -> dict[str, str]:
-    return {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
-
-
-def _listed(names: Iterable[str]) -> str:
-    return " and ".join(names)
-
-
-async def _items(client: TableClient, operation: str, **key: str) -> AsyncIterator[Item]:
-    """Yield the items of a table, or those with one partition key."""
-    request: dict[str, Any] = {"ConsistentRead": True}
-    for name, value in key.items():
-        request |= {
-            "KeyConditionExpression": "#key = :value",
-            "ExpressionAttributeNames": {"#key": name},
-            "ExpressionAttributeValues": {":value": {"S": value}},
-        }
-    last: Mapping[str, Any] | None = {}
-    while last is not None:
-        start = {"ExclusiveStartKey": last} if last else {}
-        items, last = await client.call(
-            operation,
-            lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
-            **request,
-            **start,
-        )
-        for item in items:
-            yield item
+def _with_key(name: str, value: str) -> dict[str, Any]:
+    """Return the parameters of a query for one partition key."""
+    return {
+        "KeyConditionExpression": "#key = :value",
+        "ExpressionAttributeNames": {"#key": name},
+        "ExpressionAttributeValues": {":value": {"S": value}},
+    }
 
 
 def _text(item: Item, name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from attrs import evolve, frozen
+from attrs import evolve
 
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
@@ -25,6 +25,7 @@ from kinesis_publishers.cli.leases.rows import (
     application_option,
     describe_progress,
     lease_properties,
+    listed_shards,
     open_store,
     without_creation,
 )
@@ -121,8 +122,9 @@ def import_command(
         former = _former_properties(from_config, from_application, properties)
     name = from_application or CheckpointConfig.from_properties(properties).application or ""
     source = Source(properties=former, application=name, table=table or name, url=url or "")
-    writing = _Writing(properties=properties, is_dry_run=dry_run, replaces=force)
-    run_until_signal(lambda: _import(program, source, writing))
+    run_until_signal(
+        lambda: _import(program, source, properties, is_dry_run=dry_run, replaces=force)
+    )
 
 
 def _check_usage(
@@ -147,23 +149,11 @@ def _former_properties(path: Path, application: str | None, properties: Properti
     return without_creation(former)
 
 
-@frozen(kw_only=True)
-class _Writing:
-    """What may be written where."""
-
-    properties: Properties
-    is_dry_run: bool
-    replaces: bool
-
-
-async def _import(program: str, source: Source, writing: _Writing) -> None:
-    async with open_control(writing.properties) as control:
-        streams = await control.streams()
-        listed = {
-            shard.key: shard
-            for stream in streams
-            for shard in await control.discovery.list_shards(stream.arn)
-        }
+async def _import(
+    program: str, source: Source, properties: Properties, *, is_dry_run: bool, replaces: bool
+) -> None:
+    async with open_control(properties) as control:
+        streams, listed = await listed_shards(control)
         clock = control.clock
     rows = await _READERS[program](evolve(source, streams=streams, clock=clock))
     named = {row.shard: row for row in rows if row.shard in listed}
@@ -175,18 +165,18 @@ async def _import(program: str, source: Source, writing: _Writing) -> None:
         if stream.arn not in {key.stream_arn for key in taken}:
             say(f"Warning: no row is about the stream {stream.name}: it is left out.")
     print_rich(_table(taken, named))
-    async with open_store(writing.properties, streams) as store:
+    async with open_store(properties, streams) as store:
         stored = await store.load()
         there = sorted(map(str, taken.keys() & stored.keys()))
-        if there and not writing.replaces:
+        if there and not replaces:
             raise click.ClickException(
                 f"The application has rows for {len(there)} of these shards, as {there[0]}: import "
                 "into a new application, or replace them with --force."
             )
-        if writing.is_dry_run:
+        if is_dry_run:
             say("Nothing was changed.")
             return
-        for batch in _batches(taken, listed, streams, writing.properties):
+        for batch in _batches(taken, listed, streams, properties):
             await store.save(
                 [
                     CheckpointWrite(

@@ -11,7 +11,7 @@ import click
 from attrs import evolve, frozen
 
 from kinesis_publishers.abc import CheckpointStore
-from kinesis_publishers.assembly import open_checkpoint_store, open_control
+from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.cli.shared.console import say
@@ -22,6 +22,7 @@ from kinesis_publishers.config import (
     DynamoDbCheckpointConfig,
     LeaseConfig,
     Properties,
+    SqlCheckpointConfig,
     StreamsConfig,
 )
 from kinesis_publishers.engine.lineage import descendants, pinned_progress
@@ -72,13 +73,15 @@ def lease_properties(connection: Connection, application: str | None) -> Propert
 
 def without_creation(properties: Properties) -> Properties:
     """Return ``properties`` with which no table is created."""
-    if properties.get(CheckpointConfig.store) != "dynamodb":
+    store = properties.get(CheckpointConfig.store)
+    if store == "sql":
+        return properties.with_values({SqlCheckpointConfig.create_table: False})
+    if store != "dynamodb":
         return properties
+    # What a new table is like must not be said either.
     config = DynamoDbCheckpointConfig
-    kept = (config.table, config.endpoint_url)
-    # The others say what a new table is like.
-    others = dict.fromkeys(one for one in config.options() if one not in kept)
-    return properties.with_values({**others, config.create_table: False})
+    others = {*config.options()} - {config.table, config.endpoint_url}
+    return properties.with_values({**dict.fromkeys(others), config.create_table: False})
 
 
 @asynccontextmanager
@@ -93,6 +96,15 @@ async def open_store(
                 streams = await control.streams()
         store.name_streams(streams)
         yield store
+
+
+async def listed_shards(
+    control: ControlServices,
+) -> tuple[list[StreamIdentity], dict[ShardKey, Shard]]:
+    """Return the streams, and all shards that they list."""
+    streams = await control.streams()
+    shards = [shard for one in streams for shard in await control.discovery.list_shards(one.arn)]
+    return streams, {shard.key: shard for shard in shards}
 
 
 async def load_rows(

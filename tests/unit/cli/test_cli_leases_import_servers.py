@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.unit.cli.lease_support import BEGINNING, Application, after, shard_name
 
 if TYPE_CHECKING:
     from tests.servers import MariaDbServer, PostgresServer, RedisServer
-
-pytest.importorskip("tests.servers", reason="the servers come with the stores sql and redis")
 
 _NUMBER = "49590338271490256608559692538361571095921575989136588898"
 # As in its examples for PostgreSQL and MySQL.
