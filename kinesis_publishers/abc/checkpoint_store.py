@@ -83,6 +83,13 @@ class CheckpointStore(ABC):
         Only a storage whose rows do not have the ARN of their stream needs it.
         """
 
+    async def check_first_use(self) -> None:  # noqa: B027 - optional
+        """Check, where workers with leases find nothing stored, that nothing is elsewhere.
+
+        Raises:
+            CheckpointError: the application has checkpoints in another form, and would begin again.
+        """
+
     @abstractmethod
     async def load(self) -> Mapping[ShardKey, StoredCheckpoint]:
         """Return the newest checkpoint of each shard of the application.

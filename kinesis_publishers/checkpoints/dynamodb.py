@@ -14,7 +14,7 @@ from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig, Prope
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
 
-_FORM: Final = TableForm(keys={"application": "HASH", "shard": "RANGE"})
+OWN_FORM: Final = TableForm(keys={"application": "HASH", "shard": "RANGE"})
 
 
 class DynamoDbCheckpointStore(VersionedStore):
@@ -27,7 +27,7 @@ class DynamoDbCheckpointStore(VersionedStore):
         self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
     ) -> None:
         super().__init__(context)
-        self._client = TableClient(aws, config, context, _FORM)
+        self._client = TableClient(aws, config, context, OWN_FORM)
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.aws.errors import RefusedError
+from kinesis_publishers.checkpoints.dynamodb import OWN_FORM
 from kinesis_publishers.checkpoints.dynamodb_table import TableClient, TableForm, write_all
 from kinesis_publishers.checkpoints.kcl_rows import (
     KEY,
@@ -32,7 +34,7 @@ from kinesis_publishers.config import (
     InitialPositionConfig,
     Properties,
 )
-from kinesis_publishers.errors import CheckpointError, InvalidOptionError
+from kinesis_publishers.errors import AccessDeniedError, CheckpointError, InvalidOptionError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -68,6 +70,7 @@ class KclLeaseTable(VersionedStore):
         aws: AwsConfig,
         config: DynamoDbCheckpointConfig,
         initial: datetime | None = None,
+        former: DynamoDbCheckpointConfig | None = None,
     ) -> None:
         """Make a store that is not open yet.
 
@@ -76,10 +79,12 @@ class KclLeaseTable(VersionedStore):
             aws: how to reach DynamoDB.
             config: which table.
             initial: the instant of AT_TIMESTAMP, if streams begin there.
+            former: the table in which a reader without leases would have had checkpoints.
         """
         super().__init__(context)
         self._client = TableClient(aws, config, context, _FORM)
         self._initial = initial
+        self._former = former
         # By ARN, with the keys that they have in the table, and by those.
         self._streams: dict[str, StreamIdentity] = {}
         self._stream_keys: dict[str, str] = {}
@@ -95,13 +100,19 @@ class KclLeaseTable(VersionedStore):
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
         table = DynamoDbCheckpointConfig.table
+        former = None
         if not properties.is_given(table):
+            own = DynamoDbCheckpointConfig.from_properties(properties)
+            former = DynamoDbCheckpointConfig(
+                table=own.table, endpoint_url=own.endpoint_url, create_table=False
+            )
             properties = properties.with_values({table: _table_of(context.application)})
         return cls(
             context,
             AwsConfig.from_properties(properties),
             DynamoDbCheckpointConfig.from_properties(properties),
             InitialPositionConfig.from_properties(properties).timestamp,
+            former,
         )
 
     def __str__(self) -> str:
@@ -150,6 +161,33 @@ class KclLeaseTable(VersionedStore):
             self._keys[shard] = row.key
             found[shard] = _stored(row, shard, row.created_at or created_at(key, identity))
         return found | self._marks_of(found.values())
+
+    async def check_first_use(self) -> None:
+        if self._former is None:
+            return
+        client = TableClient(self._client.aws, self._former, self._context, OWN_FORM)
+        try:
+            await client.open()
+            await client.call("DescribeTable", dict)
+            items = client.read_items(
+                "Query",
+                KeyConditionExpression="application = :application",
+                ExpressionAttributeValues={":application": {"S": self._context.application}},
+                Limit=1,
+            )
+            has_checkpoints = await anext(items, None) is not None
+        except (RefusedError, AccessDeniedError):
+            # There is none, or it is not for this application.
+            return
+        finally:
+            await client.close()
+        if has_checkpoints:
+            raise CheckpointError(
+                f"{self} has no leases, and {client} has checkpoints of the application "
+                f"{self._context.application}, made without leases. To go on there, set "
+                "kinesis.lease.format = own; or take them over into the KCL's form with "
+                "`kinesis-publishers leases import --from checkpoints`."
+            )
 
     def _beginning_of(self, item: Item) -> Callable[[PositionType], StartingPosition]:
         def beginning(type_: PositionType) -> StartingPosition:

@@ -72,6 +72,8 @@ class Leases(LeaseWorker, ShardAssigner):
         # Without a limit: nothing is held yet.
         with asking(self._store, "load"):
             self._learn(await self._store.load())
+            if not self.rows:
+                await self._store.check_first_use()
         # A reader without leases that still runs learns by them that it has been replaced.
         marks = (self.rows.get(ShardKey(arn, STREAM)) for arn in identities)
         await self._save([evolve(one.checkpoint, progress=FOUND_LATER) for one in marks if one])

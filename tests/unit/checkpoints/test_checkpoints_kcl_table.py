@@ -8,8 +8,9 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import ShardKey
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
-from kinesis_publishers.config import BillingMode, Properties
+from kinesis_publishers.config import BillingMode, DynamoDbCheckpointConfig, Properties
 from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
@@ -21,6 +22,7 @@ from kinesis_publishers.model import CheckpointVersion, Lease
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.unit.checkpoints.dynamodb_proxy import DynamoDbProxy
 from tests.unit.checkpoints.kcl_support import (
+    AWS,
     ORDERS,
     SHARD,
     KclTable,
@@ -375,3 +377,22 @@ def test_the_table_has_the_name_of_the_application_unless_it_is_given() -> None:
     assert str(named) == "the DynamoDB table leases"
     with pytest.raises(InvalidOptionError, match=r"has at least 3 characters: set kinesis\.check"):
         _of({}, "b1")
+
+
+async def test_checkpoints_that_were_made_without_leases_are_not_forgotten(
+    table: KclTable, moto_url: str
+) -> None:
+    own = DynamoDbCheckpointConfig(table="own-form", endpoint_url=moto_url, create_table=True)
+    async with table.store(
+        former=DynamoDbCheckpointConfig(table=own.table, endpoint_url=moto_url, create_table=False)
+    ) as store:
+        await store.check_first_use()  # there is no such table
+        async with DynamoDbCheckpointStore(store_context("reports"), AWS, own) as former:
+            await former.save([write_of()])
+        await store.check_first_use()  # it has those of another application
+        async with DynamoDbCheckpointStore(store_context("billing"), AWS, own) as former:
+            await former.save([write_of()])
+        with pytest.raises(CheckpointError) as raised:
+            await store.check_first_use()
+    for part in ("own-form", "billing", "kinesis.lease.format = own"):
+        assert part in str(raised.value)
