@@ -30,8 +30,9 @@ _NO_LEASE = Lease()
 # A lease that has been free for so many failover times is taken first: nobody else wants it.
 _VERY_OLD = 3
 # Workers that start together do not see each other: each of them takes a part per pass, so that
-# few shards move again.
+# few shards move again. The same holds for the part of a fair share that is asked for per pass.
 _PARTS = 4
+_ASKED_PARTS = 2
 _SMALLEST_PART = 16
 
 
@@ -145,7 +146,7 @@ def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:
     weights, owners = view.weights(), view.owners()
     share = sum(weights.values()) / len(owners)
     has_rivals = len(owners) > 1
-    most = view.has_room if has_rivals else min(view.has_room, _part_of(len(free)))
+    most = view.has_room if has_rivals else min(view.has_room, _part_of(len(view.rows)))
     mine = sum(weights[key] for key in view.own if key in weights)
     taken: list[ShardKey] = []
     for key in sorted(free, key=lambda key: _order_of_taking(view, key)):
@@ -180,7 +181,7 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
     loads = {owner: sum(weights.get(key, 0.0) for key in keys) for owner, keys in owners.items()}
     share = sum(loads.values()) / len(loads)
     margin = sum(weights.values()) / max(1, len(weights)) / 2
-    most = min(view.has_room, max(1, math.ceil(len(view.rows) / len(owners) / _PARTS)))
+    most = min(view.has_room, max(1, math.ceil(len(view.rows) / len(owners) / _ASKED_PARTS)))
     wanted: list[ShardKey] = []
     while len(wanted) < most:
         victim = max(loads, key=lambda owner: (loads[owner], owner))

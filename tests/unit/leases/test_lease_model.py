@@ -1,0 +1,235 @@
+"""Workers that share shards under faults of every kind: what a model checker tries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.leases.lease_model import Fault, ModelWorker, World
+from tests.unit.leases.lease_support import FAILOVER, HANDOVER
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kinesis_publishers import ShardKey
+
+_MOST_WORKERS = 5
+_MOST_SHARDS = 12
+INDEX = st.integers(0, 1000)
+# Around what matters: between looks, renewals, the end of a lease, that of a hand-over.
+SECONDS = st.sampled_from([0.1, 1.0, 3.0, FAILOVER - 0.1, FAILOVER, FAILOVER + 1, HANDOVER + 1])
+ELSEWHERE = st.lists(
+    st.tuples(st.sampled_from(["look", "wait", "late"]), INDEX, SECONDS), max_size=4
+)
+
+logging.getLogger("kinesis_publishers.leases").setLevel(logging.ERROR)
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """2 to 5 workers, some shards, and everything that can happen to them, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.world = World()
+        self.names = 0
+
+    def run(self, work: Coroutine[None, None, None]) -> None:
+        self.runner.run(work)
+
+    def worker(self, index: int) -> ModelWorker:
+        return self.world.workers[index % len(self.world.workers)]
+
+    def key(self, index: int) -> ShardKey:
+        return list(self.world.shards)[index % len(self.world.shards)]
+
+    def open_keys(self) -> list[ShardKey]:
+        return [key for key, one in self.world.shards.items() if not one.children]
+
+    @initialize(shards=st.integers(1, 5), workers=st.integers(2, 4))
+    def begin(self, shards: int, workers: int) -> None:
+        for _ in range(shards):
+            self.world.add_shard()
+        for number in range(workers):
+            self.join(1000.0 * number)
+
+    # The workers.
+
+    @precondition(lambda self: len(self.world.workers) < _MOST_WORKERS)
+    @rule(ahead_seconds=st.floats(0, 1e6))
+    def join(self, ahead_seconds: float) -> None:
+        self.names += 1
+        self.world.workers.append(ModelWorker.named(self.world, f"w{self.names}", ahead_seconds))
+        self.run(self.world.workers[-1].look())
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX, ahead_seconds=st.floats(0, 1e6))
+    def restart_under_the_same_name(self, index: int, ahead_seconds: float) -> None:
+        name = self.worker(index).name
+        self.kill(index)
+        self.world.workers.append(ModelWorker.named(self.world, name, ahead_seconds))
+
+    @precondition(lambda self: len(self.world.workers) > 1)
+    @rule(index=INDEX)
+    def kill(self, index: int) -> None:
+        self.world.workers.remove(self.worker(index))
+
+    @precondition(lambda self: len(self.world.workers) > 1)
+    @rule(index=INDEX)
+    def stop(self, index: int) -> None:
+        if self.worker(index).is_free:
+            self.run(self.worker(index).stop())
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX)
+    def pause_or_continue(self, index: int) -> None:
+        self.worker(index).is_paused ^= True
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX, elsewhere=ELSEWHERE)
+    def look(self, index: int, elsewhere: list[tuple[str, int, float]]) -> None:
+        worker = self.worker(index)
+        worker.store.script = [partial(self.elsewhere, *one) for one in elsewhere]
+        self.run(worker.look())
+        worker.store.script.clear()
+
+    async def elsewhere(self, what: str, index: int, seconds: float) -> None:
+        """Do what happens while a call to the store is under way."""
+        if what == "look":
+            await self.worker(index).look()
+        elif what == "wait":
+            self.world.now += seconds
+        else:
+            await self.arrive_late(index)
+
+    @rule()
+    def all_look(self) -> None:
+        for worker in [*self.world.workers]:
+            self.run(worker.look())
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX)
+    def hand_over(self, index: int) -> None:
+        self.run(self.worker(index).hand_over())
+
+    @rule(seconds=SECONDS)
+    def wait(self, seconds: float) -> None:
+        self.world.now += seconds
+
+    # The records.
+
+    @rule(index=INDEX, count=st.integers(1, 5))
+    def put_records(self, index: int, count: int) -> None:
+        open_keys = self.open_keys()
+        self.world.shards[open_keys[index % len(open_keys)]].records += count
+
+    @rule(index=INDEX)
+    def begin_records(self, index: int) -> None:
+        for worker in self.world.workers:
+            for key in [*worker.tenures]:
+                if (hash(key.shard_id) + index) % 3:
+                    worker.begin_record(key)
+
+    @rule()
+    def finish_records(self) -> None:
+        for worker in self.world.workers:
+            for key in [*worker.tenures]:
+                worker.finish_record(key)
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX, elsewhere=ELSEWHERE)
+    def checkpoint(self, index: int, elsewhere: list[tuple[str, int, float]]) -> None:
+        worker = self.worker(index)
+        worker.store.script = [partial(self.elsewhere, *one) for one in elsewhere]
+        self.run(worker.checkpoint())
+        worker.store.script.clear()
+
+    # The stream.
+
+    @precondition(lambda self: len(self.world.shards) < _MOST_SHARDS)
+    @rule(index=INDEX)
+    def split(self, index: int) -> None:
+        open_keys = self.open_keys()
+        self.world.split(open_keys[index % len(open_keys)])
+
+    @precondition(lambda self: len(self.world.shards) < _MOST_SHARDS and len(self.open_keys()) > 1)
+    @rule(index=INDEX)
+    def merge(self, index: int) -> None:
+        open_keys = self.open_keys()
+        first = index % (len(open_keys) - 1)
+        self.world.merge(open_keys[first], open_keys[first + 1])
+
+    # The storage.
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX, faults=st.lists(st.sampled_from(Fault), min_size=1, max_size=3))
+    def fail_next_writes(self, index: int, faults: list[Fault]) -> None:
+        self.worker(index).store.faults = faults
+
+    @precondition(lambda self: self.world.workers)
+    @rule(index=INDEX)
+    def cut_off_or_connect(self, index: int) -> None:
+        self.worker(index).store.is_down ^= True
+
+    @rule(index=INDEX)
+    def late_write(self, index: int) -> None:
+        self.run(self.arrive_late(index))
+
+    async def arrive_late(self, index: int) -> None:
+        if late := [one for one in self.world.stores if one.late]:
+            store = late[index % len(late)]
+            await store.arrive(store.late.pop(index % len(store.late)))
+
+    # What holds.
+
+    @invariant()
+    def nothing_is_in_two_hands(self) -> None:
+        self.world.check()
+        assert not self.world.violations, self.world.violations
+
+    def teardown(self) -> None:
+        try:
+            self.run(self.end())
+        finally:
+            self.runner.close()
+
+    async def end(self) -> None:
+        """After the last fault everything is read to its end, by one worker each."""
+        for store in self.world.stores:
+            store.faults.clear()
+            store.is_down = False
+        while any(one.late for one in self.world.stores):
+            await self.arrive_late(0)
+        for worker in self.world.workers:
+            worker.is_paused = False
+        for _ in range(int(3 * FAILOVER + 2 * HANDOVER)):
+            self.world.now += 1.0
+            for worker in self.world.workers:
+                await worker.look()
+                for key in [*worker.tenures]:
+                    while key in worker.tenures and worker.can_deliver(key):
+                        before = worker.tenures[key].next_record
+                        worker.begin_record(key)
+                        worker.finish_record(key)
+                        if key not in worker.tenures or worker.tenures[key].next_record == before:
+                            break
+                await worker.checkpoint()
+                await worker.hand_over()
+            self.nothing_is_in_two_hands()
+        for key, shard in self.world.shards.items():
+            assert len(shard.finished) == shard.records, (
+                f"{key} was not read: {self.world.rows[key]}"
+            )
+            row = self.world.rows[key].checkpoint
+            able = [one.name for one in self.world.workers if one.can_deliver(key)]
+            assert row.progress.is_ended or len(able) == 1, f"{key} is held by {able}: {row}"
+
+
+TestLeaseMachine = LeaseMachine.TestCase
+TestLeaseMachine.settings = settings(stateful_step_count=50)
