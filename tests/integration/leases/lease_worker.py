@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from threading import Thread
@@ -93,6 +94,7 @@ async def read_batches(properties: dict[str, str], log: WorkerLog) -> None:
         properties, log.process_batch, events=log.take_event
     )
     async with opened as fetcher:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fetcher.stop)
         await fetcher.run()
 
 
@@ -107,6 +109,7 @@ def main() -> None:
         scan(
             properties,
             log.process_in_thread,
+            workers=4,
             on_shard_lost=lambda shard: log.note("lost", shard.shard_id),
             events=log.take_event,
         )
