@@ -7,10 +7,12 @@ import itertools
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from contextlib import closing, contextmanager
 from hashlib import md5
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -24,7 +26,7 @@ from kinesis_publishers.assembly import checkpoint_store_class
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kinesis_publishers.model import Lease, StoredCheckpoint
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
@@ -159,9 +161,13 @@ class Team:
         for worker in running:
             worker.stop()
 
-    @staticmethod
-    def _has_failed(worker: Worker) -> bool:
-        return worker.process.poll() is not None and not worker.is_expected_to_end
+    def failed(self) -> list[Worker]:
+        """Return the workers that have ended by themselves."""
+        return [
+            one
+            for one in self.workers
+            if one.process.poll() is not None and not one.is_expected_to_end
+        ]
 
     def start(self, *names: str, how: str = "read", **options: str) -> list[Worker]:
         """Start workers; ``options`` are more properties, with ``_`` for the dots."""
@@ -184,13 +190,22 @@ class Team:
         """Wait for what the workers bring about; return when it was seen."""
 
         def look() -> bool:
-            for worker in self.workers:
-                assert not self._has_failed(worker), worker.errors
+            for worker in self.failed():
+                raise AssertionError(worker.errors)
             return bool(is_true())
 
         return wait_until(look, what)
 
     # What is in the stream, in the files of the workers, and in the store.
+
+    @contextmanager
+    def store_away(self) -> Iterator[None]:
+        """Let nobody read or write the store while the context lasts."""
+        path = self.properties["kinesis.checkpoint.sqlite.path"]
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+            connection.execute("ROLLBACK")
 
     def put(self, *texts: str, key: str = "a key") -> list[RecordKey]:
         stored = self.server.put_many(STREAM, [(key, text.encode()) for text in texts])
@@ -220,11 +235,10 @@ class Team:
     def repeated(self) -> list[list[Entry]]:
         return [entries for entries in self.processed().values() if len(entries) > 1]
 
-    def has_read_all(self) -> bool:
-        return set(self.stored()) <= self.processed().keys()
-
     def wait_until_all_is_read(self) -> None:
-        self.wait_until(self.has_read_all, "all records in the history")
+        """Wait until what is in the stream now is in the history."""
+        stored = set(self.stored())
+        self.wait_until(lambda: stored <= self.processed().keys(), "all records in the history")
 
     def rows(self) -> dict[str, StoredCheckpoint]:
         """Return what is stored of each shard."""
@@ -292,6 +306,18 @@ class Team:
                     assert entry.record[1] > number, f"{entry} again by the same worker"
                     number = entry.record[1]
 
+    def assert_parents_first(self) -> None:
+        """Check that no record of a child was begun before the last one of its parents."""
+        processed = by_shard(entries[0] for entries in self.processed().values())
+        with closing(self.server.client()) as client:
+            shards = client.list_shards(StreamName=STREAM)["Shards"]
+        for shard in shards:
+            children = processed.get(shard["ShardId"])
+            for name in ("ParentShardId", "AdjacentParentShardId"):
+                parents = processed.get(shard.get(name, ""))
+                if parents and children:
+                    assert parents[-1].at < children[0].at, (parents[-1], children[0])
+
 
 class Producer:
     """Puts records while the context lasts, over all shards."""
@@ -319,13 +345,22 @@ class Producer:
                 self._team.server.put_many(STREAM, [(key, b"a record") for key in keys])
 
 
+def let_pass(seconds: float) -> None:
+    """Wait where time itself is what is waited for."""
+    until = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > until, "end of time")
+
+
 def wait_until(is_true: Callable[[], object], what: str) -> float:
     """Wait until something is so; return when it was seen."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
-    while not is_true():
-        assert time.monotonic() < deadline, f"there is no {what}"
-        time.sleep(_LOOK_SECONDS)
-    return time.monotonic()
+    while True:
+        began_at = time.monotonic()
+        if is_true():
+            return time.monotonic()
+        assert began_at < deadline, f"there is no {what}"
+        # A long history takes long to look at, and the workers need the processors, too.
+        time.sleep(max(_LOOK_SECONDS, time.monotonic() - began_at))
 
 
 def keys_of(shards: int) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.leases.lease_team import Producer, Team, Worker, by_shard
+from tests.integration.leases.lease_team import Producer, Team, by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +20,13 @@ def handover_seconds(team: Team) -> list[float]:
     """Return how long nobody read a shard, each time that it was handed over."""
     gaps = []
     for entries in by_shard(team.entries("ShardStopped", "ShardStarted")).values():
-        pairs = zip(entries, entries[1:], strict=False)
-        gaps += [then.at - one.at for one, then in pairs if then.what == "ShardStarted"]
+        gaps += [then.at - one.at for one, then in pairwise(entries) if then.what == "ShardStarted"]
     return gaps
 
 
-@pytest.mark.parametrize("how", ["read", *(pytest.param(how, marks=pytest.mark.long) for how in ("scan", "batches"))])
+@pytest.mark.parametrize(
+    "how", ["read", *(pytest.param(how, marks=pytest.mark.long) for how in ("scan", "batches"))]
+)
 def test_shards_are_handed_to_workers_that_come_and_by_one_that_stops_without_a_repeat(
     new_team: Callable[..., Team], record_property: Callable[[str, object], None], how: str
 ) -> None:
