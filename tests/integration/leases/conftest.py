@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.leases.lease_team import STREAM, Team
+from tests.integration.leases.lease_team import STREAM, SharedStore, Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,7 +16,27 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def new_team(local_kinesis: LocalKinesis, tmp_path: Path) -> Iterator[Callable[..., Team]]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SharedStore:
+    """A file of sqlite, or what a test names: ``sql``, ``redis`` or ``dynamodb``."""
+    name = getattr(request, "param", "sqlite")
+    settings = {"store": name}
+    server = None
+    if name == "sqlite":
+        settings["sqlite.path"] = str(tmp_path / "leases.sqlite3")
+    elif name == "dynamodb":
+        settings["dynamodb.endpoint"] = request.getfixturevalue("moto_url")
+    else:
+        server = request.getfixturevalue("postgres" if name == "sql" else "redis_server")
+        settings[f"{name}.url"] = server.url
+    return SharedStore(
+        {f"kinesis.checkpoint.{key}": value for key, value in settings.items()}, server
+    )
+
+
+@pytest.fixture
+def new_team(
+    local_kinesis: LocalKinesis, store: SharedStore, tmp_path: Path
+) -> Iterator[Callable[..., Team]]:
     """Make a team over so many shards, whose leases last for so many seconds."""
     teams: list[Team] = []
 
@@ -25,14 +45,15 @@ def new_team(local_kinesis: LocalKinesis, tmp_path: Path) -> Iterator[Callable[.
         more = {f"kinesis.{key.replace('_', '.')}": value for key, value in options.items()}
         properties = {
             **local_kinesis.properties(STREAM),
+            **store.properties,
             "kinesis.stream.initpos": "TRIM_HORIZON",
-            "kinesis.checkpoint.application": "billing",
-            "kinesis.checkpoint.sqlite.path": str(tmp_path / "leases.sqlite3"),
+            # The servers of stores are shared with other tests.
+            "kinesis.checkpoint.application": tmp_path.name,
             "kinesis.lease.enabled": "true",
             "kinesis.lease.failovermillis": str(round(failover_seconds * 1000)),
             **more,
         }
-        teams.append(Team(local_kinesis, properties, tmp_path))
+        teams.append(Team(local_kinesis, store, properties, tmp_path))
         return teams[-1]
 
     yield make

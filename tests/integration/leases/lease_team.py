@@ -22,14 +22,16 @@ import psutil
 from attrs import define, field, frozen
 
 from kinesis_publishers import Properties
-from kinesis_publishers.assembly import checkpoint_store_class
-from kinesis_publishers.testing.contracts.checkpoint_store import store_context
+from kinesis_publishers.assembly import open_checkpoint_store
+from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.model import StreamIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kinesis_publishers.model import Lease, StoredCheckpoint
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
+    from tests.servers import Server
 
 STREAM: Final = "orders"
 _PROGRAM: Final = Path(__file__).with_name("lease_worker.py")
@@ -137,11 +139,38 @@ class Worker:
         return was_killed or any(begin <= last and end >= first for begin, end in self.pauses)
 
 
+@frozen
+class SharedStore:
+    """The store that all workers use.
+
+    Attributes:
+        server: what runs it; sqlite has none.
+    """
+
+    properties: Mapping[str, str]
+    server: Server | None
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Let nobody read or write it while the context lasts."""
+        if self.server is not None:
+            self.server.kill()
+            yield
+            self.server.start()
+            return
+        path = self.properties["kinesis.checkpoint.sqlite.path"]
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+            connection.execute("ROLLBACK")
+
+
 @define(eq=False)
 class Team:
     """Starts workers, and knows what the stream, the store and their files have."""
 
     server: LocalKinesis
+    store: SharedStore
     properties: Mapping[str, str]
     directory: Path
     workers: list[Worker] = field(factory=list, init=False)
@@ -198,15 +227,6 @@ class Team:
 
     # What is in the stream, in the files of the workers, and in the store.
 
-    @contextmanager
-    def store_away(self) -> Iterator[None]:
-        """Let nobody read or write the store while the context lasts."""
-        path = self.properties["kinesis.checkpoint.sqlite.path"]
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as connection:
-            connection.execute("BEGIN EXCLUSIVE")
-            yield
-            connection.execute("ROLLBACK")
-
     def put(self, *texts: str, key: str = "a key") -> list[RecordKey]:
         stored = self.server.put_many(STREAM, [(key, text.encode()) for text in texts])
         return [(shard_id, int(number)) for shard_id, number in stored]
@@ -243,14 +263,15 @@ class Team:
     def rows(self) -> dict[str, StoredCheckpoint]:
         """Return what is stored of each shard."""
         properties = Properties.parse(self.properties)
-        name = self.properties.get("kinesis.checkpoint.store", "sqlite")
-        application = self.properties["kinesis.checkpoint.application"]
+        with closing(self.server.client()) as client:
+            found = client.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]
+        stream = StreamIdentity(
+            name=STREAM, arn=found["StreamARN"], created_at=found["StreamCreationTimestamp"]
+        )
 
         async def load() -> dict[str, StoredCheckpoint]:
-            made = checkpoint_store_class(name).from_properties(
-                properties, store_context(application)
-            )
-            async with made as store:
+            async with open_checkpoint_store(properties, clock=SystemClock()) as store:
+                store.name_streams([stream])
                 found = await store.load()
             return {key.shard_id: row for key, row in found.items() if key.shard_id != "*"}
 

@@ -17,7 +17,17 @@ _FAILOVER_SECONDS = 2.0
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("how", ["read", "scan", "batches"])
+@pytest.mark.parametrize(
+    ("store", "how"),
+    [
+        ("sqlite", "read"),
+        ("sqlite", "scan"),
+        ("sqlite", "batches"),
+        ("sql", "read"),
+        ("redis", "read"),
+    ],
+    indirect=["store"],
+)
 def test_reading_stops_while_the_store_is_away_and_goes_on_without_a_repeat(
     new_team: Callable[..., Team], how: str
 ) -> None:
@@ -25,7 +35,7 @@ def test_reading_stops_while_the_store_is_away_and_goes_on_without_a_repeat(
     first, second = team.start("first", "second", how=how)
     with Producer(team):
         team.wait_until_balanced(first, second)
-        with team.store_away():
+        with team.store.away():
             gone_at = time.monotonic()
             let_pass(4 * _FAILOVER_SECONDS)
             back_at = time.monotonic()

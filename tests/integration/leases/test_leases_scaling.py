@@ -50,6 +50,14 @@ def test_shards_are_handed_to_workers_that_come_and_by_one_that_stops_without_a_
     assert max(one.at for one in taken) - stopped_at < _HANDOVER_SECONDS
 
 
+@pytest.mark.parametrize(
+    "store",
+    [
+        "sqlite",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("sql", "redis", "dynamodb")),
+    ],
+    indirect=True,
+)
 def test_a_killed_worker_is_replaced_after_the_failover_time_and_repeats_what_it_had_not_stored(
     new_team: Callable[..., Team], record_property: Callable[[str, object], None]
 ) -> None:

@@ -1,6 +1,8 @@
 """Workers that are killed, paused and stopped at random, while the stream and the store change.
 
-KINESIS_PUBLISHERS_SOAK_SECONDS sets how long, and KINESIS_PUBLISHERS_SOAK_SEED what happens.
+KINESIS_PUBLISHERS_SOAK_SECONDS sets how long, KINESIS_PUBLISHERS_SOAK_SEED what happens, and
+KINESIS_PUBLISHERS_SOAK_STORE where the leases are: ``sql`` or ``redis``, which are killed and
+started again, or ``sqlite``, which is locked.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from attrs import Factory, define, field
+from attrs import define, field
 
 from tests.integration.leases.lease_team import (
     STREAM,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SECONDS: Final = float(os.environ.get("KINESIS_PUBLISHERS_SOAK_SECONDS", "180"))
+_STORE: Final = os.environ.get("KINESIS_PUBLISHERS_SOAK_STORE", "sql")
 _FAILOVER_SECONDS: Final = 3.0
 _WORKERS: Final = 6
 _HOWS: Final = ("read", "scan", "batches")
@@ -45,7 +48,6 @@ class Chaos:
     outages: list[tuple[float, float]] = field(factory=list)
     looks: list[tuple[float, Mapping[str, int]]] = field(factory=list)
     _names: count[int] = field(factory=count)
-    _resharded_at: float = field(init=False, default=Factory(time.monotonic))
 
     def start(self) -> None:
         name, how = f"worker{next(self._names)}", self.random.choice(_HOWS)
@@ -80,6 +82,8 @@ class Chaos:
     def stop(self) -> None:
         if len(self.running) > 2:
             worker = self._take()
+            # Before it reads, the signal has its usual effect.
+            self.team.wait_until(lambda: worker.count("ShardStarted"), "begin of a worker")
             self.stopped.append((worker, worker.terminate()))
 
     def reshard(self) -> None:
@@ -89,7 +93,7 @@ class Chaos:
     def lose_store(self) -> None:
         seconds = self.random.uniform(0.1, 2) * _FAILOVER_SECONDS
         began_at = time.monotonic()
-        with self.team.store_away():
+        with self.team.store.away():
             let_pass(seconds)
         self.outages.append((began_at, time.monotonic()))
 
@@ -135,6 +139,7 @@ class Chaos:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("store", [_STORE], indirect=True)
 @pytest.mark.timeout(_SECONDS + 600)
 def test_nothing_is_lost_and_every_repeat_has_a_reason(new_team: Callable[..., Team]) -> None:
     seed = int(os.environ.get("KINESIS_PUBLISHERS_SOAK_SEED", random.randrange(10**9)))
