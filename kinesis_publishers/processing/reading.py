@@ -186,13 +186,15 @@ class RecordStream(AsyncIterator["Record"]):
         if self._is_over:
             return None
         record = None if self._feed.is_stopping else next(self._records, None)
-        if record is None:
+        while record is None:
             handed = await self._next_delivery()
             if handed is None:
                 return None
             self._handed, self._records = handed, iter(handed.delivery.batch)
             self._taken = self._processed = 0
-            record = next(self._records)
+            # It may have waited here for longer than it may be processed.
+            if await self._feed.permission(handed) and not self._feed.is_stopping:
+                record = next(self._records)
         self._taken += 1
         return record
 

@@ -1,0 +1,52 @@
+"""A store that is away for longer than leases last."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.leases.lease_team import Producer, Team, let_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FAILOVER_SECONDS = 2.0
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("store", "how"),
+    [
+        ("sqlite", "read"),
+        ("sqlite", "scan"),
+        ("sqlite", "batches"),
+        ("sql", "read"),
+        ("redis", "read"),
+    ],
+    indirect=["store"],
+)
+def test_reading_stops_while_the_store_is_away_and_goes_on_without_a_repeat(
+    new_team: Callable[..., Team], how: str
+) -> None:
+    team = new_team(4, _FAILOVER_SECONDS)
+    first, second = team.start("first", "second", how=how)
+    with Producer(team):
+        team.wait_until_balanced(first, second)
+        with team.store.away():
+            gone_at = time.monotonic()
+            let_pass(4 * _FAILOVER_SECONDS)
+            back_at = time.monotonic()
+        team.wait_until(
+            lambda: all(one.entries[-1].at > back_at + 1 for one in (first, second)), "records"
+        )
+    team.wait_until_all_is_read()
+    team.stop()
+    team.assert_history()
+    assert team.repeated() == []
+    assert team.entries("LeaseLost", "lost") == []
+    # What had been handed out may be finished, as far as it was begun.
+    late = [one for one in team.entries("record") if gone_at + _FAILOVER_SECONDS < one.at < back_at]
+    assert late == []

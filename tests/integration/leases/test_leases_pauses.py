@@ -1,0 +1,156 @@
+"""Workers that stand still: as processes, in a callback, or with their event loop."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.leases.lease_team import Producer, Team, keys_of, let_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FAILOVER_SECONDS = 2.0
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize("how", ["read", "scan", "batches"])
+def test_a_paused_worker_delivers_nothing_of_what_others_took_and_says_what_it_has_lost(
+    new_team: Callable[..., Team], how: str
+) -> None:
+    team = new_team(4, _FAILOVER_SECONDS, checkpoint_intervalmillis="500")
+    first, second = team.start("first", "second", how=how)
+    with Producer(team):
+        team.wait_until_balanced(first, second)
+        team.wait_until(lambda: min(first.count("record"), second.count("record")) > 50, "records")
+        first.pause()
+        lost = team.held_by(first)
+        team.wait_until(lambda: len(team.held_by(second)) == 4, "takeover")
+        taken_at = time.monotonic()
+        team.wait_until(
+            lambda: {one.shard_id for one in second.entries if one.at > taken_at} >= lost,
+            "records of the lost shards",
+        )
+        resumed_at = first.resume()
+        team.wait_until_balanced(first, second)
+        took_again = [one for one in first.entries if one.at > resumed_at]
+        assert any(one.what == "LeaseTaken" for one in took_again)
+    team.wait_until_all_is_read()
+    team.stop()
+    team.assert_history()
+    assert {one.shard_id for one in team.entries("LeaseLost") if one.worker == "first"} == lost
+    if how != "batches":
+        assert {one.shard_id for one in team.entries("lost")} == lost
+    assert all(before.worker == "first" for before, *_ in team.repeated())
+
+
+@pytest.mark.parametrize("how", ["read", "scan", "batches"])
+def test_a_worker_goes_on_after_another_one_that_came_and_went_during_its_pause(
+    new_team: Callable[..., Team], how: str
+) -> None:
+    team = new_team(2, _FAILOVER_SECONDS, checkpoint_intervalmillis="500")
+    (first,) = team.start("first", how=how)
+    with Producer(team):
+        team.wait_until(lambda: first.count("record") > 50, "records of the first worker")
+        first.pause()
+        (second,) = team.start("second", how=how)
+        team.wait_until(lambda: second.count("record") > 200, "records of the second worker")
+        second.stop()
+        first.resume()
+        had = first.count("record")
+        team.wait_until(lambda: first.count("record") > had + 100, "more records of the first")
+    team.wait_until_all_is_read()
+    team.stop()
+    team.assert_history()
+    for before, *after in team.repeated():
+        assert (before.worker, [one.worker for one in after]) == ("first", ["second"])
+
+
+def test_a_pause_of_the_only_worker_repeats_nothing(new_team: Callable[..., Team]) -> None:
+    team = new_team(2, _FAILOVER_SECONDS)
+    (worker,) = team.start("worker")
+    with Producer(team):
+        team.wait_until(lambda: worker.count("record") > 50, "records of the worker")
+        worker.pause()
+        let_pass(2 * _FAILOVER_SECONDS)
+        worker.resume()
+        had = worker.count("record")
+        team.wait_until(lambda: worker.count("record") > had + 100, "more records")
+    team.wait_until_all_is_read()
+    team.stop()
+    team.assert_history()
+    assert team.repeated() == []
+    assert team.entries("LeaseLost", "lost") == []
+
+
+@pytest.mark.parametrize(
+    ("how", "what"), [("read", "wait"), ("scan", "block"), ("batches", "wait")]
+)
+def test_a_callback_that_takes_long_keeps_its_leases(
+    new_team: Callable[..., Team], how: str, what: str
+) -> None:
+    team = new_team(2, _FAILOVER_SECONDS)
+    first, second = team.start("first", "second", how=how)
+    team.wait_until_balanced(first, second)
+    with Producer(team):
+        for key in keys_of(2):
+            # The second worker does not obey.
+            team.put(f"{key} {what} first {4 * _FAILOVER_SECONDS}", key=key)
+        team.wait_until(lambda: first.count("done"), "end of the callback")
+    team.wait_until_all_is_read()
+    team.stop()
+    team.assert_history()
+    assert team.repeated() == []
+    assert team.entries("LeaseLost", "lost") == []
+
+
+def test_a_loop_that_blocks_the_event_loop_loses_its_shard_and_notices_before_the_next_record(
+    new_team: Callable[..., Team],
+) -> None:
+    team = new_team(2, _FAILOVER_SECONDS)
+    first, second = team.start("first", "second")
+    team.wait_until_balanced(first, second)
+    (blocked,) = team.held_by(first)
+    key = keys_of(2)[int(blocked[-1])]
+    # In one delivery.
+    team.put(f"0 block first {4 * _FAILOVER_SECONDS}", *map(str, range(20)), key=key)
+    team.wait_until(lambda: first.count("done"), "end of the block")
+    team.wait_until_all_is_read()
+    team.wait_until(lambda: first.count("lost"), "call of on_shard_lost")
+    team.wait_until_balanced(first, second)
+    team.stop()
+    team.assert_history()
+    (done,) = team.entries("done")
+    assert [one.shard_id for one in team.entries("lost")] == [done.shard_id] == [blocked]
+    repeated = team.repeated()
+    # What it had not stored; nothing that came after the block.
+    assert done.record in {before.record for before, *_ in repeated}
+    assert all(before.worker == "first" and before.at < done.at for before, *_ in repeated)
+
+
+@pytest.mark.parametrize("how", ["scan", "batches"])
+def test_a_shard_that_is_not_handed_over_in_time_is_taken_and_its_loss_is_told(
+    new_team: Callable[..., Team], how: str
+) -> None:
+    team = new_team(2, _FAILOVER_SECONDS, lease_handovermillis="1000")
+    (first,) = team.start("first", how=how)
+    team.wait_until(lambda: len(team.held_by(first)) == 2, "leases of the first worker")
+    what = "block" if how == "scan" else "wait"
+    for key in keys_of(2):
+        team.put(f"0 {what} first {6 * _FAILOVER_SECONDS}", *map(str, range(10)), key=key)
+    team.wait_until(lambda: len({one.shard_id for one in team.entries("record")}) == 2, "both")
+    (second,) = team.start("second", how=how)
+    team.wait_until(lambda: team.held_by(second), "taken shard")
+    (taken,) = team.held_by(second)
+    # What another worker has taken is cancelled where that is possible.
+    finished = 2 if how == "scan" else 1
+    team.wait_until(lambda: first.count("done") == finished, "end of the callbacks")
+    team.wait_until_all_is_read()
+    team.stop()
+    team.assert_history()
+    assert taken in {one.shard_id for one in team.entries("LeaseLost")}
+    if how == "scan":
+        assert {one.shard_id for one in team.entries("lost")} == {taken}

@@ -1,0 +1,167 @@
+"""Workers that are killed, paused and stopped at random, while the stream and the store change.
+
+KINESIS_PUBLISHERS_SOAK_SECONDS sets how long, KINESIS_PUBLISHERS_SOAK_SEED what happens, and
+KINESIS_PUBLISHERS_SOAK_STORE where the leases are: ``sql`` or ``redis``, which are killed and
+started again, or ``sqlite``, which is locked.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from attrs import define, field
+
+from tests.integration.leases.lease_team import (
+    STREAM,
+    Producer,
+    Team,
+    Worker,
+    let_pass,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_SECONDS: Final = float(os.environ.get("KINESIS_PUBLISHERS_SOAK_SECONDS", "180"))
+_STORE: Final = os.environ.get("KINESIS_PUBLISHERS_SOAK_STORE", "sql")
+_FAILOVER_SECONDS: Final = 3.0
+_WORKERS: Final = 6
+_HOWS: Final = ("read", "scan", "batches")
+
+
+@define(eq=False)
+class Chaos:
+    """Does things to a team, and remembers when."""
+
+    team: Team
+    producer: Producer
+    random: random.Random
+    running: list[Worker] = field(factory=list)
+    paused: list[tuple[Worker, float]] = field(factory=list)
+    stopped: list[tuple[Worker, float]] = field(factory=list)
+    # When the store was away, and how far each shard was stored at an instant.
+    outages: list[tuple[float, float]] = field(factory=list)
+    looks: list[tuple[float, Mapping[str, int]]] = field(factory=list)
+    _names: count[int] = field(factory=count)
+
+    def start(self) -> None:
+        name, how = f"worker{next(self._names)}", self.random.choice(_HOWS)
+        self.running += self.team.start(name, how=how)
+
+    def step(self) -> None:
+        """Do one thing, and see to it that there are enough workers."""
+        for worker, until in [one for one in self.paused if time.monotonic() >= one[1]]:
+            worker.resume()
+            self.paused.remove((worker, until))
+            self.running.append(worker)
+        kinds = [self.kill, self.pause, self.stop, self.reshard, self.lose_store, self.look]
+        self.random.choices(kinds, [3, 3, 3, 1, 1, 4])[0]()
+        while len(self.running) + len(self.paused) < _WORKERS:
+            self.start()
+
+    def _take(self) -> Worker:
+        self.random.shuffle(self.running)
+        return self.running.pop()
+
+    def kill(self) -> None:
+        if len(self.running) > 2:
+            self._take().kill()
+
+    def pause(self) -> None:
+        if len(self.running) > 2:
+            worker = self._take()
+            worker.pause()
+            seconds = self.random.uniform(0.1, 3) * _FAILOVER_SECONDS
+            self.paused.append((worker, time.monotonic() + seconds))
+
+    def stop(self) -> None:
+        if len(self.running) > 2:
+            worker = self._take()
+            # Before it reads, the signal has its usual effect.
+            self.team.wait_until(lambda: worker.count("ShardStarted"), "begin of a worker")
+            self.stopped.append((worker, worker.terminate()))
+
+    def reshard(self) -> None:
+        with self.producer.turn:
+            self.team.server.reshard(STREAM, self.random.randint(20, 40))
+
+    def lose_store(self) -> None:
+        seconds = self.random.uniform(0.1, 2) * _FAILOVER_SECONDS
+        began_at = time.monotonic()
+        with self.team.store.away():
+            let_pass(seconds)
+        self.outages.append((began_at, time.monotonic()))
+
+    def look(self) -> None:
+        """Remember what is stored: from now on nobody may begin to process that again."""
+        rows = self.team.rows()
+        processed = {shard_id: row.checkpoint.progress.processed for shard_id, row in rows.items()}
+        numbers = {shard_id: int(one.sequence_number) for shard_id, one in processed.items() if one}
+        self.looks.append((time.monotonic(), numbers))
+
+    def settle(self) -> None:
+        """Let everything go on, and all be read."""
+        for worker, _ in self.paused:
+            worker.resume()
+        self.running += [worker for worker, _ in self.paused]
+        self.paused.clear()
+
+    def _was_away(self, first: float, last: float) -> bool:
+        return any(begin <= last and end >= first for begin, end in self.outages)
+
+    def assert_stopped_well(self) -> None:
+        for worker, at in self.stopped:
+            code = worker.process.wait(60)
+            # What it had processed last could not be stored, and it says so.
+            assert code == 0 or self._was_away(at, at + 60), worker.errors
+
+    def assert_repeats_have_reasons(self) -> None:
+        """Check that what was repeated was begun by a worker that was disturbed before storing."""
+        workers = {one.name: one for one in self.team.workers}
+        for before, *after in self.team.repeated():
+            for then in after:
+                was_out = workers[before.worker].was_out_between(before.at, then.at)
+                assert was_out or self._was_away(before.at, then.at), (before, then)
+                before = then
+
+    def assert_nothing_stored_was_processed_again(self) -> None:
+        for entries in self.team.processed().values():
+            for entry in entries:
+                for at, numbers in self.looks:
+                    if at < entry.at:
+                        shard_id, number = entry.record
+                        assert numbers.get(shard_id, -1) < number, (entry, at)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("store", [_STORE], indirect=True)
+@pytest.mark.timeout(_SECONDS + 600)
+def test_nothing_is_lost_and_every_repeat_has_a_reason(new_team: Callable[..., Team]) -> None:
+    seed = int(os.environ.get("KINESIS_PUBLISHERS_SOAK_SEED", random.randrange(10**9)))
+    print(f"KINESIS_PUBLISHERS_SOAK_SEED={seed}")  # noqa: T201 - shown when it fails
+    team = new_team(40, _FAILOVER_SECONDS, checkpoint_intervalmillis="1000")
+    with Producer(team) as producer:
+        chaos = Chaos(team, producer, random.Random(seed))
+        for _ in range(_WORKERS):
+            chaos.start()
+        team.wait_until(lambda: len(team.processed()) > 500, "records")
+        began_at = time.monotonic()
+        while time.monotonic() < began_at + _SECONDS:
+            chaos.step()
+            let_pass(chaos.random.uniform(0.2, 2))
+            for worker in team.failed():
+                raise AssertionError(worker.errors)
+        chaos.settle()
+    team.wait_until_all_is_read()
+    team.wait_until_balanced(*chaos.running)
+    team.stop()
+    chaos.assert_stopped_well()
+    team.assert_history()
+    team.assert_parents_first()
+    chaos.assert_repeats_have_reasons()
+    chaos.assert_nothing_stored_was_processed_again()
