@@ -17,10 +17,10 @@ class Suspending(ShardAssigner):
     """Lets deliveries pass, and suspends them when they are to be handed out."""
 
     is_allowed = False
-    was_asked = False
+    was_asked = asyncio.Event()
 
     def may_deliver(self, shard: ShardKey) -> bool:
-        Suspending.was_asked = True
+        Suspending.was_asked.set()
         return Suspending.is_allowed
 
 
@@ -29,8 +29,7 @@ async def test_the_first_record_of_a_delivery_waits_as_the_others_do(orders: Ord
     properties = orders.properties(shard_assigner=f"{__name__}:Suspending")
     async with asyncio.timeout(30), read(properties) as records:
         first = asyncio.create_task(anext(records))
-        while not (Suspending.was_asked or first.done()):
-            await asyncio.sleep(0.01)
+        await Suspending.was_asked.wait()
         assert not first.done()
         Suspending.is_allowed = True
         assert (await first).data == b"0"
