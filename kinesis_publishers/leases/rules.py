@@ -19,7 +19,6 @@ from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
     Lease,
-    Shard,
     ShardKey,
     StoredCheckpoint,
 )
@@ -228,15 +227,6 @@ def to_settle(
             or seconds >= patience
             or view.ages[key] >= view.failover_seconds
         )
-    ]
-
-
-def missing_children(rows: Rows, parent: StoredCheckpoint, shards: Iterable[Shard]) -> list[Shard]:
-    """Return the children of a shard that have no row yet, of its end's ``shards``."""
-    return [
-        shard
-        for shard in shards
-        if shard.key not in rows and parent.checkpoint.shard in shard.parent_keys
     ]
 
 
