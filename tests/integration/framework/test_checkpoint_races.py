@@ -75,6 +75,7 @@ def test_in_one_table(moto_url: str) -> None:
     asyncio.run(assert_each_win_was_one_step(properties, wins))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", SERVERS)
 def test_on_one_server(server: str, request: pytest.FixtureRequest) -> None:
     running: Server = request.getfixturevalue(server)
