@@ -32,7 +32,7 @@ class KclWorker:
     def __init__(self, libraries: Path, log: Path, settings: dict[str, object]) -> None:
         self.events: list[dict[str, Any]] = []
         self._changed = Condition()
-        logging = (f"{_LOG}logFile={log}", f"{_LOG}defaultLogLevel=info")
+        logging = (f"{_LOG}logFile={log}", f"{_LOG}showDateTime=true")
         arguments = [f"{name}={value}" for name, value in settings.items()]
         self._log = log
         self._process = subprocess.Popen(

@@ -88,7 +88,10 @@ public final class KclWorker {
             retrieval.retrievalSpecificConfig(
                     new PollingConfig(kinesis).streamName(settings.singleStream()).idleTimeBetweenReadsInMillis(250));
         }
-        var leases = configs.leaseManagementConfig().failoverTimeMillis(settings.failoverMillis);
+        var leases = configs.leaseManagementConfig()
+                .failoverTimeMillis(settings.failoverMillis)
+                // It begins so long after it has filled an empty table.
+                .shardSyncIntervalMillis(1000);
         // What it would choose on EC2, without asking EC2's metadata service.
         leases.workerUtilizationAwareAssignmentConfig()
                 .workerMetricList(List.of(new LinuxCpuWorkerMetric(OperatingRange.builder().maxUtilization(100).build())));
