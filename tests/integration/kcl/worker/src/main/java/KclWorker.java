@@ -2,7 +2,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.ByteBuffer;
+import java.time.Instant;
 import java.util.Base64;
+import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -130,7 +132,7 @@ public final class KclWorker {
             String application,
             String worker,
             List<String> streams,
-            InitialPositionInStream position,
+            InitialPositionInStreamExtended position,
             ClientVersionConfig clientVersion,
             long failoverMillis,
             boolean fanOut,
@@ -145,7 +147,7 @@ public final class KclWorker {
                     given.getProperty("application"),
                     given.getProperty("worker"),
                     List.of(given.getProperty("streams").split(",")),
-                    InitialPositionInStream.valueOf(given.getProperty("position", "TRIM_HORIZON")),
+                    position(given.getProperty("position", "TRIM_HORIZON")),
                     ClientVersionConfig.valueOf(
                             "CLIENT_VERSION_CONFIG_" + given.getProperty("version", "COMPATIBLE_WITH_2X")),
                     Long.parseLong(given.getProperty("failover_millis", "10000")),
@@ -153,17 +155,23 @@ public final class KclWorker {
                     Integer.parseInt(given.getProperty("checkpoint_every", "1")));
         }
 
+        /** Returns TRIM_HORIZON, LATEST or the instant that the text is. */
+        private static InitialPositionInStreamExtended position(String text) {
+            return Character.isDigit(text.charAt(0))
+                    ? InitialPositionInStreamExtended.newInitialPositionAtTimestamp(Date.from(Instant.parse(text)))
+                    : InitialPositionInStreamExtended.newInitialPosition(InitialPositionInStream.valueOf(text));
+        }
+
         String singleStream() {
             return streams.size() == 1 ? streams.get(0) : null;
         }
 
         StreamTracker tracker() {
-            var start = InitialPositionInStreamExtended.newInitialPosition(position);
             if (singleStream() != null) {
-                return new SingleStreamTracker(singleStream(), start);
+                return new SingleStreamTracker(singleStream(), position);
             }
             List<StreamConfig> configs = streams.stream()
-                    .map(name -> new StreamConfig(StreamIdentifier.multiStreamInstance(name), start))
+                    .map(name -> new StreamConfig(StreamIdentifier.multiStreamInstance(name), position))
                     .toList();
             return new MultiStreamTracker() {
                 @Override
