@@ -5,33 +5,60 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from base64 import b64decode
 from contextlib import contextmanager
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Self
 
-    from typing_extensions import Self
+__all__ = ["KclEvent", "KclWorker"]
 
-__all__ = ["KclWorker"]
-
-# Starts quickly, and takes little of the machine: nothing here runs long enough to be compiled twice.
+# Starts quickly and takes little of the machine.
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx192m")
+# Of all workers, so that a condition may speak of several.
+_CHANGED = Condition()
 _LOG = "-Dorg.slf4j.simpleLogger."
+
+
+@frozen(kw_only=True)
+class KclEvent:
+    """What the KCL told the record processor of a shard, or a record that it gave to it.
+
+    Attributes:
+        event: ``record``, or the name of the processor's method.
+        sequence: the number of a record, or where ``initialized`` begins.
+        gracefully: of ``stopped``, which no shard has.
+    """
+
+    event: str
+    shard: str = ""
+    sequence: str = ""
+    sub: int = 0
+    key: str = ""
+    data: bytes = field(default=b"", converter=b64decode)
+    gracefully: bool = False
+    error: str = ""
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return self.sequence, self.sub
 
 
 class KclWorker:
     """A worker of the KCL in a process of its own.
 
     Attributes:
-        events: what it has printed, in order; ``KclWorker.java`` says what.
+        events: what it has printed, in order.
     """
 
     def __init__(self, libraries: Path, log: Path, settings: dict[str, object]) -> None:
-        self.events: list[dict[str, Any]] = []
-        self._changed = Condition()
+        self.events: list[KclEvent] = []
         logging = (f"{_LOG}logFile={log}", f"{_LOG}showDateTime=true")
         arguments = [f"{name}={value}" for name, value in settings.items()]
         self._log = log
@@ -56,13 +83,16 @@ class KclWorker:
             worker.kill()
 
     @property
-    def records(self) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["event"] == "record"]
+    def records(self) -> list[KclEvent]:
+        return self.of("record")
+
+    def of(self, event: str) -> list[KclEvent]:
+        return [one for one in self.events if one.event == event]
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
-        """Return when what was printed meets the condition."""
-        with self._changed:
-            if not self._changed.wait_for(condition, seconds):
+        """Return when what workers have printed meets the condition."""
+        with _CHANGED:
+            if not _CHANGED.wait_for(condition, seconds):
                 raise AssertionError(f"It printed {self.events}\n{self._log.read_text()[-5000:]}")
 
     def stop(self) -> None:
@@ -83,6 +113,6 @@ class KclWorker:
     def _read(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            with self._changed:
-                self.events.append(json.loads(line))
-                self._changed.notify_all()
+            with _CHANGED:
+                self.events.append(KclEvent(**json.loads(line)))
+                _CHANGED.notify_all()
