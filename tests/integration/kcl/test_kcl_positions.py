@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
-from tests.integration.kcl.kcl_application import STREAM, lease_row
+from tests.integration.kcl.kcl_application import STREAM, lease_row, shard_id
 
 if TYPE_CHECKING:
     from tests.integration.kcl.kcl_application import KclApplication
@@ -33,14 +33,20 @@ def put_two_aggregates(kcl: KclApplication) -> list[tuple[str, int]]:
     return positions
 
 
-@pytest.mark.parametrize("count", [1, 4, 6, 7, 10])
-def test_a_checkpoint_is_the_position_of_the_last_record(kcl: KclApplication, count: int) -> None:
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(6, id="the last of an aggregate"),
+        pytest.param(7, id="an unaggregated record"),
+        pytest.param(9, id="the middle of an aggregate"),
+    ],
+)
+def test_a_checkpoint_is_the_position_of_a_record(kcl: KclApplication, count: int) -> None:
     sequence, sub = put_two_aggregates(kcl)[count - 1]
     kcl.create_table(lease_row(0))
-    # The next multiple is beyond the end.
-    worker = kcl.start("one", checkpoint_every=max(count, 6 if count == 1 else count))
+    worker = kcl.start("one", checkpoint_every=count)
     worker.wait_until(lambda: len(worker.records) == 10)
-    kcl.wait_until(lambda rows: kcl.row(0)["checkpoint"] == {"S": sequence})
+    kcl.wait_until(lambda rows: rows[shard_id(0)]["checkpoint"] == {"S": sequence})
     assert kcl.row(0)["checkpointSubSequenceNumber"] == {"N": str(sub)}
 
 
