@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from threading import Condition
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import boto3
@@ -17,11 +18,24 @@ if TYPE_CHECKING:
 
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
-__all__ = ["STREAM", "KclApplication", "Row", "lease_row", "shard_id"]
+__all__ = [
+    "FOREIGN_ROWS",
+    "STREAM",
+    "UNKNOWN_ATTRIBUTES",
+    "KclApplication",
+    "Row",
+    "lease_row",
+    "shard_id",
+]
 
 STREAM = "orders"
 # An item as DynamoDB writes it: {"leaseCounter": {"N": "3"}, ...}.
 Row: TypeAlias = dict[str, dict[str, Any]]
+UNKNOWN_ATTRIBUTES: Row = {"note": {"M": {"by": {"S": "us"}}}, "writer": {"S": "somebody"}}
+FOREIGN_ROWS: list[Row] = [
+    {"leaseKey": {"S": "*"}, "entityType": {"S": "UNHEARD_OF"}, "leaseCounter": {"N": "5"}},
+    {"leaseKey": {"S": "stranger"}, "entityType": {"S": "WORKER_METRIC_STATS"}},
+]
 
 
 def shard_id(number: int) -> str:
@@ -53,6 +67,8 @@ class KclApplication:
         self._logs = logs
         self._dynamodb_url = dynamodb_url
         self._resources = ExitStack()
+        self._workers: list[KclWorker] = []
+        self.changed = Condition()
         self.server = server
         self.name = name
         keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
@@ -72,13 +88,15 @@ class KclApplication:
         running = KclWorker.running(
             self._libraries,
             self._logs / f"{worker}.log",
+            self.changed,
             kinesis=self.server.endpoint_url,
             dynamodb=self._dynamodb_url,
             application=self.name,
             worker=worker,
             **{"streams": STREAM, "failover_millis": 1500, **settings},
         )
-        return self._resources.enter_context(running)
+        self._workers.append(self._resources.enter_context(running))
+        return self._workers[-1]
 
     def create_table(self, *rows: Row) -> None:
         """Create the table as the KCL does; with rows, a worker begins with them at once."""
@@ -112,10 +130,20 @@ class KclApplication:
     def row(self, number: int) -> Row:
         return self.rows()[shard_id(number)]
 
-    def wait_until(self, condition: Callable[[dict[str, Row]], bool], seconds: float = 60) -> None:
+    def wait_for_rows(
+        self, condition: Callable[[dict[str, Row]], bool], seconds: float = 60
+    ) -> None:
         """Return when the table's rows meet the condition."""
         deadline = time.monotonic() + seconds
         while not condition(rows := self.rows()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"The table has {rows}")
+            assert time.monotonic() < deadline, f"{rows}\n{self._told()}"
             time.sleep(0.05)
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
+        """Return when what workers have told meets the condition."""
+        with self.changed:
+            assert self.changed.wait_for(condition, seconds), self._told()
+
+    def _told(self) -> str:
+        logs = [log.read_text()[-5000:] for log in self._logs.glob("*.log")]
+        return "\n".join([*(str(worker.events) for worker in self._workers), *logs])

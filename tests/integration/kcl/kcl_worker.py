@@ -7,22 +7,21 @@ import os
 import subprocess
 from base64 import b64decode
 from contextlib import contextmanager
-from threading import Condition, Thread
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+    from threading import Condition
     from typing import Self
 
 __all__ = ["KclEvent", "KclWorker"]
 
 # Starts quickly and takes little of the machine.
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx192m")
-# Of all workers, so that a condition may speak of several.
-_CHANGED = Condition()
 _LOG = "-Dorg.slf4j.simpleLogger."
 
 
@@ -51,17 +50,19 @@ class KclEvent:
 
 
 class KclWorker:
-    """A worker of the KCL in a process of its own.
+    """A worker of the KCL in a process of its own; it notifies ``changed`` of what it prints.
 
     Attributes:
         events: what it has printed, in order.
     """
 
-    def __init__(self, libraries: Path, log: Path, settings: dict[str, object]) -> None:
+    def __init__(
+        self, libraries: Path, log: Path, changed: Condition, settings: dict[str, object]
+    ) -> None:
         self.events: list[KclEvent] = []
         logging = (f"{_LOG}logFile={log}", f"{_LOG}showDateTime=true")
         arguments = [f"{name}={value}" for name, value in settings.items()]
-        self._log = log
+        self._changed = changed
         self._process = subprocess.Popen(
             ["java", *_JVM, *logging, "-cp", f"{libraries}/*", "KclWorker", *arguments],
             env=os.environ | {"AWS_EC2_METADATA_DISABLED": "true"},
@@ -74,9 +75,11 @@ class KclWorker:
 
     @classmethod
     @contextmanager
-    def running(cls, libraries: Path, log: Path, **settings: object) -> Iterator[Self]:
+    def running(
+        cls, libraries: Path, log: Path, changed: Condition, **settings: object
+    ) -> Iterator[Self]:
         """Run one while the context lasts, and kill it if it has not been stopped."""
-        worker = cls(libraries, log, settings)
+        worker = cls(libraries, log, changed, settings)
         try:
             yield worker
         finally:
@@ -88,12 +91,6 @@ class KclWorker:
 
     def of(self, event: str) -> list[KclEvent]:
         return [one for one in self.events if one.event == event]
-
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
-        """Return when what workers have printed meets the condition."""
-        with _CHANGED:
-            if not _CHANGED.wait_for(condition, seconds):
-                raise AssertionError(f"It printed {self.events}\n{self._log.read_text()[-5000:]}")
 
     def stop(self) -> None:
         """Shut down gracefully, as SIGTERM does, and wait for the end."""
@@ -113,6 +110,6 @@ class KclWorker:
     def _read(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            with _CHANGED:
+            with self._changed:
                 self.events.append(KclEvent(**json.loads(line)))
-                _CHANGED.notify_all()
+                self._changed.notify_all()

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.kcl.kcl_application import STREAM, Row, lease_row, shard_id
+from tests.integration.kcl.kcl_application import (
+    FOREIGN_ROWS,
+    STREAM,
+    UNKNOWN_ATTRIBUTES,
+    Row,
+    lease_row,
+    shard_id,
+)
 
 if TYPE_CHECKING:
     from tests.integration.kcl.kcl_application import KclApplication
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
-
-OURS: Row = {"note": {"M": {"by": {"S": "us"}}}, "writer": {"S": "somebody"}}
-OTHERS: list[Row] = [
-    {"leaseKey": {"S": "*"}, "entityType": {"S": "UNHEARD_OF"}, "leaseCounter": {"N": "5"}},
-    {"leaseKey": {"S": "stranger"}, "entityType": {"S": "WORKER_METRIC_STATS"}},
-]
 
 
 def put_one(kcl: KclApplication, shards: int = 1) -> None:
@@ -53,16 +54,16 @@ def tell_of_worker(kcl: KclApplication, worker: str, cpu: int) -> None:
 
 def test_what_it_does_not_know_survives(kcl: KclApplication) -> None:
     put_one(kcl)
-    kcl.create_table(lease_row(0, **OURS), *OTHERS)
+    kcl.create_table(lease_row(0, **UNKNOWN_ATTRIBUTES), *FOREIGN_ROWS)
     worker = kcl.start("one")
-    worker.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_until(lambda: len(worker.records) == 10)
     worker.stop()
     rows = kcl.rows()
     row = rows[shard_id(0)]
     assert row["checkpoint"] == {"S": worker.records[-1].sequence}
-    assert {name: row[name] for name in OURS} == OURS
+    assert {name: row[name] for name in UNKNOWN_ATTRIBUTES} == UNKNOWN_ATTRIBUTES
     assert "entityType" not in row, "A lease without it is one of an old KCL, and stays so."
-    assert [rows["*"], rows["stranger"]] == OTHERS
+    assert [rows["*"], rows["stranger"]] == FOREIGN_ROWS
 
 
 def test_a_live_owner_keeps_its_lease_until_its_counter_stands(kcl: KclApplication) -> None:
@@ -70,29 +71,29 @@ def test_a_live_owner_keeps_its_lease_until_its_counter_stands(kcl: KclApplicati
     kcl.create_table(lease_row(0, leaseOwner="other"), lease_row(1))
     worker = kcl.start("one")
     # Four passes of its taker, once it has its own.
-    kcl.wait_until(lambda rows: "leaseOwner" in rows[shard_id(1)])
+    kcl.wait_for_rows(lambda rows: "leaseOwner" in rows[shard_id(1)])
     end = time.monotonic() + 12
     while time.monotonic() < end:
         add_to_counter(kcl, 0)
         time.sleep(0.5)
     row = kcl.row(0)
     assert row["leaseOwner"] == {"S": "other"}
-    kcl.wait_until(lambda rows: rows[shard_id(0)]["leaseOwner"] == {"S": "one"}, 10)
+    kcl.wait_for_rows(lambda rows: rows[shard_id(0)]["leaseOwner"] == {"S": "one"}, 10)
     taken = kcl.row(0)
     assert int(taken["leaseCounter"]["N"]) > int(row["leaseCounter"]["N"])
     assert taken["ownerSwitchesSinceCheckpoint"] == {"N": "1"}
-    worker.wait_until(lambda: len(worker.records) == 10)
-    kcl.wait_until(lambda rows: rows[shard_id(0)]["ownerSwitchesSinceCheckpoint"] == {"N": "0"})
+    kcl.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_for_rows(lambda rows: rows[shard_id(0)]["ownerSwitchesSinceCheckpoint"] == {"N": "0"})
 
 
 def test_a_stolen_lease_is_lost_at_its_next_renewal(kcl: KclApplication) -> None:
     put_one(kcl)
     kcl.create_table(lease_row(0))
     worker = kcl.start("one")
-    worker.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_until(lambda: len(worker.records) == 10)
     kcl.update(0, leaseOwner="thief")
     add_to_counter(kcl, 0)
-    worker.wait_until(lambda: bool(worker.of("leaseLost")), 2)
+    kcl.wait_until(lambda: bool(worker.of("leaseLost")), 2)
     assert not worker.of("shutdownRequested")
 
 
@@ -100,10 +101,10 @@ def test_it_hands_over_when_asked_in_the_mode_of_2x(kcl: KclApplication) -> None
     put_one(kcl)
     kcl.create_table(lease_row(0))
     worker = kcl.start("one", checkpoint_every=100)
-    worker.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_until(lambda: len(worker.records) == 10)
     before = int(kcl.row(0)["leaseCounter"]["N"])
     kcl.update(0, leaseOwner="thief", checkpointOwner="one")
-    worker.wait_until(lambda: bool(worker.of("leaseLost")), 5)
+    kcl.wait_until(lambda: bool(worker.of("leaseLost")), 5)
     assert worker.of("shutdownRequested")
     row = kcl.row(0)
     assert row["checkpoint"] == {"S": worker.records[-1].sequence}
@@ -116,7 +117,7 @@ def test_a_hand_over_between_the_dead_is_taken_by_force(kcl: KclApplication) -> 
     put_one(kcl)
     kcl.create_table(lease_row(0, leaseOwner="dead", checkpointOwner="dead too"))
     worker = kcl.start("one")
-    worker.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_until(lambda: len(worker.records) == 10)
     assert kcl.row(0)["leaseOwner"] == {"S": "one"}
     assert "checkpointOwner" not in kcl.row(0)
 
@@ -126,7 +127,7 @@ def test_the_leader_of_3x_gives_leases_to_whoever_tells_of_itself(kcl: KclApplic
     put_one(kcl, 4)
     kcl.create_table(*map(lease_row, range(4)))
     worker = kcl.start("one", version="3X", checkpoint_every=100)
-    worker.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_until(lambda: len(worker.records) == 10)
     given: list[Row] = []
 
     def other_has_one(rows: dict[str, Row]) -> bool:
@@ -135,7 +136,7 @@ def test_the_leader_of_3x_gives_leases_to_whoever_tells_of_itself(kcl: KclApplic
         given[:] = [row for row in rows.values() if row.get("leaseOwner") == {"S": "other"}]
         return bool(given) and "checkpointOwner" not in given[0]
 
-    kcl.wait_until(other_has_one, 30)
+    kcl.wait_for_rows(other_has_one, 30)
     (requested,) = worker.of("shutdownRequested")
     assert [row["leaseKey"] for row in given] == [{"S": requested.shard}]
     of_shard = [record.sequence for record in worker.records if record.shard == requested.shard]

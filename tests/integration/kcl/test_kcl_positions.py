@@ -5,32 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from aws_kinesis_agg.aggregator import RecordAggregator
 
+from tests.integration.kcl.aggregates import put_two_aggregates
 from tests.integration.kcl.kcl_application import STREAM, lease_row, shard_id
 
 if TYPE_CHECKING:
     from tests.integration.kcl.kcl_application import KclApplication
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
-
-
-def put_two_aggregates(kcl: KclApplication) -> list[tuple[str, int]]:
-    """Write a record, an aggregate of five, a record, one of three; return their positions."""
-    kcl.server.create_stream(STREAM)
-    client = kcl.server.client()
-    positions = []
-    for count in (1, 5, 1, 3):
-        key, data = "key", b"alone"
-        if count > 1:
-            aggregator = RecordAggregator()
-            for number in range(count):
-                aggregator.add_user_record("key", f"part {number}".encode())
-            key, _, data = aggregator.clear_and_get().get_contents()
-        answer = client.put_record(StreamName=STREAM, PartitionKey=key, Data=data)
-        positions += [(answer["SequenceNumber"], sub) for sub in range(count)]
-    client.close()
-    return positions
 
 
 @pytest.mark.parametrize(
@@ -42,11 +24,11 @@ def put_two_aggregates(kcl: KclApplication) -> list[tuple[str, int]]:
     ],
 )
 def test_a_checkpoint_is_the_position_of_a_record(kcl: KclApplication, count: int) -> None:
-    sequence, sub = put_two_aggregates(kcl)[count - 1]
+    sequence, sub = put_two_aggregates(kcl.server)[count - 1]
     kcl.create_table(lease_row(0))
     worker = kcl.start("one", checkpoint_every=count)
-    worker.wait_until(lambda: len(worker.records) == 10)
-    kcl.wait_until(lambda rows: rows[shard_id(0)]["checkpoint"] == {"S": sequence})
+    kcl.wait_until(lambda: len(worker.records) == 10)
+    kcl.wait_for_rows(lambda rows: rows[shard_id(0)]["checkpoint"] == {"S": sequence})
     assert kcl.row(0)["checkpointSubSequenceNumber"] == {"N": str(sub)}
 
 
@@ -64,31 +46,31 @@ def test_a_checkpoint_is_the_position_of_a_record(kcl: KclApplication, count: in
 def test_it_begins_after_its_checkpoint(
     kcl: KclApplication, record: int, sub: int, first: int
 ) -> None:
-    positions = put_two_aggregates(kcl)
+    positions = put_two_aggregates(kcl.server)
     sequence = positions[record][0]
     kcl.create_table(lease_row(0, sequence, sub))
     worker = kcl.start("one")
-    worker.wait_until(lambda: len(worker.records) == len(positions) - first)
+    kcl.wait_until(lambda: len(worker.records) == len(positions) - first)
     (begin,) = worker.of("initialized")
     assert begin.position == (sequence, sub)
     assert [record.position for record in worker.records] == positions[first:]
 
 
 def test_latest_is_where_the_worker_finds_it(kcl: KclApplication) -> None:
-    put_two_aggregates(kcl)
+    put_two_aggregates(kcl.server)
     kcl.create_table(lease_row(0, "LATEST"))
     worker = kcl.start("one")
-    worker.wait_until(lambda: bool(worker.of("initialized")))
+    kcl.wait_until(lambda: bool(worker.of("initialized")))
     kcl.server.put_many(STREAM, [("key", b"new")])
-    worker.wait_until(lambda: bool(worker.records))
+    kcl.wait_until(lambda: bool(worker.records))
     assert [record.data for record in worker.records] == [b"new"]
 
 
 def test_an_instant_is_the_one_that_the_worker_is_configured_with(kcl: KclApplication) -> None:
-    positions = put_two_aggregates(kcl)
+    positions = put_two_aggregates(kcl.server)
     kcl.create_table(lease_row(0, "AT_TIMESTAMP"))
     worker = kcl.start("one", position="2020-01-01T00:00:00Z")
-    worker.wait_until(lambda: len(worker.records) == len(positions))
+    kcl.wait_until(lambda: len(worker.records) == len(positions))
 
 
 @pytest.mark.parametrize("checkpoint", ["AT_TIMESTAMP", "SHARD_END"])
@@ -96,10 +78,10 @@ def test_it_keeps_a_lease_that_it_cannot_read_or_need_not(
     kcl: KclApplication, checkpoint: str
 ) -> None:
     """Without an instant of its own, it fails again and again and goes on renewing."""
-    put_two_aggregates(kcl)
+    put_two_aggregates(kcl.server)
     kcl.create_table(lease_row(0, checkpoint))
     worker = kcl.start("one")
-    kcl.wait_until(lambda _: int(kcl.row(0)["leaseCounter"]["N"]) > 10)
+    kcl.wait_for_rows(lambda _: int(kcl.row(0)["leaseCounter"]["N"]) > 10)
     assert kcl.row(0)["leaseOwner"] == {"S": "one"}
     assert kcl.row(0)["checkpoint"] == {"S": checkpoint}
     assert not worker.events

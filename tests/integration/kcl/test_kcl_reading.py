@@ -29,7 +29,7 @@ def read_by(*workers: KclWorker) -> list[bytes]:
 def test_a_worker_makes_the_table_and_reads_all(kcl: KclApplication) -> None:
     put_values(kcl, 4)
     worker = kcl.start("one")
-    worker.wait_until(lambda: len(worker.records) >= len(VALUES))
+    kcl.wait_until(lambda: len(worker.records) >= len(VALUES))
     worker.stop()
 
     assert read_by(worker) == sorted(VALUES)
@@ -83,13 +83,13 @@ def test_a_second_worker_steals_its_share(kcl: KclApplication) -> None:
     put_values(kcl, 4)
     kcl.create_table(*map(lease_row, range(4)))
     one = kcl.start("one")
-    one.wait_until(lambda: len(one.records) >= len(VALUES))
+    kcl.wait_until(lambda: len(one.records) >= len(VALUES))
     two = kcl.start("two")
-    two.wait_until(lambda: len(two.of("initialized")) == 2)
-    one.wait_until(lambda: len(one.of("leaseLost")) == 2)
+    kcl.wait_until(lambda: len(two.of("initialized")) == 2)
+    kcl.wait_until(lambda: len(one.of("leaseLost")) == 2)
     kcl.server.put_many(STREAM, [(value.decode(), value + b" again") for value in VALUES])
     more = sorted(value + b" again" for value in VALUES)
-    one.wait_until(lambda: set(more) <= set(read_by(one, two)))
+    kcl.wait_until(lambda: set(more) <= set(read_by(one, two)))
 
     assert {event.shard for event in two.of("initialized")} == {
         event.shard for event in one.of("leaseLost")
@@ -105,11 +105,11 @@ def test_a_split_and_a_merge(kcl: KclApplication) -> None:
     kcl.server.put_many(STREAM, [("a", b"first")])
     kcl.create_table(lease_row(0))
     worker = kcl.start("one")
-    worker.wait_until(lambda: len(worker.records) == 1)
+    kcl.wait_until(lambda: len(worker.records) == 1)
     kcl.server.reshard(STREAM, 2)
-    worker.wait_until(lambda: len(worker.of("initialized")) == 3)
+    kcl.wait_until(lambda: len(worker.of("initialized")) == 3)
     kcl.server.reshard(STREAM, 1)
-    worker.wait_until(lambda: len(worker.of("initialized")) == 4)
+    kcl.wait_until(lambda: len(worker.of("initialized")) == 4)
 
     rows = kcl.rows()
     for number, parents, children in [
@@ -137,7 +137,7 @@ def test_many_streams_in_one_table(kcl: KclApplication) -> None:
         kcl.server.create_stream(stream)
         kcl.server.put_many(stream, [("a", stream.encode())])
     worker = kcl.start("one", streams=",".join(streams))
-    worker.wait_until(lambda: read_by(worker) == [b"bills", b"orders"])
+    kcl.wait_until(lambda: read_by(worker) == [b"bills", b"orders"])
     rows = kcl.rows()
     for stream in streams:
         row = rows[f"{stream}:{shard_id(0)}"]
@@ -149,5 +149,5 @@ def test_fan_out_over_plain_http(kcl: KclApplication) -> None:
     put_values(kcl, 2)
     kcl.create_table(*map(lease_row, range(2)))
     worker = kcl.start("one", fan_out="true")
-    worker.wait_until(lambda: len(worker.records) >= len(VALUES))
+    kcl.wait_until(lambda: len(worker.records) >= len(VALUES))
     assert read_by(worker) == sorted(VALUES)
