@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis import LocalKinesis
 
 __all__ = [
+    "FAILOVER_MILLIS",
     "FOREIGN_ROWS",
     "STREAM",
     "UNKNOWN_ATTRIBUTES",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 STREAM = "orders"
+FAILOVER_MILLIS = 1500
 # An item as DynamoDB writes it: {"leaseCounter": {"N": "3"}, ...}.
 Row: TypeAlias = dict[str, dict[str, Any]]
 UNKNOWN_ATTRIBUTES: Row = {"note": {"M": {"by": {"S": "us"}}}, "writer": {"S": "somebody"}}
@@ -93,7 +95,7 @@ class KclApplication:
             dynamodb=self._dynamodb_url,
             application=self.name,
             worker=worker,
-            **{"streams": STREAM, "failover_millis": 1500, **settings},
+            **{"streams": STREAM, "failover_millis": FAILOVER_MILLIS, **settings},
         )
         self._workers.append(self._resources.enter_context(running))
         return self._workers[-1]

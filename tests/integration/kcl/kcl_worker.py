@@ -1,4 +1,4 @@
-"""Processes of the Kinesis Client Library, and what they print."""
+"""Processes of the Kinesis Client Library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from tests.integration.kcl.worker_events import WorkerEvent, WorkerEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,51 +18,22 @@ if TYPE_CHECKING:
     from threading import Condition
     from typing import Self
 
-__all__ = ["KclEvent", "KclWorker"]
+__all__ = ["KclWorker"]
 
 # Starts quickly and takes little of the machine.
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx192m")
 _LOG = "-Dorg.slf4j.simpleLogger."
 
 
-@frozen(kw_only=True)
-class KclEvent:
-    """What the KCL told the record processor of a shard, or a record that it gave to it.
-
-    Attributes:
-        event: ``record``, or the name of the processor's method.
-        sequence: the number of a record, or where ``initialized`` begins.
-        gracefully: of ``stopped``, which no shard has.
-    """
-
-    event: str
-    shard: str = ""
-    sequence: str = ""
-    sub: int = 0
-    key: str = ""
-    data: bytes = field(default=b"", converter=b64decode)
-    gracefully: bool = False
-    error: str = ""
-
-    @property
-    def position(self) -> tuple[str, int]:
-        return self.sequence, self.sub
-
-
-class KclWorker:
-    """A worker of the KCL in a process of its own; it notifies ``changed`` of what it prints.
-
-    Attributes:
-        events: what it has printed, in order.
-    """
+class KclWorker(WorkerEvents):
+    """A worker of the KCL in a process of its own; ``KclWorker.java`` says what it prints."""
 
     def __init__(
         self, libraries: Path, log: Path, changed: Condition, settings: dict[str, object]
     ) -> None:
-        self.events: list[KclEvent] = []
+        super().__init__(changed)
         logging = (f"{_LOG}logFile={log}", f"{_LOG}showDateTime=true")
         arguments = [f"{name}={value}" for name, value in settings.items()]
-        self._changed = changed
         self._process = subprocess.Popen(
             ["java", *_JVM, *logging, "-cp", f"{libraries}/*", "KclWorker", *arguments],
             env=os.environ | {"AWS_EC2_METADATA_DISABLED": "true"},
@@ -85,13 +56,6 @@ class KclWorker:
         finally:
             worker.kill()
 
-    @property
-    def records(self) -> list[KclEvent]:
-        return self.of("record")
-
-    def of(self, event: str) -> list[KclEvent]:
-        return [one for one in self.events if one.event == event]
-
     def stop(self) -> None:
         """Shut down gracefully, as SIGTERM does, and wait for the end."""
         self._process.terminate()
@@ -110,6 +74,5 @@ class KclWorker:
     def _read(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            with self._changed:
-                self.events.append(KclEvent(**json.loads(line)))
-                self._changed.notify_all()
+            told = json.loads(line)
+            self.note(WorkerEvent(**{**told, "data": b64decode(told.get("data", ""))}))

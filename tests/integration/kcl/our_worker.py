@@ -8,7 +8,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from kinesis_publishers import ScanResult, scan
-from tests.integration.kcl.kcl_application import STREAM
+from tests.integration.kcl.kcl_application import FAILOVER_MILLIS, STREAM
+from tests.integration.kcl.worker_events import WorkerEvent, WorkerEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,18 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["OurWorker"]
 
 
-class OurWorker:
-    """Reads in a thread.
-
-    Attributes:
-        records: what it has read, in order.
-        lost: the ids of the shards that were taken from it, and not handed over.
-    """
+class OurWorker(WorkerEvents):
+    """Scans in a thread, and tells what a worker of the KCL would."""
 
     def __init__(self, kcl: KclApplication, worker: str, stop_after: int) -> None:
-        self.records: list[Record] = []
-        self.lost: list[str] = []
-        self._changed = kcl.changed
+        super().__init__(kcl.changed)
         self._stop_after = stop_after
         self._stop = Event()
         self._properties = {
@@ -43,7 +37,7 @@ class OurWorker:
             "kinesis.checkpoint.dynamodb.endpoint": kcl.dynamodb.meta.endpoint_url,
             "kinesis.lease.enabled": "true",
             "kinesis.lease.workerid": worker,
-            "kinesis.lease.failovermillis": "1500",
+            "kinesis.lease.failovermillis": str(FAILOVER_MILLIS),
         }
 
     @classmethod
@@ -60,20 +54,20 @@ class OurWorker:
                     one._stop.set()
                 scanning.result(60)
 
-    @property
-    def positions(self) -> list[tuple[str, int]]:
-        return [(one.sequence_number, one.sub_sequence_number) for one in self.records]
-
     def _scan(self) -> None:
         scan(self._properties, self._take, stop=self._stop, on_shard_lost=self._note_lost)
 
     def _take(self, record: Record) -> ScanResult | None:
-        with self._changed:
-            self.records.append(record)
-            self._changed.notify_all()
+        self.note(
+            WorkerEvent(
+                event="record",
+                shard=record.shard_id,
+                sequence=record.sequence_number,
+                sub=record.sub_sequence_number,
+                data=record.data,
+            )
+        )
         return ScanResult.STOP if len(self.records) == self._stop_after else None
 
     def _note_lost(self, shard: ShardKey) -> None:
-        with self._changed:
-            self.lost.append(shard.shard_id)
-            self._changed.notify_all()
+        self.note(WorkerEvent(event="leaseLost", shard=shard.shard_id))

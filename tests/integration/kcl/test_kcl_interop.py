@@ -8,12 +8,18 @@ import pytest
 
 from tests.integration.kcl.aggregates import put_two_aggregates
 from tests.integration.kcl.kcl_application import (
+    FOREIGN_ROWS,
+    STREAM,
+    UNKNOWN_ATTRIBUTES,
+    Row,
+    lease_row,
     shard_id,
 )
 from tests.integration.kcl.our_worker import OurWorker
 
 if TYPE_CHECKING:
     from tests.integration.kcl.kcl_application import KclApplication
+    from tests.integration.kcl.worker_events import WorkerEvents
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
 
@@ -35,7 +41,7 @@ def test_ours_goes_on_where_the_kcl_has_stopped(kcl: KclApplication, count: int)
     theirs.kill()
     with OurWorker.running(kcl, "ours") as ours:
         kcl.wait_until(lambda: len(ours.records) == len(positions) - count)
-    assert ours.positions == positions[count:]
+    assert [record.position for record in ours.records] == positions[count:]
 
 
 @pytest.mark.parametrize("count", PLACES)
@@ -54,41 +60,100 @@ def put_numbers(kcl: KclApplication, first: int) -> set[bytes]:
     return values
 
 
+def read_by(*workers: WorkerEvents) -> list[bytes]:
+    return [record.data for worker in workers for record in worker.records]
+
+
 def owned_by(rows: dict[str, Row], worker: str) -> int:
     """Say how many shards a worker has, and nobody asks for."""
     owners = [row for row in rows.values() if row.get("leaseOwner") == {"S": worker}]
     return sum("checkpointOwner" not in row for row in owners)
 
 
-def test_shards_move_in_both_directions(kcl: KclApplication) -> None:
-    kcl.server.create_stream(STREAM, 4)
-    rows = [lease_row(number, entityType="LEASE", **UNKNOWN_ATTRIBUTES) for number in range(4)]
+def create_table(kcl: KclApplication, shards: int) -> None:
+    kcl.server.create_stream(STREAM, shards)
+    unknown = UNKNOWN_ATTRIBUTES
+    rows = [lease_row(number, entityType="LEASE", **unknown) for number in range(shards)]
     kcl.create_table(*rows, *FOREIGN_ROWS)
+
+
+def check_survivors(kcl: KclApplication, shards: int) -> None:
+    """Check that nobody has written what only others know."""
+    rows = kcl.rows()
+    assert [rows["*"], rows["stranger"]] == FOREIGN_ROWS
+    for number in range(shards):
+        row = rows[shard_id(number)]
+        assert {name: row[name] for name in UNKNOWN_ATTRIBUTES} == UNKNOWN_ATTRIBUTES
+
+
+def test_ours_asks_the_kcl_for_shards_and_nothing_is_read_twice(kcl: KclApplication) -> None:
+    create_table(kcl, 4)
     written = put_numbers(kcl, 0)
     theirs = kcl.start("theirs")
     kcl.wait_until(lambda: len(theirs.records) == len(written))
     with OurWorker.running(kcl, "ours") as ours:
-        # Ours asks, and theirs hands over.
         kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 2)
-        kcl.wait_until(lambda: len(theirs.of("shutdownRequested")) == 2)
+        kcl.wait_until(lambda: len(theirs.of("leaseLost")) == 2)
+        assert len(theirs.of("shutdownRequested")) == 2
         written |= put_numbers(kcl, 100)
-        kcl.wait_until(lambda: len(theirs.records) + len(ours.records) == len(written))
-        assert theirs.records
-        assert ours.records
+        kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    assert len(read_by(theirs, ours)) == len(written)
+    assert 0 < len(ours.records) < 40
+    check_survivors(kcl, 4)
+
+
+def test_the_kcl_takes_shards_from_ours(kcl: KclApplication) -> None:
+    create_table(kcl, 4)
+    written = put_numbers(kcl, 0)
+    with OurWorker.running(kcl, "ours") as ours:
+        kcl.wait_until(lambda: len(ours.records) == len(written))
+        theirs = kcl.start("theirs")
+        kcl.wait_for_rows(lambda rows: owned_by(rows, "theirs") == 2)
+        # It does not ask in the mode of 2.x.
+        kcl.wait_until(lambda: len(ours.of("leaseLost")) == 2)
+        written |= put_numbers(kcl, 100)
+        kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    kcl.wait_for_rows(lambda rows: owned_by(rows, "theirs") == 4)
+    written |= put_numbers(kcl, 200)
+    kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    check_survivors(kcl, 4)
+
+
+def test_ours_takes_over_from_a_killed_worker_of_the_kcl(kcl: KclApplication) -> None:
+    create_table(kcl, 4)
+    written = put_numbers(kcl, 0)
+    theirs = kcl.start("theirs")
+    kcl.wait_until(lambda: len(theirs.records) == len(written))
+    with OurWorker.running(kcl, "ours") as ours:
+        kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 2)
         theirs.kill()
         kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 4)
+        written |= put_numbers(kcl, 100)
+        kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    check_survivors(kcl, 4)
+
+
+def test_children_wait_for_parents_that_another_make_reads(kcl: KclApplication) -> None:
+    create_table(kcl, 2)
+    theirs = kcl.start("theirs")
+    kcl.wait_until(lambda: len(theirs.of("initialized")) == 2)
+    with OurWorker.running(kcl, "ours") as ours:
+        kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 1)
+        written = put_numbers(kcl, 0)
+        kcl.server.reshard(STREAM, 4)
+        written |= put_numbers(kcl, 100)
+        kcl.server.reshard(STREAM, 2)
         written |= put_numbers(kcl, 200)
-        kcl.wait_until(lambda: len(theirs.records) + len(ours.records) >= len(written))
-        # Theirs takes without asking.
-        again = kcl.start("again")
-        kcl.wait_until(lambda: len(ours.lost) >= 1)
-        kcl.wait_for_rows(lambda rows: owned_by(rows, "again") == 2)
-        written |= put_numbers(kcl, 300)
-        everything = lambda: [one.data for one in (*theirs.records, *ours.records, *again.records)]
-        kcl.wait_until(lambda: set(everything()) == written)
-    kcl.wait_for_rows(lambda rows: owned_by(rows, "again") == 4)
-    rows = kcl.rows()
-    assert [rows["*"], rows["stranger"]] == FOREIGN_ROWS
-    for number in range(4):
-        row = rows[shard_id(number)]
-        assert {name: row[name] for name in UNKNOWN_ATTRIBUTES} == UNKNOWN_ATTRIBUTES
+        kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    assert theirs.records
+    assert ours.records
+    listed = kcl.server.client().list_shards(StreamName=STREAM)["Shards"]
+    seen = sorted((*theirs.records, *ours.records), key=lambda record: record.at)
+    order = [record.shard for record in seen]
+    for shard in listed:
+        for parent in (shard.get("ParentShardId"), shard.get("AdjacentParentShardId")):
+            if parent in order and shard["ShardId"] in order:
+                assert max(i for i, one in enumerate(order) if one == parent) < order.index(
+                    shard["ShardId"]
+                )
+    check_survivors(kcl, 2)
