@@ -63,7 +63,7 @@ class OurWorker(WorkerEvents):
                 event="record",
                 shard=record.shard_id,
                 sequence=record.sequence_number,
-                sub=record.sub_sequence_number,
+                sub=record.sub_sequence_number or 0,
                 data=record.data,
             )
         )
