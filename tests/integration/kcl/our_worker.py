@@ -25,12 +25,12 @@ __all__ = ["OurWorker"]
 class OurWorker(WorkerEvents):
     """Scans in a thread, and tells what a worker of the KCL would."""
 
-    def __init__(self, kcl: KclApplication, worker: str, stop_after: int) -> None:
+    def __init__(self, kcl: KclApplication, worker: str, streams: str, stop_after: int) -> None:
         super().__init__(kcl.changed)
         self._stop_after = stop_after
         self._stop = Event()
         self._properties = {
-            **kcl.server.properties(STREAM),
+            **kcl.server.properties(streams),
             "kinesis.stream.initpos": "TRIM_HORIZON",
             "kinesis.checkpoint.store": "dynamodb",
             "kinesis.checkpoint.application": kcl.name,
@@ -42,9 +42,11 @@ class OurWorker(WorkerEvents):
 
     @classmethod
     @contextmanager
-    def running(cls, kcl: KclApplication, worker: str, stop_after: int = 0) -> Iterator[Self]:
+    def running(
+        cls, kcl: KclApplication, worker: str, *, streams: str = STREAM, stop_after: int = 0
+    ) -> Iterator[Self]:
         """Run one while the context lasts, or until it has read so many records."""
-        one = cls(kcl, worker, stop_after)
+        one = cls(kcl, worker, streams, stop_after)
         with ThreadPoolExecutor(1) as thread:
             scanning = thread.submit(one._scan)
             try:

@@ -19,7 +19,7 @@ from tests.integration.kcl.our_worker import OurWorker
 
 if TYPE_CHECKING:
     from tests.integration.kcl.kcl_application import KclApplication
-    from tests.integration.kcl.worker_events import WorkerEvents
+    from tests.integration.kcl.worker_events import WorkerEvent, WorkerEvents
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("kcl")]
 
@@ -86,10 +86,13 @@ def check_survivors(kcl: KclApplication, shards: int) -> None:
         assert {name: row[name] for name in UNKNOWN_ATTRIBUTES} == UNKNOWN_ATTRIBUTES
 
 
-def test_ours_asks_the_kcl_for_shards_and_nothing_is_read_twice(kcl: KclApplication) -> None:
+@pytest.mark.parametrize("version", ["COMPATIBLE_WITH_2X", "3X"])
+def test_ours_asks_the_kcl_for_shards_and_nothing_is_read_twice(
+    kcl: KclApplication, version: str
+) -> None:
     create_table(kcl, 4)
     written = put_numbers(kcl, 0)
-    theirs = kcl.start("theirs")
+    theirs = kcl.start("theirs", version=version)
     kcl.wait_until(lambda: len(theirs.records) == len(written))
     with OurWorker.running(kcl, "ours") as ours:
         kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 2)
@@ -133,6 +136,17 @@ def test_ours_takes_over_from_a_killed_worker_of_the_kcl(kcl: KclApplication) ->
     check_survivors(kcl, 4)
 
 
+def check_order(records: list[WorkerEvent], kcl: KclApplication) -> None:
+    """Check that nothing of a shard was read before all of its parents."""
+    rows = kcl.rows()
+    times: dict[str, list[float]] = {}
+    for record in records:
+        times.setdefault(record.shard, []).append(record.at)
+    for shard, read_at in times.items():
+        for parent in rows[shard].get("parentShardId", {"SS": []})["SS"]:
+            assert max(times.get(parent, [0])) < min(read_at)
+
+
 def test_children_wait_for_parents_that_another_make_reads(kcl: KclApplication) -> None:
     create_table(kcl, 2)
     theirs = kcl.start("theirs")
@@ -147,13 +161,28 @@ def test_children_wait_for_parents_that_another_make_reads(kcl: KclApplication) 
         kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
     assert theirs.records
     assert ours.records
-    listed = kcl.server.client().list_shards(StreamName=STREAM)["Shards"]
-    seen = sorted((*theirs.records, *ours.records), key=lambda record: record.at)
-    order = [record.shard for record in seen]
-    for shard in listed:
-        for parent in (shard.get("ParentShardId"), shard.get("AdjacentParentShardId")):
-            if parent in order and shard["ShardId"] in order:
-                assert max(i for i, one in enumerate(order) if one == parent) < order.index(
-                    shard["ShardId"]
-                )
+    check_order([*theirs.records, *ours.records], kcl)
     check_survivors(kcl, 2)
+
+
+def test_ours_goes_on_in_all_streams_of_a_table(kcl: KclApplication) -> None:
+    names = []
+    client = kcl.server.client()
+    for stream in ("orders", "bills"):
+        kcl.server.create_stream(stream)
+        kcl.server.put_many(stream, [("a", f"old {stream}".encode())])
+        found = client.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+        account = found["StreamARN"].split(":")[4]
+        names.append(f"{account}:{stream}:{found['StreamCreationTimestamp']:%s}")
+    client.close()
+    theirs = kcl.start("theirs", streams=",".join(names))
+    kcl.wait_until(lambda: sorted(read_by(theirs)) == [b"old bills", b"old orders"])
+    theirs.stop()
+    kept = {key for key in kcl.rows() if key.endswith(shard_id(0))}
+    assert kept == {f"{name}:{shard_id(0)}" for name in names}
+    for stream in ("orders", "bills"):
+        kcl.server.put_many(stream, [("a", f"new {stream}".encode())])
+    with OurWorker.running(kcl, "ours", streams="orders,bills") as ours:
+        kcl.wait_until(lambda: len(ours.records) == 2)
+    assert sorted(read_by(ours)) == [b"new bills", b"new orders"]
+    assert {key for key in kcl.rows() if key.endswith(shard_id(0))} == kept

@@ -1,11 +1,7 @@
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.net.URI;
-import java.nio.ByteBuffer;
 import java.time.Instant;
-import java.util.Base64;
 import java.util.Date;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -25,21 +21,12 @@ import software.amazon.kinesis.common.StreamConfig;
 import software.amazon.kinesis.common.StreamIdentifier;
 import software.amazon.kinesis.coordinator.CoordinatorConfig.ClientVersionConfig;
 import software.amazon.kinesis.coordinator.Scheduler;
-import software.amazon.kinesis.exceptions.InvalidStateException;
-import software.amazon.kinesis.exceptions.ShutdownException;
-import software.amazon.kinesis.lifecycle.events.InitializationInput;
-import software.amazon.kinesis.lifecycle.events.LeaseLostInput;
-import software.amazon.kinesis.lifecycle.events.ProcessRecordsInput;
-import software.amazon.kinesis.lifecycle.events.ShardEndedInput;
-import software.amazon.kinesis.lifecycle.events.ShutdownRequestedInput;
 import software.amazon.kinesis.metrics.NullMetricsFactory;
 import software.amazon.kinesis.processor.FormerStreamsLeasesDeletionStrategy;
 import software.amazon.kinesis.processor.FormerStreamsLeasesDeletionStrategy.NoLeaseDeletionStrategy;
 import software.amazon.kinesis.processor.MultiStreamTracker;
-import software.amazon.kinesis.processor.ShardRecordProcessor;
 import software.amazon.kinesis.processor.SingleStreamTracker;
 import software.amazon.kinesis.processor.StreamTracker;
-import software.amazon.kinesis.retrieval.KinesisClientRecord;
 import software.amazon.kinesis.retrieval.fanout.FanOutConfig;
 import software.amazon.kinesis.retrieval.polling.PollingConfig;
 import software.amazon.kinesis.worker.metric.OperatingRange;
@@ -48,11 +35,10 @@ import software.amazon.kinesis.worker.metric.impl.linux.LinuxCpuWorkerMetric;
 /**
  * A worker of the Kinesis Client Library that prints what it is given, one JSON object in a line.
  *
- * <p>Arguments are {@code name=value}; {@code Settings} lists them. It shuts down gracefully when its standard input ends.
+ * <p>Arguments are {@code name=value}; {@code Settings} lists them. It shuts down gracefully on SIGTERM, and when its
+ * standard input ends.
  */
 public final class KclWorker {
-    private static final ObjectMapper JSON = new ObjectMapper();
-
     public static void main(String[] arguments) throws IOException {
         Settings settings = Settings.parse(arguments);
         Scheduler scheduler = scheduler(settings);
@@ -65,9 +51,9 @@ public final class KclWorker {
 
     private static void stop(Scheduler scheduler) {
         try {
-            print("stopped", Map.of("gracefully", scheduler.startGracefulShutdown().get()));
+            PrintingProcessor.print("stopped", Map.of("gracefully", scheduler.startGracefulShutdown().get()));
         } catch (Exception error) {
-            print("stopped", Map.of("error", error.toString()));
+            PrintingProcessor.print("stopped", Map.of("error", error.toString()));
         }
     }
 
@@ -113,16 +99,6 @@ public final class KclWorker {
     private static <B extends AwsClientBuilder<B, ?>> B local(B builder, String endpoint) {
         var credentials = StaticCredentialsProvider.create(AwsBasicCredentials.create("local", "local"));
         return builder.endpointOverride(URI.create(endpoint)).region(Region.US_EAST_1).credentialsProvider(credentials);
-    }
-
-    private static synchronized void print(String event, Map<String, ?> details) {
-        Map<String, Object> line = new LinkedHashMap<>(Map.of("event", event));
-        line.putAll(details);
-        try {
-            System.out.println(JSON.writeValueAsString(line));
-        } catch (IOException error) {
-            throw new IllegalStateException(error);
-        }
     }
 
     /** What the arguments say; several streams are separated by commas, each {@code account:name:creation epoch}. */
@@ -184,83 +160,6 @@ public final class KclWorker {
                     return new NoLeaseDeletionStrategy();
                 }
             };
-        }
-    }
-
-    /** Prints, and checkpoints every n-th record and at the end; never if n is 0. */
-    private static final class PrintingProcessor implements ShardRecordProcessor {
-        private final int checkpointEvery;
-        private String shard;
-        private int count;
-
-        PrintingProcessor(int checkpointEvery) {
-            this.checkpointEvery = checkpointEvery;
-        }
-
-        @Override
-        public void initialize(InitializationInput input) {
-            shard = input.shardId();
-            var start = input.extendedSequenceNumber();
-            show("initialized", Map.of("sequence", start.sequenceNumber(), "sub", start.subSequenceNumber()));
-        }
-
-        @Override
-        public void processRecords(ProcessRecordsInput input) {
-            for (KinesisClientRecord record : input.records()) {
-                show("record", described(record));
-                count++;
-                if (checkpointEvery > 0 && count % checkpointEvery == 0) {
-                    checkpoint(() -> input.checkpointer().checkpoint(record.sequenceNumber(), record.subSequenceNumber()));
-                }
-            }
-        }
-
-        @Override
-        public void leaseLost(LeaseLostInput input) {
-            show("leaseLost", Map.of());
-        }
-
-        @Override
-        public void shardEnded(ShardEndedInput input) {
-            show("shardEnded", Map.of());
-            checkpoint(input.checkpointer()::checkpoint);
-        }
-
-        @Override
-        public void shutdownRequested(ShutdownRequestedInput input) {
-            show("shutdownRequested", Map.of());
-            if (checkpointEvery > 0) {
-                checkpoint(input.checkpointer()::checkpoint);
-            }
-        }
-
-        private void checkpoint(Checkpointing call) {
-            try {
-                call.run();
-            } catch (InvalidStateException | ShutdownException error) {
-                show("checkpointFailed", Map.of("error", error.toString()));
-            }
-        }
-
-        private void show(String event, Map<String, ?> details) {
-            Map<String, Object> line = new LinkedHashMap<>(Map.of("shard", shard));
-            line.putAll(details);
-            print(event, line);
-        }
-
-        private static Map<String, Object> described(KinesisClientRecord record) {
-            ByteBuffer data = record.data().duplicate();
-            byte[] octets = new byte[data.remaining()];
-            data.get(octets);
-            return Map.of(
-                    "sequence", record.sequenceNumber(),
-                    "sub", record.subSequenceNumber(),
-                    "key", record.partitionKey(),
-                    "data", Base64.getEncoder().encodeToString(octets));
-        }
-
-        private interface Checkpointing {
-            void run() throws InvalidStateException, ShutdownException;
         }
     }
 }
