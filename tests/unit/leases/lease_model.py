@@ -308,6 +308,18 @@ class ModelWorker:
                 start = _place(self.progress[shard.key])[1] + 1
                 self.tenures[shard.key] = Tenure(self, start)
 
+    async def live(self, *, is_slow: bool, checkpoints: bool) -> None:
+        """Do what a process does in a second."""
+        await self.look()
+        for key in [*self.tenures]:
+            self.begin_record(key)
+            if not is_slow:
+                self.finish_record(key)
+        if checkpoints:
+            await self.do(self.checkpointer.flush)
+        if not is_slow:
+            await self.hand_over()
+
     def begin_record(self, key: ShardKey) -> None:
         """Hand the next record of a shard out, if that may be done now."""
         tenure, shard = self.tenures.get(key), self.world.shards[key]
