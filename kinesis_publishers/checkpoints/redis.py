@@ -69,8 +69,8 @@ return refused
 
 _OF_CONNECTIONS: Final = (exceptions.RedisClusterException, OSError)
 _Kinds: TypeAlias = "type[Exception] | tuple[type[Exception], ...]"
-# The first that fits: some classes extend others. Before Redis 7, what fails inside of a script has
-# its reason in the text alone.
+# The first that fits: some classes extend others. Older redis-py has fewer classes, and what fails
+# inside of a script before Redis 7 has its reason in the text alone.
 _MEANINGS: Final[tuple[tuple[_Kinds, str, type[KinesisPublishersError], str], ...]] = (
     (
         exceptions.AuthenticationError,
@@ -103,8 +103,8 @@ _MEANINGS: Final[tuple[tuple[_Kinds, str, type[KinesisPublishersError], str], ..
         "its memory is full: raise maxmemory, or remove other keys",
     ),
     (
-        exceptions.MovedError,
-        "",
+        exceptions.ResponseError,
+        "(?i)moved",
         CheckpointError,
         f"another node of the cluster has the key: name that one in {_URL_KEY}",
     ),
@@ -118,7 +118,7 @@ _MEANINGS: Final[tuple[tuple[_Kinds, str, type[KinesisPublishersError], str], ..
     (
         # No quorum of a cluster, a slot that moves; a script or a failing disk that it waits for.
         exceptions.ResponseError,
-        "CLUSTERDOWN|TRYAGAIN|MASTERDOWN|BUSY|MISCONF|NOREPLICAS",
+        "(?i)clusterdown|tryagain|masterdown|busy|misconf|noreplicas",
         ResourceInUseError,
         "it takes no writes for now",
     ),
