@@ -329,7 +329,7 @@ async def user_records(
     records = await context.aggregates.expand(batch, shard)
     if records is not batch:
         records = drop_processed(records, processed, context.events)
-    if processed is None or processed.sub_sequence_number is None or not len(records):
+    if processed is None or processed.sub_sequence_number != 0 or not len(records):
         return records
     # The Kinesis Client Library counts a record outside of aggregates as the first inside itself.
     is_plain = records.first_sequence_number == processed.whole
