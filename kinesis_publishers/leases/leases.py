@@ -113,6 +113,10 @@ class Leases(LeaseWorker, ShardAssigner):
                     break
                 await self._create_children(key for key, one in pending.items() if one.is_ended)
                 changed = [self._with_progress(key, one) for key, one in pending.items()]
+                for row in changed:
+                    # If the answer is lost, a renewal must not set the progress back.
+                    held = self._held[row.shard]
+                    held.row = evolve(held.row, checkpoint=row)
                 written = await self._save(changed)
                 # A hand-over that was asked for has changed the row; a lease that is lost is gone.
                 pending = {

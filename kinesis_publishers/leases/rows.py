@@ -161,7 +161,9 @@ class LeaseRows:
             if key in progress and not self._is_begun(key)
         ]
         for generation in generations(new):
-            await self._save([self._first_row(one, progress[one.key]) for one in generation])
+            # Another worker may have created them since: a refusal loads the rows.
+            missing = [one for one in generation if not self._is_begun(one.key)]
+            await self._save([self._first_row(one, progress[one.key]) for one in missing])
         # Last of all: they say that the first row of every shard is there.
         marks = [
             Checkpoint(
