@@ -13,6 +13,7 @@ import json
 import logging
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -83,7 +84,7 @@ async def _ours(
     endpoint: str,
     workload: Workload,
     count: Callable[[RecordBatch], int],
-    encoding: str = "auto",
+    **more: str,
 ) -> AsyncIterator[Read]:
     from kinesis_publishers import KinesisDataFetcher
 
@@ -100,7 +101,7 @@ async def _ours(
         await fetcher.run()
 
     properties = reader_properties(endpoint, workload)
-    properties["kinesis.shard.getrecords.encoding"] = encoding
+    properties |= {f"kinesis.{key.replace('_', '.')}": value for key, value in more.items()}
     async with KinesisDataFetcher.from_properties(properties, on_batch) as fetcher:
         await fetcher.prepare()
         yield read
@@ -121,17 +122,36 @@ def ours_records(endpoint: str, workload: Workload) -> AbstractAsyncContextManag
 
 def ours_json(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
     """The same as ours_batches with GetRecords in JSON."""
-    return _ours(endpoint, workload, len, encoding="json")
+    return _ours(endpoint, workload, len, shard_getrecords_encoding="json")
 
 
 def ours_cbor(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
     """The same as ours_batches with GetRecords in CBOR."""
-    return _ours(endpoint, workload, len, encoding="cbor")
+    return _ours(endpoint, workload, len, shard_getrecords_encoding="cbor")
 
 
 def ours_batches(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
     """Our whole framework; the consumer takes only the length of each batch."""
     return _ours(endpoint, workload, len)
+
+
+@asynccontextmanager
+async def _ours_stored(endpoint: str, workload: Workload, **more: str) -> AsyncIterator[Read]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/checkpoints.sqlite3"
+        more |= {"checkpoint_application": "benchmark", "checkpoint_sqlite_path": path}
+        async with _ours(endpoint, workload, len, **more) as read:
+            yield read
+
+
+def ours_checkpoints(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
+    """The same as ours_batches with checkpoints in a file."""
+    return _ours_stored(endpoint, workload)
+
+
+def ours_leases(endpoint: str, workload: Workload) -> AbstractAsyncContextManager[Read]:
+    """The same as ours_checkpoints as the only worker of its application."""
+    return _ours_stored(endpoint, workload, lease_enabled="true")
 
 
 @asynccontextmanager
@@ -241,6 +261,8 @@ CLIENTS: dict[str, Client] = {
     "ours-batches": ours_batches,
     "ours-json": ours_json,
     "ours-cbor": ours_cbor,
+    "ours-checkpoints": ours_checkpoints,
+    "ours-leases": ours_leases,
     "boto3": boto3_loop,
     "aiobotocore": aiobotocore_loop,
     "async-kinesis": async_kinesis,

@@ -51,7 +51,10 @@ def workloads(sizes: list[int], pages: int) -> list[Workload]:
 
 
 def run(
-    plan: list[Workload], repetitions: int, names: Sequence[str] = tuple(CLIENTS)
+    plan: list[Workload],
+    repetitions: int,
+    names: Sequence[str] = tuple(CLIENTS),
+    baseline: str = _BASELINE,
 ) -> list[dict[str, Any]]:
     """Measure clients on every workload, in an order that is rotated each time."""
     names = list(names)
@@ -67,15 +70,15 @@ def run(
                 for name in names[turn:] + names[:turn]:
                     samples[name].append(measure(url, name, workload))
                     print(".", end="", file=sys.stderr, flush=True)
-            rows += summarised(workload, samples)
+            rows += summarised(workload, samples, baseline)
     print(file=sys.stderr)
     return rows
 
 
 def summarised(
-    workload: Workload, samples: dict[str, list[dict[str, Any]]]
+    workload: Workload, samples: dict[str, list[dict[str, Any]]], baseline: str
 ) -> list[dict[str, Any]]:
-    """Return a row per client: medians, and the ratio to boto3 of the same run."""
+    """Return a row per client: medians, and the ratio to ``baseline`` of the same run."""
     # Seconds per record, because the uncounted first page is not the same for everybody.
     cpu = {
         name: statistics.median(one["cpu_seconds"] / one["records"] for one in of_client)
@@ -89,7 +92,7 @@ def summarised(
             "client": name,
             "mb_per_cpu_second": workload.record_bytes / 1e6 / cpu[name],
             "records_per_cpu_second": 1 / cpu[name],
-            "times_boto3": cpu[_BASELINE] / cpu[name],
+            f"times_{baseline}": cpu[baseline] / cpu[name],
             "server_share": statistics.median(
                 one["server_cpu_seconds"] / one["cpu_seconds"] for one in of_client
             ),
@@ -126,17 +129,21 @@ def numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def markdown(rows: list[dict[str, Any]], command: str, versions: dict[str, str]) -> str:
+def markdown(
+    rows: list[dict[str, Any]], command: str, versions: dict[str, str], baseline: str
+) -> str:
     """Return the rows as a table."""
+    columns = f"MB/CPU-s | records/CPU-s | x {baseline} | server CPU | peak RSS"
     lines = [
         *heading("Polling", command, versions),
-        "| record | shards | client | MB/CPU-s | records/CPU-s | x boto3 | server CPU | peak RSS |",
+        f"| record | shards | client | {columns} |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {row['record_bytes']:,} B | {row['shards']} | {row['client']} "
         f"| {row['mb_per_cpu_second']:.0f} | {row['records_per_cpu_second']:,.0f} "
-        f"| {row['times_boto3']:.1f} | {row['server_share']:.0%} | {row['peak_rss_mib']:.0f} MiB |"
+        f"| {row[f'times_{baseline}']:.2f} | {row['server_share']:.0%} "
+        f"| {row['peak_rss_mib']:.0f} MiB |"
         for row in rows
     ]
     return "\n".join(lines) + "\n"
@@ -148,15 +155,18 @@ def main() -> None:
     parser.add_argument("--sizes", default="200,1024,102400", help="payload sizes in bytes")
     parser.add_argument("--pages", type=int, default=32, help="what each client reads")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--clients", default=",".join(CLIENTS), help="boto3 must be among them")
+    parser.add_argument(
+        "--clients", default=",".join(CLIENTS), help="the baseline must be among them"
+    )
+    parser.add_argument("--baseline", default=_BASELINE, help="the others are compared with it")
     parser.add_argument("--output", type=Path, help="JSON; the table goes next to it as .md")
     arguments = parser.parse_args()
     plan = workloads(numbers(arguments.sizes), arguments.pages)
     names = arguments.clients.split(",")
-    rows = run(plan, arguments.repetitions, names)
+    rows = run(plan, arguments.repetitions, names, arguments.baseline)
     command = f"python -m benchmarks.polling {shlex.join(sys.argv[1:])}".strip()
     versions = environment(name for name in _PACKAGES if name != "async-kinesis" or name in names)
-    table = markdown(rows, command, versions)
+    table = markdown(rows, command, versions, arguments.baseline)
     result = {"command": command, "environment": versions, "rows": rows}
     publish(table, result, arguments.output)
 

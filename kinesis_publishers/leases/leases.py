@@ -274,4 +274,12 @@ class Leases(LeaseWorker, ShardAssigner):
         if subscribed_at is not None:
             left = subscribed_at + _RESUBSCRIBE_SECONDS - self._clock.monotonic()
             settle = max(0, math.ceil(left))
-        return with_lease(row, evolve(lease, owner=owner, leaving=None, settle_seconds=settle))
+        lease = evolve(
+            lease,
+            owner=owner,
+            leaving=None,
+            settle_seconds=settle,
+            # It may have been registered after the lease was taken.
+            consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),
+        )
+        return with_lease(row, lease)

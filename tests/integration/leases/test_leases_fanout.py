@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_publishers.testing.local_kinesis import Fault
 from tests.integration.leases.lease_team import STREAM, Producer, Team
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ pytestmark = pytest.mark.long
 _CONSUMER = "reports"
 
 
-def fan_out_team(new_team: Callable[..., Team], shards: int) -> Team:
+def fan_out_team(new_team: Callable[..., Team], shards: int, failover_seconds: float = 5) -> Team:
     return new_team(
         shards,
-        failover_seconds=5,
+        failover_seconds,
         stream_recordpublisher="EFO",
         stream_efo_consumername=_CONSUMER,
         **{"stream_efo_http-version": "1.1"},
@@ -59,9 +60,13 @@ def test_subscriptions_move_with_the_leases_and_no_call_comes_too_early(
 def test_the_last_worker_removes_the_consumer_and_no_earlier_one(
     new_team: Callable[..., Team],
 ) -> None:
-    team = fan_out_team(new_team, 4)
-    first, second = team.start("first", "second")
-    team.wait_until_balanced(first, second)
+    # The first worker renews no lease after it has registered the consumer.
+    team = fan_out_team(new_team, 4, failover_seconds=30)
+    team.server.add_fault(Fault("RegisterStreamConsumer", "delay", delay_seconds=1))
+    (first,) = team.start("first")
+    team.wait_until(lambda: team.server.consumers(STREAM), "consumer")
+    (second,) = team.start("second")
+    team.wait_until(lambda: second.count("LeaseTaken"), "lease of the second worker")
     first.stop()
     team.wait_until_balanced(second)
     assert team.server.consumers(STREAM).keys() == {_CONSUMER}
