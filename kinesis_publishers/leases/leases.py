@@ -157,6 +157,8 @@ class Leases(LeaseWorker, ShardAssigner):
             pause = min(part * self._config.failover_seconds, self._seconds_to_expiry())
             await wait_for_event(self._hurry, timeout_seconds=pause, clock=self._clock)
             self._hurry.clear()
+            if not self._identities:
+                continue  # The store does not know the streams yet.
             try:
                 await self.look()
                 has_failed = False
@@ -177,7 +179,8 @@ class Leases(LeaseWorker, ShardAssigner):
         try:
             async with self._clock.timeout(_RELEASE_SECONDS):
                 await self.release(tuple(self._held))
-                await self._load()
+                if self._identities:
+                    await self._load()
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning(
                 "The worker %s could not release its leases, which end in %g seconds: %r",

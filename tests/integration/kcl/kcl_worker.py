@@ -37,7 +37,7 @@ class KclWorker(WorkerEvents):
         self._process = subprocess.Popen(
             ["java", *_JVM, *logging, "-cp", f"{libraries}/*", "KclWorker", *arguments],
             env=os.environ | {"AWS_EC2_METADATA_DISABLED": "true"},
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE,  # It shuts down when this process has ended.
             stdout=subprocess.PIPE,
             text=True,
         )
