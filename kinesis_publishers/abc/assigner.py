@@ -56,7 +56,7 @@ class ShardAssigner:
         return {}
 
     def leaving(self) -> Collection[ShardKey]:
-        """Return what another process waits for: what has been handed out is to be finished."""
+        """Return what another process waits for: it finishes what has been handed out."""
         return ()
 
     async def release(self, shards: Collection[ShardKey]) -> None:

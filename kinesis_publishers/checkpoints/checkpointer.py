@@ -55,7 +55,7 @@ class KeptProgress(Protocol):
         """Write the first checkpoint of each new shard; remove those of shards that are gone."""
 
     def get(self, key: ShardKey) -> ShardProgress | None:
-        """Return what is stored for a shard; ``None`` if its progress is to be dropped."""
+        """Return what is stored for a shard; ``None`` if its progress is dropped."""
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the new progress of shards."""

@@ -225,7 +225,7 @@ def _leave_transactions_to_us(connection: Any, _: object) -> None:
 
 
 def _begin_for_writing(connection: sa.Connection) -> None:
-    # As the store sqlite: a written checkpoint survives a power failure, and nobody else writes
+    # As the store sqlite: a written checkpoint survives a power failure, and no other process writes
     # between our reading and our writing.
     connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
     connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -285,7 +285,7 @@ class LeaseLost:
     """Another worker has taken a lease from this one; records may be repeated there.
 
     Attributes:
-        owner: who has it now; ``None`` if nobody has.
+        owner: who has it now; ``None`` if no worker has.
     """
 
     shard: ShardKey

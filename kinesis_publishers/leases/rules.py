@@ -26,7 +26,7 @@ from kinesis_publishers.model import (
 Rows: TypeAlias = Mapping[ShardKey, StoredCheckpoint]
 
 _NO_LEASE = Lease()
-# A lease that has been free for so many failover times is taken first: nobody else wants it.
+# A lease that has been free for so many failover times is taken first: no other worker wants it.
 _VERY_OLD = 3
 # Workers that start together do not see each other: each of them takes a part per pass, so that
 # few shards move again. The same holds for the part of a fair share that is asked for per pass.

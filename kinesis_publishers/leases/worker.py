@@ -78,7 +78,7 @@ class LeaseWorker(LeaseRows):
 
     What does not succeed within the failover time suspends the delivery of records; it goes on as
     soon as the lease has been renewed on the version that this worker wrote, which shows that
-    nobody has had it meanwhile.
+    no other worker has had it meanwhile.
     """
 
     _events: EventSink = ignore_event

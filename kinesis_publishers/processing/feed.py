@@ -36,7 +36,7 @@ class HandedOut:
         delivery: the records, at least one.
         recorded: how many of them have been recorded as processed.
         is_done: is set when all of them are finished.
-        is_cut: whether the rest is for another worker: nothing after the current record is to be
+        is_cut: whether the rest is for another worker: nothing after the current record is
             processed here.
         is_lost: whether that worker has begun already: what is processed here is not recorded.
     """

@@ -46,7 +46,7 @@ class RunningConsumers:
     """Starts and stops the consumers of shards as the assigner says.
 
     Args:
-        finished: is told of each consumer that has stopped, for whatever reason.
+        finished: is told of each consumer that has stopped, for any reason.
     """
 
     _context: ConsumerContext

@@ -191,7 +191,7 @@ async def save(store: CheckpointStore, rows: Rows, new: Iterable[Checkpoint]) ->
     """Write ``new`` over ``rows``.
 
     Raises:
-        StaleCheckpointError: somebody else has changed one of them in between.
+        StaleCheckpointError: another process has changed one of them in between.
     """
     writes = [CheckpointWrite(checkpoint=one, expected=rows[one.shard].version) for one in new]
     if writes:
@@ -203,7 +203,7 @@ async def rewrite(
 ) -> dict[ShardKey, Checkpoint]:
     """Write what ``plan`` makes of the rows; return it.
 
-    What somebody else has changed in between is read again, and ``plan`` decides again.
+    What another process has changed in between is read again, and ``plan`` decides again.
 
     Raises:
         StaleCheckpointError: that has happened too often.

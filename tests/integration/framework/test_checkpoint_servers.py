@@ -179,7 +179,7 @@ async def test_of_workers_that_create_the_same_rows_one_creates_each(
         mine = random.Random(order).sample(keys, len(keys))
         async with store:
             with pytest.raises(StaleCheckpointError):
-                # One row is always somebody else's.
+                # One row is always another writer's.
                 await store.save([write_of(key) for key in [*mine, taken]])
 
     taken = ShardKey(ARN, "shardId-000000000999")

@@ -78,7 +78,7 @@ def create_table(kcl: KclApplication, shards: int) -> None:
 
 
 def check_survivors(kcl: KclApplication, shards: int) -> None:
-    """Check that nobody has written what only others know."""
+    """Check that no other process has written what only others know."""
     rows = kcl.rows()
     assert [rows["*"], rows["stranger"]] == FOREIGN_ROWS
     for number in range(shards):

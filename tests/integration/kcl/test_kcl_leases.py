@@ -122,7 +122,9 @@ def test_a_hand_over_between_the_dead_is_taken_by_force(kcl: KclApplication) -> 
     assert "checkpointOwner" not in kcl.row(0)
 
 
-def test_the_leader_of_3x_gives_leases_to_whoever_tells_of_itself(kcl: KclApplication) -> None:
+def test_the_leader_of_3x_gives_leases_to_a_worker_that_tells_of_itself(
+    kcl: KclApplication,
+) -> None:
     """It asks the owner, which checkpoints before it lets go."""
     put_one(kcl, 4)
     kcl.create_table(*map(lease_row, range(4)))

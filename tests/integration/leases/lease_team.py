@@ -176,7 +176,7 @@ class Team:
     workers: list[Worker] = field(factory=list, init=False)
 
     def close(self) -> None:
-        """End every process, whatever it does."""
+        """End every process, in any state."""
         for worker in self.workers:
             worker.process.kill()
             # Waits for its end, and closes its standard input.

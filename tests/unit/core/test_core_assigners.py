@@ -30,7 +30,7 @@ def read_by(world: World) -> set[str]:
     return {shard_id for shard_id, _ in world.started()}
 
 
-async def test_named_shards_are_read_whatever_becomes_of_their_parents():
+async def test_named_shards_are_read_even_if_their_parents_are_not():
     world = World(assigner=named(1, 2))
     world.add_closed(0)
     for child in (1, 2, 3):
