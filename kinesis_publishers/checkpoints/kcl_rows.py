@@ -218,7 +218,7 @@ def _lease(item: Item, state: Mapping[str, Any]) -> Lease | None:
             None if throughput is None else round(float(throughput["N"]) * _BYTES_PER_KB)
         ),
         settle_seconds=int(state["settle_seconds"]) if _is_ours(item) else 0,
-        # It holds for as long as there are workers, also after a worker of the KCL has written the row.
+        # It stays true after a worker of the KCL has written the row.
         consumer_arn=state.get("consumer_arn"),
     )
 

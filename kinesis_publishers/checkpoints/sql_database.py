@@ -225,8 +225,8 @@ def _leave_transactions_to_us(connection: Any, _: object) -> None:
 
 
 def _begin_for_writing(connection: sa.Connection) -> None:
-    # As the store sqlite: a written checkpoint survives a power failure, and no other process writes
-    # between our reading and our writing.
+    # As the store sqlite: a written checkpoint survives a power failure, and no other process
+    # writes between our reading and our writing.
     connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
