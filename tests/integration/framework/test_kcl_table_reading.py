@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard, UserRecord
 from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.checkpoints.kcl_support import kcl_table, lease_item
 
 if TYPE_CHECKING:
@@ -79,3 +80,36 @@ async def test_reading_goes_on_after_the_last_record_that_the_kcl_has_processed(
     kept = row.keys() - {*changed, "leaseCounter", "pendingCheckpoint"}
     assert {name: stored.get(name) for name in kept} == {name: row[name] for name in kept}
     assert not {"leaseOwner", "checkpointOwner", "pendingCheckpoint"} & stored.keys()
+
+
+async def test_leases_wait_until_the_streams_are_known(
+    local_kinesis: LocalKinesis, moto_url: str
+) -> None:
+    """The rows of a stream do not name it, and its description may take longer than a look."""
+    local_kinesis.create_stream("orders", 1)
+    local_kinesis.put_many("orders", _PLAIN)
+    slow = Fault(operation="DescribeStreamSummary", kind="delay", delay_seconds=0.5)
+    local_kinesis.add_fault(slow)
+    read: list[bytes] = []
+
+    async def on_batch(shard: Shard, batch: RecordBatch) -> None:
+        read.extend(batch.payloads)
+        fetcher.stop()
+
+    properties = local_kinesis.properties("orders")
+    with kcl_table(moto_url, properties["aws.region"]) as table:
+        table.put(lease_item(_SHARD, checkpoint={"S": "TRIM_HORIZON"}, leaseOwner=None))
+        properties |= {
+            "kinesis.checkpoint.application": "billing",
+            "kinesis.checkpoint.store": "dynamodb",
+            "kinesis.checkpoint.dynamodb.table": table.config.table,
+            "kinesis.checkpoint.dynamodb.endpoint": moto_url,
+            "kinesis.lease.enabled": "true",
+            "kinesis.lease.failovermillis": "1000",
+        }
+        async with (
+            asyncio.timeout(30),
+            KinesisDataFetcher.from_properties(properties, on_batch) as fetcher,
+        ):
+            await fetcher.run()
+    assert read == [data for _, data in _PLAIN]
