@@ -54,7 +54,7 @@ def down() -> ConnectionFailedError:
 
 
 class CountingStore(MemoryCheckpointStore):
-    """Counts its calls and the rows that they write; fails while ``error`` is set."""
+    """Counts its calls and the rows that they write; fails, or does so after it has written."""
 
     def __init__(self, clock: ManualClock, memory: CheckpointMemory) -> None:
         super().__init__(
@@ -62,6 +62,7 @@ class CountingStore(MemoryCheckpointStore):
         )
         self.calls: Counter[str] = Counter()
         self.error: Exception | None = None
+        self.loses_answers = False
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         self.calls["load"] += 1
@@ -75,7 +76,10 @@ class CountingStore(MemoryCheckpointStore):
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         self._check()
-        return await super()._apply(changes)
+        refusals = await super()._apply(changes)
+        if self.loses_answers:
+            raise down()
+        return refusals
 
     def _check(self) -> None:
         if self.error is not None:

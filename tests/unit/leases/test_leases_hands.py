@@ -9,7 +9,7 @@ from attrs import evolve
 
 from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
-from kinesis_publishers.errors import LeaseError, ReaderReplacedError
+from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
 from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.rules import lease_of, with_lease
 from kinesis_publishers.model import CheckpointWrite, ChildShard, ShardKey, StreamIdentity
@@ -23,7 +23,6 @@ from tests.unit.leases.lease_support import (
     IDENTITIES,
     CountingStore,
     Worker,
-    down,
     lease,
     progress_of,
 )
@@ -129,16 +128,10 @@ async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
     # Rules 3 and 4.
     one = await begin("one", memory, manual_clock, 1)
     await one.look()
-    save = one.store.save
-
-    async def save_and_be_cut_off(writes: object) -> object:
-        await save(writes)  # type: ignore[arg-type]
-        raise down()
-
-    one.store.save = save_and_be_cut_off  # type: ignore[assignment, method-assign]
-    with pytest.raises(type(down())):
+    one.store.loses_answers = True
+    with pytest.raises(ConnectionFailedError):
         await one.leases.write({SHARDS[0].key: at(7)})
-    one.store.save = save  # type: ignore[method-assign]
+    one.store.loses_answers = False
     await manual_clock.advance(FAILOVER / 2)
     await one.look()
     assert progress_of(memory, SHARDS[0]) == at(7)
