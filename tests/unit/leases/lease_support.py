@@ -1,26 +1,31 @@
-"""Workers of one application over one storage, each with a clock of its own, and a faulty store."""
+"""Workers of one application over one storage in memory, whose calls are counted."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kinesis_publishers import ShardKey
+from attrs import define, field
+
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.config import LeaseConfig, LeaseFormat
 from kinesis_publishers.errors import ConnectionFailedError
-from kinesis_publishers.model import StoredCheckpoint
-from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.checkpoints.checkpoint_support import BEGINNING, IDENTITIES, POLICY, at
+from kinesis_publishers.leases.leases import Leases
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, IDENTITIES, POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinesis_publishers import Event, Shard, ShardKey, ShardProgress
     from kinesis_publishers.checkpoints.versions import Change, Refusal
-    from kinesis_publishers.model import CheckpointVersion, CheckpointWrite
-
-__all__ = ["BEGINNING", "IDENTITIES", "at"]
+    from kinesis_publishers.model import (
+        CheckpointVersion,
+        CheckpointWrite,
+        Lease,
+        StoredCheckpoint,
+    )
+    from kinesis_publishers.testing.manual_clock import ManualClock
 
 APPLICATION = "billing"
 FAILOVER = 10.0
@@ -49,7 +54,7 @@ def down() -> ConnectionFailedError:
 
 
 class CountingStore(MemoryCheckpointStore):
-    """Counts its calls and the rows that they write; fails while ``error`` is set."""
+    """Counts its calls and the rows that they write; fails, or does so after it has written."""
 
     def __init__(self, clock: ManualClock, memory: CheckpointMemory) -> None:
         super().__init__(
@@ -57,6 +62,7 @@ class CountingStore(MemoryCheckpointStore):
         )
         self.calls: Counter[str] = Counter()
         self.error: Exception | None = None
+        self.loses_answers = False
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         self.calls["load"] += 1
@@ -70,8 +76,81 @@ class CountingStore(MemoryCheckpointStore):
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         self._check()
-        return await super()._apply(changes)
+        refusals = await super()._apply(changes)
+        if self.loses_answers:
+            raise down()
+        return refusals
 
     def _check(self) -> None:
         if self.error is not None:
             raise self.error
+
+
+@define(eq=False)
+class Worker:
+    """One worker with its own store object; the clock is everybody's unless one is given."""
+
+    leases: Leases
+    store: CountingStore
+    events: list[Event]
+    shards: list[Shard]
+    wakes: list[bool] = field(factory=list)
+
+    @classmethod
+    async def begin(
+        cls,
+        name: str,
+        memory: CheckpointMemory,
+        clock: ManualClock,
+        shards: Sequence[Shard],
+        options: LeaseConfig | None = None,
+    ) -> Worker:
+        """Open the store, load what there is, and create the rows of ``shards``."""
+        store = CountingStore(clock, memory)
+        events: list[Event] = []
+        await store.open()
+        leases = Leases(store, options or config(name), clock, events.append)
+        one = cls(leases, store, events, [*shards])
+        leases.on_change(lambda: one.wakes.append(True))
+        await leases.take_over(IDENTITIES)
+        await one.follow()
+        return one
+
+    async def follow(self, progress: ShardProgress = BEGINNING) -> None:
+        await self.leases.follow(
+            IDENTITIES,
+            {one.key: one for one in self.shards},
+            {one.key: progress for one in self.shards},
+        )
+
+    async def look(self) -> None:
+        """Look once, as a fetcher lets it: it says what may be read, and starts what it gets."""
+        self.leases.mine(self.shards)
+        await self.leases.look()
+        self.leases.mine(self.shards)
+
+    async def hand_over(self) -> None:
+        """Release what others ask for."""
+        if leaving := self.leases.leaving():
+            await self.leases.release([*leaving])
+
+    @property
+    def readable(self) -> set[int]:
+        """The numbers of the shards that it may deliver records of at this moment."""
+        return {
+            number
+            for number, one in enumerate(self.shards)
+            if self.leases.may_deliver(one.key) and one.key not in self.leases.leaving()
+        }
+
+
+def lease(memory: CheckpointMemory, shard: Shard) -> Lease:
+    """Return the lease in the row of a shard."""
+    found = memory.applications[APPLICATION][shard.key][0].checkpoint.lease
+    assert found is not None
+    return found
+
+
+def progress_of(memory: CheckpointMemory, shard: Shard) -> ShardProgress:
+    """Return the stored progress of a shard."""
+    return memory.applications[APPLICATION][shard.key][0].checkpoint.progress

@@ -1,0 +1,304 @@
+"""What several hands do to the same rows: nothing is lost, robbed or set back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from attrs import evolve
+
+from kinesis_publishers.checkpoints import CheckpointMemory
+from kinesis_publishers.checkpoints.stored_progress import StoredProgress
+from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
+from kinesis_publishers.events import LeaseLost, LeaseReleased
+from kinesis_publishers.leases.rules import lease_of, with_lease
+from kinesis_publishers.model import CheckpointWrite, ChildShard, ShardKey, StreamIdentity
+from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
+from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.checkpoints.checkpoint_support import CREATED_AT, at
+from tests.unit.leases.lease_support import (
+    APPLICATION,
+    BEGINNING,
+    FAILOVER,
+    IDENTITIES,
+    CountingStore,
+    Worker,
+    lease,
+    progress_of,
+)
+
+SHARDS = [sample_shard(number) for number in range(2)]
+FAMILY = [sample_shard(0), sample_shard(1, parent=0), sample_shard(2, parent=0)]
+CHILDREN = tuple(
+    ChildShard(
+        shard_id=shard_name(number),
+        parent_shard_ids=(shard_name(0),),
+        starting_hash_key="0",
+        ending_hash_key="9",
+    )
+    for number in (1, 2)
+)
+
+
+@pytest.fixture
+def memory() -> CheckpointMemory:
+    return CheckpointMemory()
+
+
+async def begin(name: str, memory: CheckpointMemory, clock: ManualClock, shards: int = 2) -> Worker:
+    return await Worker.begin(name, memory, clock, SHARDS[:shards])
+
+
+async def test_two_workers_of_one_name_never_have_the_same_shard(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    first = await begin("same", memory, manual_clock, 1)
+    second = await begin("same", memory, manual_clock, 1)
+    first.leases.mine(first.shards)
+    second.leases.mine(second.shards)
+    load, second.store.error = second.store.load, None
+
+    async def load_then_be_late() -> object:
+        rows = await load()
+        await first.look()
+        return rows
+
+    second.store.load = load_then_be_late  # type: ignore[assignment, method-assign]
+    await second.leases.look()
+    assert (first.readable, second.readable) == ({0}, set())
+
+
+async def test_the_elder_of_two_workers_of_one_name_ends_with_an_error(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    first = await begin("same", memory, manual_clock)
+    await first.look()
+    await first.leases.write({SHARDS[0].key: at(1), SHARDS[1].key: at(1)})
+    second = await begin("same", memory, manual_clock)
+    await second.look()
+    with pytest.raises(LeaseError, match=r"kinesis\.lease\.workerid"):
+        await first.look()
+    await first.leases.close()
+    # It gave back what it has, and wrote over nothing that is the other one's.
+    owners = {lease(memory, one).owner for one in SHARDS}
+    assert owners == {None, "same"}
+    assert [progress_of(memory, one) for one in SHARDS] == [at(1), at(1)]
+
+
+async def test_a_stop_while_another_worker_asks(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    thief = await begin("thief", memory, manual_clock)
+    await thief.look()
+    await one.leases.close()
+    assert {lease(memory, shard).holder for shard in SHARDS} == {None, "thief"}
+    assert sum(isinstance(event, LeaseReleased) for event in one.events) == len(SHARDS)
+    assert not any(isinstance(event, LeaseLost) for event in one.events)
+
+
+async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock, 1)
+    await one.look()
+    await manual_clock.advance(FAILOVER + 1)
+    one.leases.mine([])
+    other = await begin("other", memory, manual_clock, 1)
+    await other.look()
+    await manual_clock.advance(FAILOVER)
+    one.leases.mine(one.shards)
+    await other.look()
+    await other.leases.write({SHARDS[0].key: at(200)})
+    await other.leases.close()
+    await one.leases.look()
+    assert SHARDS[0].key not in one.leases.mine([])
+    # Of the time before: dropped, and not written over what the other one has done.
+    await one.leases.write({SHARDS[0].key: at(100)})
+    assert progress_of(memory, SHARDS[0]) == at(200)
+    await one.look()
+    assert one.readable == {0}
+    assert one.leases.get(SHARDS[0].key) == at(200)
+
+
+async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # Rules 3 and 4.
+    one = await begin("one", memory, manual_clock, 1)
+    await one.look()
+    one.store.loses_answers = True
+    with pytest.raises(ConnectionFailedError):
+        await one.leases.write({SHARDS[0].key: at(7)})
+    one.store.loses_answers = False
+    await manual_clock.advance(FAILOVER / 2)
+    await one.look()
+    assert progress_of(memory, SHARDS[0]) == at(7)
+    assert one.readable == {0}
+
+
+async def test_children_are_created_before_the_end_is_written(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # Rule 10: a crash between the two leaves nothing unread.
+    one = await Worker.begin("one", memory, manual_clock, FAMILY[:1])
+    await one.look()
+    one.leases.note_children(FAMILY[0].key, CHILDREN)
+    writes = []
+    save = one.store.save
+
+    async def note(batch: object) -> object:
+        writes.append([write.shard.shard_id[-1] for write in batch])  # type: ignore[attr-defined]
+        return await save(batch)  # type: ignore[arg-type]
+
+    one.store.save = note  # type: ignore[assignment, method-assign]
+    await one.leases.write({FAMILY[0].key: at(5, ended=True)})
+    assert writes == [["1", "2"], ["0"]]
+    assert progress_of(memory, FAMILY[1]) == BEGINNING
+    assert lease(memory, FAMILY[1]).parents == (shard_name(0),)
+    assert lease(memory, FAMILY[0]).children == (shard_name(1), shard_name(2))
+
+
+async def test_rows_that_others_create_meanwhile_are_left_alone(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    first = await Worker.begin("first", memory, manual_clock, [])
+    second = await Worker.begin("second", memory, manual_clock, [])
+    first.shards = second.shards = FAMILY
+    await first.follow()
+    first.leases.mine(FAMILY[1:])
+    await first.leases.look()
+    await second.follow()
+    assert [lease(memory, one).owner for one in FAMILY] == [None, "first", "first"]
+
+
+async def test_rows_of_a_stream_that_was_created_again_are_not_undone(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # By a worker that has not noticed it yet.
+    late = await begin("late", memory, manual_clock, 1)
+    late.leases.mine(late.shards)
+    new = await begin("new", memory, manual_clock, 1)
+    created_at = CREATED_AT + timedelta(days=1)
+    again = {STREAM_ARN: StreamIdentity(name="orders", arn=STREAM_ARN, created_at=created_at)}
+    await new.leases.follow(again, {SHARDS[0].key: SHARDS[0]}, {SHARDS[0].key: BEGINNING})
+    await new.look()
+    await new.leases.write({SHARDS[0].key: at(9)})
+    await late.look()
+    await late.follow()
+    assert progress_of(memory, SHARDS[0]) == at(9)
+    assert lease(memory, SHARDS[0]).owner == "new"
+
+
+async def test_rows_are_removed_when_all_children_have_begun(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # Rule 10.
+    one = await Worker.begin("one", memory, manual_clock, FAMILY)
+    one.leases.mine(FAMILY)
+    await one.leases.look()
+    one.leases.mine(FAMILY)
+    await one.leases.write({FAMILY[0].key: at(5, ended=True), FAMILY[1].key: at(6)})
+    one.shards = FAMILY[1:]
+    await one.follow()
+    assert FAMILY[0].key in memory.applications[APPLICATION]
+    await one.leases.write({FAMILY[2].key: at(7)})
+    await one.follow()
+    assert FAMILY[0].key not in memory.applications[APPLICATION]
+
+
+async def test_a_row_that_is_removed_under_a_worker_is_lost(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    del memory.applications[APPLICATION][SHARDS[1].key]
+    await one.look()
+    assert one.readable == {0}
+    assert LeaseLost(shard=SHARDS[1].key, owner=None) in one.events
+
+
+async def test_a_hand_over_is_passed_on_to_a_third_worker(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    second = await begin("second", memory, manual_clock)
+    await second.look()
+    await one.look()
+    await one.hand_over()
+    # What a third one writes before the second one has looked.
+    third = CountingStore(manual_clock, memory)
+    await third.open()
+    (row,) = (
+        row
+        for row in (await third.load()).values()
+        if row.checkpoint.lease and row.checkpoint.lease.owner == "second"
+    )
+    asked = evolve(lease_of(row), owner="third", leaving="second")
+    await third.save(
+        [CheckpointWrite(checkpoint=with_lease(row, asked), expected=row.version)],
+    )
+    await second.look()
+    (found,) = (one for one in SHARDS if lease(memory, one).owner == "third")
+    assert lease(memory, found).leaving is None
+    assert second.readable == set()
+
+
+async def single_reader(memory: CheckpointMemory, clock: ManualClock) -> StoredProgress:
+    store = CountingStore(clock, memory)
+    await store.open()
+    return StoredProgress(store, clock)
+
+
+async def test_a_reader_without_leases_is_replaced_by_workers(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # An upgrade: its checkpoints are where the workers begin.
+    alone = await single_reader(memory, manual_clock)
+    key = SHARDS[0].key
+    await alone.take_over(IDENTITIES)
+    await alone.follow(IDENTITIES, {key: SHARDS[0]}, {key: BEGINNING})
+    await alone.write({key: at(3)})
+    one = await begin("one", memory, manual_clock, 1)
+    await one.look()
+    assert (one.readable, one.leases.get(key)) == ({0}, at(3))
+    with pytest.raises(ReaderReplacedError):
+        await alone.write({key: at(4)})
+    assert progress_of(memory, SHARDS[0]) == at(3)
+
+
+async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    key = SHARDS[0].key
+    one = await begin("one", memory, manual_clock, 1)
+    await one.look()
+    await one.leases.write({key: at(3)})
+    alone = await single_reader(memory, manual_clock)
+    found = await alone.take_over(IDENTITIES)
+    assert found[STREAM_ARN].shards == {key.shard_id: at(3)}
+    await alone.follow(IDENTITIES, {key: SHARDS[0]}, {key: at(3)})
+    await alone.write({key: at(4)})
+    with pytest.raises(LeaseError, match=r"kinesis\.lease\.enabled"):
+        await one.look()
+    await one.leases.close()
+    assert progress_of(memory, SHARDS[0]) == at(4)
+    again = await begin("again", memory, manual_clock, 1)
+    await manual_clock.advance(FAILOVER)
+    await again.look()
+    assert again.leases.get(key) == at(4)
+
+
+async def test_the_first_of_several_workers_fixes_where_latest_begins(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    group = [await Worker.begin(name, memory, manual_clock, []) for name in ("a", "b", "c")]
+    for number, one in enumerate(group):
+        one.shards = SHARDS
+        await one.follow(evolve(BEGINNING, as_of=CREATED_AT + timedelta(seconds=number)))
+    for one in group:
+        await one.leases.look()
+        assert {p.as_of for p in one.leases.known_progress().values()} == {CREATED_AT}
+    assert ShardKey(STREAM_ARN, "*") in memory.applications[APPLICATION]

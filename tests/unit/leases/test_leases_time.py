@@ -1,0 +1,182 @@
+"""When leases are taken, renewed, suspended and lost, to the second; and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_publishers.checkpoints import CheckpointMemory
+from kinesis_publishers.errors import ConnectionFailedError
+from kinesis_publishers.events import LeaseLost
+from kinesis_publishers.testing.fakes import sample_shard
+from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.leases.lease_support import (
+    FAILOVER,
+    HANDOVER,
+    Worker,
+    config,
+    down,
+    lease,
+)
+
+SHARDS = [sample_shard(number) for number in range(2)]
+
+
+async def begin(name: str, memory: CheckpointMemory, clock: ManualClock, shards: int = 2) -> Worker:
+    return await Worker.begin(name, memory, clock, SHARDS[:shards])
+
+
+async def test_a_dead_workers_shard_is_taken_after_the_failover_time() -> None:
+    # Rule 2: by the second worker's own clock, which is another one.
+    memory, clock, other_clock = CheckpointMemory(), ManualClock(), ManualClock()
+    await other_clock.advance(86_400)
+    dead = await begin("dead", memory, clock, 1)
+    await dead.look()
+    heir = await begin("heir", memory, other_clock, 1)
+    await heir.look()
+    for _ in range(9):
+        await other_clock.advance(1)
+        await heir.look()
+    await other_clock.advance(0.9)
+    await heir.look()
+    assert heir.readable == set()
+    await other_clock.advance(0.1)
+    await heir.look()
+    assert heir.readable == {0}
+    assert lease(memory, SHARDS[0]).switches == 2
+
+
+async def test_a_lease_is_renewed_about_every_third_of_the_failover_time() -> None:
+    # Rule 5.
+    memory, clock = CheckpointMemory(), ManualClock()
+    one = await begin("one", memory, clock, 1)
+    await one.look()
+    before, renewed = one.store.calls["rows"], []
+    for second in range(1, 13):
+        await clock.advance(1)
+        await one.look()
+        if one.store.calls["rows"] > before:
+            renewed.append(second)
+        before = one.store.calls["rows"]
+    assert renewed == [3, 6, 9, 12]
+
+
+async def test_nothing_is_delivered_while_the_store_is_down_for_longer() -> None:
+    # Rules 5 and 7: until the failover time after the last renewal was sent; then again at once.
+    memory, clock = CheckpointMemory(), ManualClock()
+    one = await begin("one", memory, clock)
+    await one.look()
+    one.store.error = down()
+    await clock.advance(FAILOVER - 0.1)
+    assert one.readable == {0, 1}
+    await clock.advance(0.1)
+    assert one.readable == set()
+    with pytest.raises(ConnectionFailedError):
+        await one.look()
+    one.store.error = None
+    await one.look()
+    assert one.readable == {0, 1}
+    assert not [event for event in one.events if isinstance(event, LeaseLost)]
+
+
+async def test_a_paused_worker_has_lost_what_was_taken_meanwhile() -> None:
+    # Rule 6: it delivers nothing, also before its first look.
+    memory, clock, paused_clock = CheckpointMemory(), ManualClock(), ManualClock()
+    paused = await begin("paused", memory, paused_clock, 1)
+    await paused.look()
+    heir = await begin("heir", memory, clock, 1)
+    for _ in range(12):
+        await heir.look()
+        await clock.advance(1)
+    await paused_clock.advance(60)
+    assert (paused.readable, heir.readable) == (set(), {0})
+    await paused.look()
+    assert (paused.readable, heir.readable) == (set(), {0})
+    assert LeaseLost(shard=SHARDS[0].key, owner="heir") in paused.events
+
+
+async def test_a_hand_over_that_takes_too_long_ends_by_force() -> None:
+    # Rule 9.
+    memory, clock = CheckpointMemory(), ManualClock()
+    slow = await begin("slow", memory, clock)
+    await slow.look()
+    thief = await begin("thief", memory, clock)
+    await thief.look()
+    for _ in range(int(HANDOVER) - 1):
+        await clock.advance(1)
+        await slow.look()
+        await thief.look()
+    assert (len(slow.readable), len(thief.readable)) == (1, 0)
+    await clock.advance(1)
+    await thief.look()
+    assert len(thief.readable) == 1
+    assert thief.readable.isdisjoint(slow.readable)
+    await slow.look()
+    assert len([event for event in slow.events if isinstance(event, LeaseLost)]) == 1
+
+
+@pytest.mark.parametrize("dead", ["victim", "thief"])
+async def test_a_hand_over_ends_if_one_of_both_dies(dead: str) -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    workers = {"victim": await begin("victim", memory, clock)}
+    await workers["victim"].look()
+    workers["thief"] = await begin("thief", memory, clock)
+    await workers["thief"].look()
+    del workers[dead]
+    ((_, left),) = workers.items()
+    for _ in range(2 * int(FAILOVER) + 2):
+        await clock.advance(1)
+        await left.look()
+        await left.hand_over()
+    assert left.readable == {0, 1}
+
+
+async def test_a_worker_of_the_same_name_waits_for_its_former_run() -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    await (await begin("one", memory, clock, 1)).look()
+    again = await begin("one", memory, clock, 1)
+    await again.look()
+    await clock.advance(FAILOVER - 1)
+    await again.look()
+    assert again.readable == set()
+    await clock.advance(1)
+    await again.look()
+    assert again.readable == {0}
+
+
+async def test_a_store_that_is_down_at_the_start_is_an_error_at_once() -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    one = await begin("one", memory, clock)
+    one.store.error = down()
+    with pytest.raises(ConnectionFailedError):
+        await one.leases.take_over({})
+
+
+@pytest.mark.parametrize(
+    ("shards", "workers", "loads", "rows"),
+    # The KCL: 18.1 writes per lease and minute (every 10000/3 - 25 ms), that is 725 and 9,068
+    # rows one by one, and 3 scans of the table per worker.
+    [(40, 6, 360, 800), (500, 10, 600, 10_000)],
+)
+async def test_what_a_minute_costs(shards: int, workers: int, loads: int, rows: int) -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    there = [sample_shard(number) for number in range(shards)]
+    group = [
+        await Worker.begin(f"w{number}", memory, clock, there, config(f"w{number}"))
+        for number in range(workers)
+    ]
+    for _ in range(10):
+        await _second(group, clock)
+    assert max(len(one.readable) for one in group) <= -(-shards // workers)
+    for one in group:
+        one.store.calls.clear()
+    for _ in range(60):
+        await _second(group, clock)
+    assert sum(one.store.calls["load"] for one in group) == loads
+    assert sum(one.store.calls["rows"] for one in group) <= rows
+
+
+async def _second(group: list[Worker], clock: ManualClock) -> None:
+    await clock.advance(1)
+    for one in group:
+        await one.look()
+        await one.hand_over()
