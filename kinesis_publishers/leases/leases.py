@@ -270,13 +270,14 @@ class Leases(LeaseWorker, ShardAssigner):
                     self._events(LeaseReleased(shard=key, owner=(held[key].lease or Lease()).owner))
 
     def _released(self, key: ShardKey) -> Checkpoint:
-        row = self._held[key].row
-        lease = lease_of(row)
+        held = self._held[key]
+        lease = lease_of(held.row)
         owner = lease.owner if lease.owner != self.worker else None
-        settle, subscribed_at = 0, self._held[key].subscribed_at
-        if subscribed_at is not None:
-            left = subscribed_at + _RESUBSCRIBE_SECONDS - self._clock.monotonic()
-            settle = max(0, math.ceil(left))
+        # What it has waited for itself is still to be waited for.
+        until = held.ready_at
+        if held.subscribed_at is not None:
+            until = held.subscribed_at + _RESUBSCRIBE_SECONDS
+        settle = max(0, math.ceil(until - self._clock.monotonic()))
         lease = evolve(
             lease,
             owner=owner,
@@ -285,4 +286,4 @@ class Leases(LeaseWorker, ShardAssigner):
             # It may have been registered after the lease was taken.
             consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),
         )
-        return with_lease(row, lease)
+        return with_lease(held.row, lease)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.leases.lease_team import Producer, Team, by_shard
+from tests.integration.leases.lease_team import Producer, SharedStore, Team, by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FAILOVER_SECONDS = 3.0
 _HANDOVER_SECONDS = 2.0
 
 
@@ -59,9 +58,14 @@ def test_shards_are_handed_to_workers_that_come_and_by_one_that_stops_without_a_
     indirect=True,
 )
 def test_a_killed_worker_is_replaced_after_the_failover_time_and_repeats_what_it_had_not_stored(
-    new_team: Callable[..., Team], record_property: Callable[[str, object], None]
+    new_team: Callable[..., Team],
+    store: SharedStore,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    team = new_team(6, failover_seconds=_FAILOVER_SECONDS, checkpoint_intervalmillis="500")
+    # moto answers one call at a time, in the process of the test.
+    is_slow = store.properties["kinesis.checkpoint.store"] == "dynamodb"
+    failover_seconds = 9.0 if is_slow else 3.0
+    team = new_team(6, failover_seconds, checkpoint_intervalmillis="500")
     first, second, third = team.start("first", "second", "third")
     with Producer(team):
         team.wait_until_balanced(first, second, third)
@@ -84,4 +88,4 @@ def test_a_killed_worker_is_replaced_after_the_failover_time_and_repeats_what_it
     seconds = [takes[shard_id][0].at - killed_at for shard_id in orphans]
     record_property("takeover_seconds", seconds)
     # The promise is two seconds after the failover time; the machine may have been busy.
-    assert max(seconds) < _FAILOVER_SECONDS + 5, seconds
+    assert max(seconds) < failover_seconds + 5, seconds

@@ -1,0 +1,62 @@
+"""How long the next reader of a shard waits before it subscribes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_publishers.checkpoints import CheckpointMemory
+from kinesis_publishers.events import SubscriptionStarted
+from kinesis_publishers.leases.leases import Leases
+from kinesis_publishers.model import StartingPosition
+from kinesis_publishers.testing.fakes import sample_shard
+from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.leases.lease_support import BEGINNING, IDENTITIES, CountingStore, config
+
+SHARD = sample_shard(0)
+SUBSCRIBED = SubscriptionStarted(
+    shard=SHARD.key, position=StartingPosition.trim_horizon(), consumer_arn="arn"
+)
+
+
+async def new_worker(name: str, clock: ManualClock, memory: CheckpointMemory) -> Leases:
+    """Return one that wants the shard."""
+    store = CountingStore(clock, memory)
+    await store.open()
+    leases = Leases(store, config(name), clock)
+    await leases.take_over(IDENTITIES)
+    await leases.follow(IDENTITIES, {SHARD.key: SHARD}, {SHARD.key: BEGINNING})
+    leases.mine([SHARD])
+    return leases
+
+
+async def test_a_reader_that_came_after_another_one_has_gone_on_waiting_for_it() -> None:
+    clock, memory = ManualClock(), CheckpointMemory()
+    first, second, third = [await new_worker(name, clock, memory) for name in ("1", "2", "3")]
+    await first.look()
+    assert first.mine([SHARD]) == {SHARD.key}
+    first.note_event(SUBSCRIBED)
+    await clock.advance(1)
+    await first.close()
+    await second.look()
+    assert second.mine([SHARD]) == set()
+    await clock.advance(1)
+    # It has not subscribed, and yet the wait is not over.
+    await second.close()
+    await third.look()
+    await clock.advance(2.5)
+    assert third.mine([SHARD]) == set()
+    await clock.advance(0.5)
+    assert third.mine([SHARD]) == {SHARD.key}
+
+
+@pytest.mark.parametrize("seconds", [0, 3, 5, 100])
+async def test_the_wait_ends_five_seconds_after_the_last_subscription(seconds: float) -> None:
+    clock, memory = ManualClock(), CheckpointMemory()
+    first, second = [await new_worker(name, clock, memory) for name in ("1", "2")]
+    await first.look()
+    first.note_event(SUBSCRIBED)
+    await clock.advance(seconds)
+    await first.close()
+    await second.look()
+    await clock.advance(max(0, 5 - seconds))
+    assert second.mine([SHARD]) == {SHARD.key}
