@@ -129,6 +129,12 @@ class Worker:
         await self.leases.look()
         self.leases.mine(self.shards)
 
+    async def look_for(self, seconds: float, clock: ManualClock) -> None:
+        """Look once a second; after a longer gap nothing counts as old."""
+        for _ in range(int(seconds)):
+            await clock.advance(1)
+            await self.look()
+
     async def hand_over(self) -> None:
         """Release what others ask for."""
         if leaving := self.leases.leaving():

@@ -103,13 +103,9 @@ async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(
 ) -> None:
     one = await begin("one", memory, manual_clock, 1)
     await one.look()
-    await manual_clock.advance(FAILOVER + 1)
-    one.leases.mine([])
     other = await begin("other", memory, manual_clock, 1)
     await other.look()
-    await manual_clock.advance(FAILOVER)
-    one.leases.mine(one.shards)
-    await other.look()
+    await other.look_for(FAILOVER, manual_clock)
     await other.leases.write({SHARDS[0].key: at(200)})
     await other.leases.close()
     await one.leases.look()
@@ -286,8 +282,8 @@ async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(
     await one.leases.close()
     assert progress_of(memory, SHARDS[0]) == at(4)
     again = await begin("again", memory, manual_clock, 1)
-    await manual_clock.advance(FAILOVER)
     await again.look()
+    await again.look_for(FAILOVER, manual_clock)
     assert again.leases.get(key) == at(4)
 
 

@@ -33,9 +33,7 @@ async def test_a_dead_workers_shard_is_taken_after_the_failover_time() -> None:
     await dead.look()
     heir = await begin("heir", memory, other_clock, 1)
     await heir.look()
-    for _ in range(9):
-        await other_clock.advance(1)
-        await heir.look()
+    await heir.look_for(FAILOVER - 1, other_clock)
     await other_clock.advance(0.9)
     await heir.look()
     assert heir.readable == set()
@@ -135,11 +133,9 @@ async def test_a_worker_of_the_same_name_waits_for_its_former_run() -> None:
     await (await begin("one", memory, clock, 1)).look()
     again = await begin("one", memory, clock, 1)
     await again.look()
-    await clock.advance(FAILOVER - 1)
-    await again.look()
+    await again.look_for(FAILOVER - 1, clock)
     assert again.readable == set()
-    await clock.advance(1)
-    await again.look()
+    await again.look_for(1, clock)
     assert again.readable == {0}
 
 
