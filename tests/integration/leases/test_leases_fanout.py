@@ -96,7 +96,8 @@ def test_a_later_worker_removes_the_consumer_of_workers_that_were_killed(
 def test_a_killed_worker_is_replaced_and_its_subscriptions_with_it(
     new_team: Callable[..., Team],
 ) -> None:
-    team = fan_out_team(new_team, 4)
+    # What the killed worker subscribed to after its last renewal is more than 5 s ago then.
+    team = fan_out_team(new_team, 4, failover_seconds=10)
     first, second = team.start("first", "second")
     with Producer(team):
         team.wait_until_balanced(first, second)
