@@ -153,7 +153,7 @@ async def test_a_store_that_is_down_at_the_start_is_an_error_at_once() -> None:
     ("shards", "workers", "loads", "rows"),
     # The KCL: 18.1 writes per lease and minute (every 10000/3 - 25 ms), that is 725 and 9,068
     # rows one by one, and 3 scans of the table per worker.
-    [(40, 6, 360, 800), (500, 10, 600, 10_000)],
+    [(40, 6, 360, 600), (500, 10, 600, 7500)],
 )
 async def test_what_a_minute_costs(shards: int, workers: int, loads: int, rows: int) -> None:
     memory, clock = CheckpointMemory(), ManualClock()
@@ -167,7 +167,7 @@ async def test_what_a_minute_costs(shards: int, workers: int, loads: int, rows: 
     assert max(len(one.readable) for one in group) <= -(-shards // workers)
     for one in group:
         one.store.calls.clear()
-    # As every 12 seconds: 12 looks, and four renewals.
+    # As every 12 seconds: 12 looks, and three renewals.
     for _ in range(12):
         await _second(group, clock)
     calls = sum((one.store.calls for one in group), Counter[str]())
