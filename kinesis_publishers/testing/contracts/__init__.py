@@ -16,6 +16,12 @@ from kinesis_publishers.testing.contracts.record_publisher import (
 from kinesis_publishers.testing.contracts.record_publisher_factory import (
     RecordPublisherFactoryContract as RecordPublisherFactoryContract,
 )
+from kinesis_publishers.testing.contracts.shard_assigner import (
+    AssignerSubject as AssignerSubject,
+)
+from kinesis_publishers.testing.contracts.shard_assigner import (
+    ShardAssignerContract as ShardAssignerContract,
+)
 from kinesis_publishers.testing.contracts.stream_consumer_registrar import (
     RegistrarSubject as RegistrarSubject,
 )

@@ -235,4 +235,4 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 TestLeaseMachine = LeaseMachine.TestCase
-TestLeaseMachine.settings = settings(stateful_step_count=50)
+TestLeaseMachine.settings = settings(settings.default, stateful_step_count=50)

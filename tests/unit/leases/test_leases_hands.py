@@ -8,7 +8,9 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers.checkpoints import CheckpointMemory
+from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
+from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
 from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.rules import lease_of, with_lease
@@ -23,6 +25,7 @@ from tests.unit.leases.lease_support import (
     IDENTITIES,
     CountingStore,
     Worker,
+    down,
     lease,
     progress_of,
 )
@@ -132,6 +135,30 @@ async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
     await one.look()
     assert progress_of(memory, SHARDS[0]) == at(7)
     assert one.readable == {0}
+
+
+async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    options = CheckpointConfig(application=APPLICATION, store="memory", interval_seconds=5.0)
+    checkpointer = Checkpointer(one.leases, options, manual_clock)
+    async with checkpointer.running():
+        one.store.error = down()
+        checkpointer.record(SHARDS[0].key, at(5, ended=True))
+        await manual_clock.advance(1)
+        assert not progress_of(memory, SHARDS[0]).is_ended
+        one.store.error = None
+        await manual_clock.advance(5)
+        assert progress_of(memory, SHARDS[0]).is_ended
+        one.store.error = down()
+        checkpointer.record(SHARDS[1].key, at(6))
+        await manual_clock.advance(5)
+        one.store.error = None
+    # What has failed for a while does not keep the leases.
+    await checkpointer.release()
+    assert [lease(memory, shard).owner for shard in SHARDS] == [None, None]
 
 
 async def test_children_are_created_before_the_end_is_written(
