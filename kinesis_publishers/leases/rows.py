@@ -12,7 +12,7 @@ from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM, asking
 from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import LeaseConfig
-from kinesis_publishers.engine.lineage import generations
+from kinesis_publishers.engine.lineage import generations, gone_shards
 from kinesis_publishers.errors import ConnectionFailedError, StaleCheckpointError
 from kinesis_publishers.leases.rules import Rows, Sightings, lease_of
 from kinesis_publishers.model import (
@@ -175,26 +175,14 @@ class LeaseRows:
         ]
         await self._save([mark for mark in marks if not self._is_begun(mark.shard)])
 
-    async def _remove_gone(self) -> None:
-        """Remove the rows of ended shards that have left the listing and whose children are read.
+    async def _remove_gone(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
+        """Remove the rows of shards that have left the listing, once they are not needed.
 
-        Until then they say that a child may start, and that it was not read before.
+        Those of ended shards are needed until all of their children have begun: they say that a
+        child may start, and that it was not read before. Those of shards that have left unread go
+        once the loss has been reported, which takes them out of ``progress``.
         """
-        rows = self._current_rows()
-        begun: set[ShardKey] = set()
-        waiting: set[ShardKey] = set()
-        for key, row in rows.items():
-            progress = row.checkpoint.progress
-            is_begun = progress.is_ended or progress.processed is not None
-            parents = (ShardKey(key.stream_arn, one) for one in lease_of(row).parents)
-            (begun if is_begun else waiting).update(parents)
-        gone = {
-            key: row.version
-            for key, row in rows.items()
-            if key not in self._listed
-            and row.checkpoint.progress.is_ended
-            and key in begun - waiting
-        }
+        gone = self._read_and_gone() | self._lost_unread(progress)
         if not gone:
             return
         try:
@@ -205,3 +193,37 @@ class LeaseRows:
             return
         for key in gone:
             del self.rows[key]
+
+    def _read_and_gone(self) -> dict[ShardKey, CheckpointVersion]:
+        rows = self._current_rows()
+        begun: set[ShardKey] = set()
+        waiting: set[ShardKey] = set()
+        for key, row in rows.items():
+            progress = row.checkpoint.progress
+            is_begun = progress.is_ended or progress.processed is not None
+            parents = (ShardKey(key.stream_arn, one) for one in lease_of(row).parents)
+            (begun if is_begun else waiting).update(parents)
+        return {
+            key: row.version
+            for key, row in rows.items()
+            if key not in self._listed
+            and row.checkpoint.progress.is_ended
+            and key in begun - waiting
+        }
+
+    def _lost_unread(
+        self, progress: Mapping[ShardKey, ShardProgress]
+    ) -> dict[ShardKey, CheckpointVersion]:
+        rows = self._current_rows()
+        return {
+            key: rows[key].version
+            for arn in self._identities
+            for key in gone_shards(
+                [key for key in rows if key.stream_arn == arn],
+                [one for one in self._listed.values() if one.stream_arn == arn],
+            )
+            # One that a worker still has is its to end.
+            if lease_of(rows[key]).owner is None
+            and not rows[key].checkpoint.progress.is_ended
+            and (key not in progress or progress[key].is_ended)
+        }

@@ -14,7 +14,7 @@ from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
 from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.rules import lease_of, with_lease
-from kinesis_publishers.model import CheckpointWrite, ChildShard, ShardKey, StreamIdentity
+from kinesis_publishers.model import CheckpointWrite, ChildShard, Shard, ShardKey, StreamIdentity
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import CREATED_AT, at
@@ -229,6 +229,27 @@ async def test_rows_are_removed_when_all_children_have_begun(
     await one.leases.write({FAMILY[2].key: at(7)})
     await one.follow()
     assert FAMILY[0].key not in memory.applications[APPLICATION]
+
+
+async def test_rows_of_shards_that_have_left_unread_go_when_that_is_known() -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    shards = [sample_shard(number) for number in range(3)]
+    one = await Worker.begin("one", memory, clock, shards)
+    one.shards = shards[1:]
+
+    async def follow(*known: Shard) -> set[ShardKey]:
+        progress = {shard.key: BEGINNING for shard in known}
+        await one.leases.follow(IDENTITIES, {one.key: one for one in shards[1:]}, progress)
+        return {key for key in memory.applications[APPLICATION] if key.shard_id != "*"}
+
+    everything = {shard.key for shard in shards}
+    assert await follow(*shards) == everything, "the loss has not been reported yet"
+    assert await follow(*shards[1:]) == everything - {shards[0].key}
+    # A shard that is newer than a listing that is late stays.
+    one.shards = shards[1:2]
+    late = {shards[1].key: shards[1]}
+    await one.leases.follow(IDENTITIES, late, {shards[1].key: BEGINNING})
+    assert shards[2].key in memory.applications[APPLICATION]
 
 
 async def test_a_row_that_is_removed_under_a_worker_is_lost(
