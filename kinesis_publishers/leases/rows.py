@@ -54,6 +54,11 @@ class LeaseRows:
         ),
     )
 
+    @property
+    def _may_lose(self) -> bool:
+        """Whether a call that takes long may cost this worker a lease."""
+        return False
+
     def _note_loaded(self, before: Rows) -> None:
         """Learn that :attr:`rows` was loaded, and what it was before."""
 
@@ -78,6 +83,11 @@ class LeaseRows:
         Raises:
             ConnectionFailedError: it has taken too long, or the store does not answer.
         """
+        if not self._may_lose:
+            # At the start the store has its own patience.
+            with asking(self._store, verb):
+                yield
+            return
         seconds = _CALL_PART * self._config.failover_seconds
         try:
             async with self._clock.timeout(seconds) as limit:

@@ -101,6 +101,10 @@ class LeaseWorker(LeaseRows):
     # The stream consumers that this worker has registered, by stream.
     _consumer_arns: dict[str, str] = field(factory=dict, init=False)
 
+    @property
+    def _may_lose(self) -> bool:
+        return bool(self._held)
+
     async def look(self) -> None:
         """Renew what is due, look at the rows, and do what the rules say; one pass."""
         async with self._turn:

@@ -63,6 +63,7 @@ class CountingStore(MemoryCheckpointStore):
         self.calls: Counter[str] = Counter()
         self.error: Exception | None = None
         self.loses_answers = False
+        self.write_seconds = 0.0
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         self.calls["load"] += 1
@@ -76,6 +77,8 @@ class CountingStore(MemoryCheckpointStore):
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         self._check()
+        if self.write_seconds:
+            await self._context.clock.sleep(self.write_seconds)
         refusals = await super()._apply(changes)
         if self.loses_answers:
             raise down()

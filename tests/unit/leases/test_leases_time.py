@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from kinesis_publishers.events import LeaseLost
 from kinesis_publishers.testing.fakes import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.leases.lease_support import (
+    APPLICATION,
     FAILOVER,
     HANDOVER,
     Worker,
@@ -139,6 +141,25 @@ async def test_a_worker_of_the_same_name_waits_for_its_former_run() -> None:
     assert again.readable == set()
     await again.look_for(1, clock)
     assert again.readable == {0}
+
+
+async def test_the_first_writes_may_take_longer_than_a_renewal() -> None:
+    # Nothing is at stake before there is a lease; with one, the call is given up.
+    memory, clock = CheckpointMemory(), ManualClock()
+    one = await begin("one", memory, clock, 0)
+    one.store.write_seconds, one.shards = FAILOVER, SHARDS
+    following = asyncio.create_task(one.follow())
+    await clock.advance(FAILOVER)
+    await following
+    assert set(memory.applications[APPLICATION]) >= {shard.key for shard in SHARDS}
+    one.store.write_seconds = 0.0
+    await one.look()
+    one.store.write_seconds = FAILOVER
+    await clock.advance(FAILOVER / 2)
+    looking = asyncio.create_task(one.look())
+    await clock.advance(FAILOVER)
+    with pytest.raises(ConnectionFailedError, match="has not answered in"):
+        await looking
 
 
 async def test_a_store_that_is_down_at_the_start_is_an_error_at_once() -> None:
