@@ -15,8 +15,8 @@ from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
-from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
-from kinesis_publishers.checkpoints.dynamodb_table import TableClient, provide_table
+from kinesis_publishers.checkpoints.dynamodb import OWN_FORM, DynamoDbCheckpointStore
+from kinesis_publishers.checkpoints.dynamodb_table import TableClient
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import MalformedResponseError, RetriesExhaustedError
@@ -112,8 +112,8 @@ async def clients() -> AsyncIterator[Clients]:
         )
         context = CheckpointStoreContext(application="a", retry=ONCE, clock=SystemClock())
         config = DynamoDbCheckpointConfig(table="tab", endpoint_url=url, create_table=False)
-        table = TableClient(aws, config, context)
-        await table.open()
+        creating = DynamoDbCheckpointConfig(table="tab", endpoint_url=url, create_table=True)
+        table = TableClient(aws, creating, context, OWN_FORM)
         async with (
             Boto3ControlPlane(aws) as control,
             AioDataPlane(aws) as data,
@@ -133,7 +133,7 @@ CALLS: dict[str, Any] = {
     "GetShardIterator": lambda c: c.data.get_shard_iterator(SHARD, BEGIN),
     "GetRecords": lambda c: c.data.get_records(SHARD, "iterator", 10),
     "SubscribeToShard": lambda c: c.subscribe(),
-    "DescribeTable": lambda c: provide_table(c.table),
+    "DescribeTable": lambda c: c.table.open(),
     "Query": lambda c: c.store.load(),
     "DeleteItem": lambda c: c.remove(),
 }
