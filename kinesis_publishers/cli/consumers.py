@@ -1,16 +1,26 @@
-"""The commands ``consumers list``, ``register``, ``wait`` and ``deregister``, by hand.
+"""The commands ``consumers list``, ``register``, ``wait``, ``deregister`` and ``prune``, by hand.
 
 Each may be repeated: what has been done already is no error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
 from kinesis_publishers.assembly import ControlServices, open_control
+from kinesis_publishers.cli.leases.rows import (
+    application_option,
+    lease_properties,
+    load_rows,
+    open_store,
+    settled_rows,
+    shards_of,
+    without_creation,
+)
 from kinesis_publishers.cli.shared.commands import (
     DURATION,
     Checked,
@@ -22,6 +32,7 @@ from kinesis_publishers.cli.shared.connection import Connection, connection_opti
 from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import Properties, RegistrationConfig, StreamsConfig
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
@@ -30,6 +41,7 @@ from kinesis_publishers.errors import (
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import ConsumerRegistered
+from kinesis_publishers.leases.rules import lease_of
 from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.registration import deregister_consumer
 from kinesis_publishers.registration.consumers import (
@@ -164,6 +176,50 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
         confirm("Its readers stop. Remove it?", refusal="nothing was removed")
     if not run_until_signal(lambda: _remove(properties, found)):
         raise click.ClickException("A stream consumer was not removed.")
+
+
+@consumers.command()
+@yes_option
+@application_option
+@connection_options
+def prune(yes: bool, application: str | None, connection: Connection) -> None:
+    """Remove what the workers of an application have registered, if none of them is left.
+
+    The last worker that stops removes the consumer; one that is killed leaves it behind. Nothing is
+    removed that a worker of the application has not registered.
+
+    \b
+    Example:
+      kinesis-publishers consumers prune --config my.properties
+    """
+    properties = without_creation(lease_properties(connection, application))
+    arns = run_until_signal(lambda: _left_behind(properties))
+    if not arns:
+        say("The workers of this application have left no stream consumer: nothing to do.")
+        return
+    found = run_until_signal(lambda: _existing(properties, arns))
+    if not found:
+        say("What the workers had registered is gone: nothing to do.")
+        return
+    if not yes:
+        say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
+        confirm("No worker is left. Remove it?", refusal="nothing was removed")
+    if not run_until_signal(lambda: _remove(properties, found)):
+        raise click.ClickException("A stream consumer was not removed.")
+
+
+async def _left_behind(properties: Properties) -> list[str]:
+    """Return the ARNs of consumers that workers have registered; refuse while one is alive."""
+    async with open_store(properties) as store:
+        shards = shards_of(await load_rows(store, properties))
+        arns = {arn for row in shards.values() if (arn := lease_of(row).consumer_arn)}
+        if arns:
+            await settled_rows(store, properties, shards.keys(), SystemClock())
+    return sorted(arns)
+
+
+async def _existing(properties: Properties, arns: Iterable[str]) -> _Found:
+    return [found for arn in arns for found in await _find_all(properties, arn)]
 
 
 async def _list(properties: Properties) -> _Found:
