@@ -18,6 +18,8 @@ from typing import Self
 _LOGGER = logging.getLogger(__name__)
 
 _NONE = timedelta()
+# It goes on while the machine is suspended, where there is one that does: a lease has ended then.
+_TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # A Date header has whole seconds.
 _SECOND = timedelta(seconds=1)
 # Clocks drift, and are corrected while a process runs.
@@ -59,7 +61,7 @@ class SystemClock(Clock):
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_TICKING)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
