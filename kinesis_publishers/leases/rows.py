@@ -173,7 +173,10 @@ class LeaseRows:
         for generation in generations(new):
             # Another worker may have created them since: a refusal loads the rows.
             missing = [one for one in generation if not self._is_begun(one.key)]
-            await self._save([self._first_row(one, progress[one.key]) for one in missing])
+            rows = [
+                self._first_row(one, self._beginning(one, progress[one.key])) for one in missing
+            ]
+            await self._save(rows)
         # Last of all: they say that the first row of every shard is there.
         marks = [
             Checkpoint(
@@ -184,6 +187,24 @@ class LeaseRows:
             for arn, identity in self._identities.items()
         ]
         await self._save([mark for mark in marks if not self._is_begun(mark.shard)])
+
+    def _beginning(self, shard: Shard, found: ShardProgress) -> ShardProgress:
+        """Return where a shard begins: with the others, if the application has only just begun.
+
+        Of workers that begin a new application at once, one may see a part of the first rows that
+        another one creates: the rest was not found later. If all of them stand at an instant, the
+        application wants nothing from before.
+        """
+        if found != FOUND_LATER:
+            return found
+        instants = {
+            row.checkpoint.progress.position.timestamp: row.checkpoint.progress
+            for key, row in self._current_rows().items()
+            if key.stream_arn == shard.stream_arn
+        }
+        known = [one for one in instants if one is not None]
+        has_just_begun = known and None not in instants
+        return instants[min(known)] if has_just_begun else found
 
     async def _remove_gone(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Remove the rows of shards that have left the listing, once they are not needed.

@@ -14,7 +14,15 @@ from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import ConnectionFailedError, LeaseError, ReaderReplacedError
 from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.rules import lease_of, with_lease
-from kinesis_publishers.model import CheckpointWrite, ChildShard, Shard, ShardKey, StreamIdentity
+from kinesis_publishers.model import (
+    CheckpointWrite,
+    ChildShard,
+    Shard,
+    ShardKey,
+    ShardProgress,
+    StartingPosition,
+    StreamIdentity,
+)
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import CREATED_AT, at
@@ -346,3 +354,23 @@ async def test_the_first_of_several_workers_fixes_where_latest_begins(
         await one.leases.look()
         assert {p.as_of for p in one.leases.known_progress().values()} == {CREATED_AT}
     assert ShardKey(STREAM_ARN, "*") in memory.applications[APPLICATION]
+
+
+async def test_shards_that_another_worker_is_about_to_create_begin_where_it_begins(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # The KCL's table has no mark that the first rows are complete: it looks as if they were.
+    shards = [sample_shard(number) for number in range(3)]
+    latest = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT), as_of=CREATED_AT)
+    first = await Worker.begin("first", memory, manual_clock, [])
+    first.shards = shards[:1]
+    await first.follow(latest)
+    second = await Worker.begin("second", memory, manual_clock, shards[:2])
+    assert progress_of(memory, shards[1]) == latest
+    # Once a record has been processed, what is found has come later.
+    await first.look()
+    await first.leases.write({shards[0].key: at(7)})
+    await second.leases.look()
+    second.shards = shards
+    await second.follow()
+    assert progress_of(memory, shards[2]) == BEGINNING
