@@ -26,7 +26,7 @@ def table(moto_url: str) -> Iterator[Any]:
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
     resource = boto3.resource("dynamodb", "us-east-1", endpoint_url=moto_url, **keys)
     yield resource.create_table(
-        TableName=f"kcl-{next(_NUMBERS)}",
+        TableName=f"leases-of-the-kcl-{next(_NUMBERS)}",
         BillingMode="PAY_PER_REQUEST",
         KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
