@@ -18,8 +18,6 @@ from typing import Self
 _LOGGER = logging.getLogger(__name__)
 
 _NONE = timedelta()
-# It goes on while the machine is suspended, where there is one that does: a lease has ended then.
-_TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # A Date header has whole seconds.
 _SECOND = timedelta(seconds=1)
 # Clocks drift, and are corrected while a process runs.
@@ -61,7 +59,7 @@ class SystemClock(Clock):
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.clock_gettime(_TICKING)
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
