@@ -133,6 +133,15 @@ class Worker:
         self.process.send_signal(signal.SIGCONT)
         return now
 
+    def batch_begun_at(self, entry: Entry) -> float | None:
+        """Return when it was handed out the batch of a record, if it takes batches."""
+        begun = [
+            one.at
+            for one in self._entries
+            if one.what == "batch" and one.shard_id == entry.shard_id and one.at <= entry.at
+        ]
+        return begun[-1] if begun else None
+
     def was_out_between(self, first: float, last: float) -> bool:
         """Say whether it was killed or stood still at some time."""
         was_killed = self.was_killed_at is not None and first <= self.was_killed_at <= last
@@ -310,20 +319,32 @@ class Team:
         return found
 
     def assert_history(self) -> None:
-        """Check that each shard had one reader at a time, which read everything in its order."""
+        """Check that each shard had one reader at a time, which read everything in its order.
+
+        What was handed out before a pause is finished after it: a record, or the batch of a worker
+        with a callback for batches.
+        """
         assert set(self.stored()) == self.processed().keys()
         latest: dict[str, int] = {}
         for first, *_ in self.processed().values():
             shard_id, number = first.record
             assert number > latest.get(shard_id, 0), f"{first} after {latest[shard_id]}"
             latest[shard_id] = number
+        workers = {one.name: one for one in self.workers}
         for entries in by_shard(self.entries("LeaseTaken", "record")).values():
-            reader, number = "", 0
+            reader, number, latest_at = "", 0, dict[str, float]()
             for entry in entries:
                 if entry.what == "LeaseTaken":
                     reader, number = entry.worker, 0
+                    continue
+                before, latest_at[entry.worker] = latest_at.get(entry.worker, entry.at), entry.at
+                if entry.worker != reader:
+                    worker = workers[entry.worker]
+                    # The record, or its batch, was handed out after this.
+                    since = worker.batch_begun_at(entry) or before
+                    is_rest = worker.was_out_between(since, entry.at)
+                    assert is_rest, f"{entry}, but {reader} had the lease"
                 else:
-                    assert entry.worker == reader, f"{entry}, but {reader} had the lease"
                     assert entry.record[1] > number, f"{entry} again by the same worker"
                     number = entry.record[1]
 

@@ -74,7 +74,8 @@ class WorkerLog:
         if what:
             self.note("done", record.shard_id, record.sequence_number)
 
-    async def process_batch(self, _: Shard, batch: RecordBatch) -> None:
+    async def process_batch(self, shard: Shard, batch: RecordBatch) -> None:
+        self.note("batch", shard.shard_id)
         for record in batch:
             await self.process(record)
 
