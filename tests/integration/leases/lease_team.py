@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import closing, contextmanager
 from hashlib import md5
 from pathlib import Path
@@ -296,13 +296,20 @@ class Team:
 
     def is_balanced(self, *workers: Worker) -> bool:
         """Say whether ``workers`` have every shard between them, each about as many."""
-        leases = self.leases().values()
-        if any(one.leaving or one.owner is None for one in leases):
+        leases = self.leases()
+        if any(one.leaving or one.owner is None for one in leases.values()):
             return False
-        # A worker that was given no name is host/process/number.
-        counts = Counter(int(str(one.owner).split("/")[1]) for one in leases)
-        pids = {one.process.pid for one in workers}
-        return counts.keys() == pids and max(counts.values()) - min(counts.values()) <= 1
+        shards: defaultdict[int, set[str]] = defaultdict(set)
+        for shard_id, lease in leases.items():
+            # A worker that was given no name is host/process/number.
+            shards[int(str(lease.owner).split("/")[1])].add(shard_id)
+        counts = [len(one) for one in shards.values()]
+        return (
+            shards.keys() == {one.process.pid for one in workers}
+            and max(counts) - min(counts) <= 1
+            # A worker learns that it has a lease after the store does.
+            and all(shards[one.process.pid] <= self.held_by(one) for one in workers)
+        )
 
     def wait_until_balanced(self, *workers: Worker) -> float:
         names = ", ".join(one.name for one in workers)
