@@ -45,9 +45,11 @@ from kinesis_publishers.tasks import wait_for_event
 
 _LOGGER = logging.getLogger(__name__)
 
-# Of a failover time: between two looks at the rows, and between them while something was asked for.
-_LOOK_PART: Final = 0.1
+# Of a failover time: between two looks at the rows, and at least while a hand-over is waited for:
+# a part of the time for which that has lasted.
+_LOOK_PART: Final = 0.16
 _ASKED_PART: Final = 0.02
+_WAITED_PART: Final = 0.25
 _RELEASE_SECONDS: Final = 10.0
 _MOST_TRIES: Final = 10
 # Another subscription to a shard is refused for so long (AWS API reference, SubscribeToShard).
@@ -153,8 +155,7 @@ class Leases(LeaseWorker, ShardAssigner):
         """Look at the rows, renew, take and ask, until cancelled."""
         has_failed = False
         while True:
-            part = _ASKED_PART if self._asked else _LOOK_PART
-            pause = min(part * self._config.failover_seconds, self._seconds_to_expiry())
+            pause = min(self._seconds_to_look(), self._seconds_to_expiry())
             await wait_for_event(self._hurry, timeout_seconds=pause, clock=self._clock)
             self._hurry.clear()
             if not self._identities:
@@ -172,6 +173,13 @@ class Leases(LeaseWorker, ShardAssigner):
                         error,
                     )
                 has_failed = True
+
+    def _seconds_to_look(self) -> float:
+        failover, seconds = self._config.failover_seconds, math.inf
+        if self._asked:
+            waited = self._clock.monotonic() - max(self._asked.values())
+            seconds = max(_ASKED_PART * failover, _WAITED_PART * waited)
+        return min(seconds, _LOOK_PART * failover)
 
     async def close(self) -> None:
         """Give every lease back: the others need not wait for them."""

@@ -35,9 +35,9 @@ from kinesis_publishers.model import Checkpoint, Lease, ShardKey, StoredCheckpoi
 
 _LOGGER = logging.getLogger(__name__)
 
-# Of a failover time. With the look that follows, a lease is renewed after about four tenths of it:
-# in time for a second attempt, and with fewer writes than the KCL's, which renews after a third.
-_RENEW_PART: Final = 0.36
+# Of a failover time. With the looks that follow, a lease is renewed after about half of it: in time
+# for a second attempt, and with fewer writes than the KCL's, which renews after a third.
+_RENEW_PART: Final = 0.37
 # How much of the moving average of the throughput is new; as in the KCL.
 _NEW_PART: Final = 0.5
 _SHORTEST_SECONDS: Final = 0.1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +23,9 @@ from tests.unit.leases.lease_support import (
     down,
     lease,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
 
 SHARDS = [sample_shard(number) for number in range(2)]
 
@@ -170,11 +175,28 @@ async def test_a_store_that_is_down_at_the_start_is_an_error_at_once() -> None:
         await one.leases.take_over({})
 
 
+@pytest.mark.parametrize("phase", [0.1 * tenth for tenth in range(0, 50, 7)])
+async def test_workers_move_shards_within_two_seconds_of_when_they_may(phase: float) -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    first = await begin("first", memory, clock)
+    async with keeping(first) as (killed,):
+        await seconds_until(lambda: len(first.readable) == 2, [first], clock)
+        await clock.advance(phase)
+        second = await begin("second", memory, clock)
+        async with keeping(second):
+            both = [first, second]
+            assert await seconds_until(lambda: len(second.readable) == 1, both, clock) <= 2
+            await clock.advance(phase)
+            killed.cancel()
+            seconds = await seconds_until(lambda: len(second.readable) == 2, [second], clock)
+            assert FAILOVER / 2 <= seconds <= FAILOVER + 2
+
+
 @pytest.mark.parametrize(
     ("shards", "workers", "loads", "rows"),
     # The KCL: 18.1 writes per lease and minute (every 10000/3 - 25 ms), that is 725 and 9,068
     # rows one by one, and 3 scans of the table per worker.
-    [(40, 6, 360, 600), (500, 10, 600, 7500)],
+    [(40, 1, 38, 500), (40, 6, 225, 500), (500, 10, 375, 6250)],
 )
 async def test_what_a_minute_costs(shards: int, workers: int, loads: int, rows: int) -> None:
     memory, clock = CheckpointMemory(), ManualClock()
@@ -183,20 +205,43 @@ async def test_what_a_minute_costs(shards: int, workers: int, loads: int, rows: 
         await Worker.begin(f"w{number}", memory, clock, there, config(f"w{number}"))
         for number in range(workers)
     ]
-    for _ in range(6):
-        await _second(group, clock)
-    assert max(len(one.readable) for one in group) <= -(-shards // workers)
-    for one in group:
-        one.store.calls.clear()
-    # As every 12 seconds: 12 looks, and three renewals.
-    for _ in range(12):
-        await _second(group, clock)
-    calls = sum((one.store.calls for one in group), Counter[str]())
-    assert (5 * calls["load"], 5 * calls["rows"]) == (loads, rows)
+
+    def is_settled() -> bool:
+        counts = [len(one.readable) for one in group]
+        is_leaving = any(lease(memory, shard).leaving for shard in there)
+        return sum(counts) == shards and max(counts) - min(counts) <= 1 and not is_leaving
+
+    async with keeping(*group):
+        await seconds_until(is_settled, group, clock)
+        for one in group:
+            one.store.calls.clear()
+        # Thirty looks, and ten renewals.
+        await clock.advance(48)
+        calls = sum((one.store.calls for one in group), Counter[str]())
+        assert 0.9 * loads <= calls["load"] * 60 / 48 <= loads
+        assert 0.9 * rows <= calls["rows"] * 60 / 48 <= rows
+        assert sum(len(one.readable) for one in group) == shards
 
 
-async def _second(group: list[Worker], clock: ManualClock) -> None:
-    await clock.advance(1)
-    for one in group:
-        await one.look()
-        await one.hand_over()
+@asynccontextmanager
+async def keeping(*group: Worker) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Let workers look by themselves."""
+    tasks = [asyncio.create_task(one.leases.keep(nullcontext)) for one in group]
+    yield tasks
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def seconds_until(
+    is_true: Callable[[], bool], group: list[Worker], clock: ManualClock
+) -> float:
+    """Let time pass, and the workers read and hand over; return how long it took."""
+    began_at = clock.monotonic()
+    while True:
+        for one in group:
+            one.leases.mine(one.shards)
+            await one.hand_over()
+        if is_true():
+            return clock.monotonic() - began_at
+        await clock.advance(0.1)
