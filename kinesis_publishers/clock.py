@@ -13,11 +13,18 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Self
 
 _LOGGER = logging.getLogger(__name__)
 
 _NONE = timedelta()
+# Where there is one, the clock that goes on while the machine is suspended: a lease has ended then.
+_monotonic = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
+)
 # A Date header has whole seconds.
 _SECOND = timedelta(seconds=1)
 # Clocks drift, and are corrected while a process runs.
@@ -59,7 +66,7 @@ class SystemClock(Clock):
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))

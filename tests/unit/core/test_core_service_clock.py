@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import timedelta
 from email.utils import format_datetime
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.clock import ServiceClock
+from kinesis_publishers.clock import ServiceClock, SystemClock
 from kinesis_publishers.testing.manual_clock import ManualClock
 
 SECONDS = st.floats(-900, 900)
@@ -107,3 +108,10 @@ def test_a_difference_is_warned_about_once_and_again_when_it_changes_much(
 def test_a_clock_is_corrected_by_one_and_not_twice():
     clock = ServiceClock(ManualClock())
     assert ServiceClock.around(clock) is clock
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="needs a clock of Linux")
+def test_the_clock_of_the_machine_goes_on_while_that_is_suspended():
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = SystemClock().monotonic()
+    assert before <= now <= time.clock_gettime(time.CLOCK_BOOTTIME)
