@@ -169,6 +169,9 @@ def _is_ours(item: Item) -> bool:
 
 
 def _progress(item: Item, state: Mapping[str, Any], beginning: Beginning) -> ShardProgress:
+    if "NULL" in item["checkpoint"]:
+        # zio-kinesis, before its first checkpoint.
+        return ShardProgress(position=StartingPosition.trim_horizon())
     text, sub = item["checkpoint"]["S"], _number(item, "checkpointSubSequenceNumber")
     if "position" in state:
         ours = progress_of(state)

@@ -185,8 +185,9 @@ class KclLeaseTable(VersionedStore):
             raise CheckpointError(
                 f"{self} has no leases, and {client} has checkpoints of the application "
                 f"{self._context.application}, made without leases. To go on there, set "
-                "kinesis.lease.format = own; or take them over into the KCL's form with "
-                "`kinesis-publishers leases import --from checkpoints`."
+                "kinesis.lease.format = own; or copy them into the KCL's form: pipe "
+                "`kinesis-publishers leases list --json`, with properties without leases, into "
+                "`kinesis-publishers leases import -`."
             )
 
     def _beginning_of(self, item: Item) -> Callable[[PositionType], StartingPosition]:

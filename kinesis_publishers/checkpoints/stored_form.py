@@ -46,20 +46,26 @@ def instant_text(instant: datetime) -> str:
 
 def fields_of(checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime) -> Fields:
     """Return a value for each of :data:`FIELDS`, in their order; ``None`` where there is none."""
-    progress = checkpoint.progress
-    position, number = progress.position, progress.position.sequence_number
     return {
         "version": version.number,
         "writer": version.writer,
         "written_at": instant_text(written_at),
         "stream_created_at": instant_text(checkpoint.stream_created_at),
+        **progress_fields(checkpoint.progress),
+        "lease": None if checkpoint.lease is None else _lease_text(checkpoint.lease),
+    }
+
+
+def progress_fields(progress: ShardProgress) -> Fields:
+    """Return those of :data:`FIELDS` that say how far a shard has been read."""
+    position, number = progress.position, progress.position.sequence_number
+    return {
         "position": position.type.value,
         "sequence_number": None if number is None else number.sequence_number,
         "sub_sequence_number": None if number is None else number.sub_sequence_number,
         "timestamp": None if position.timestamp is None else instant_text(position.timestamp),
         "as_of": None if progress.as_of is None else instant_text(progress.as_of),
         "is_ended": int(progress.is_ended),
-        "lease": None if checkpoint.lease is None else _lease_text(checkpoint.lease),
     }
 
 
@@ -116,7 +122,7 @@ def stored_from_fields(
 
 
 def progress_of(fields: Mapping[str, object]) -> ShardProgress:
-    """Return the progress of which :func:`fields_of` made the values; the errors are Python's."""
+    """Return the progress of which :func:`progress_fields` are; the errors are Python's."""
     number, timestamp, as_of = (
         fields.get(name) for name in ("sequence_number", "timestamp", "as_of")
     )

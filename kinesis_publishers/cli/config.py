@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +72,7 @@ def check(file: str, partial: bool, as_json: bool) -> None:
       kinesis-publishers config check my.properties
       kinesis-publishers config check - --json < my.properties
     """
-    content = sys.stdin.buffer.read() if file == "-" else read_file(file)
-    findings = _check(content, name=file, partial=partial)
+    findings = _check(read_file(file), name=file, partial=partial)
     if as_json:
         print_json_lines([{"is_valid": not findings.errors, **asdict(findings)}])
     else:

@@ -5,7 +5,7 @@ Each may be repeated: what has been done already is no error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,7 +19,6 @@ from kinesis_publishers.cli.leases.rows import (
     open_store,
     settled_rows,
     shards_of,
-    without_creation,
 )
 from kinesis_publishers.cli.shared.commands import (
     DURATION,
@@ -32,7 +31,6 @@ from kinesis_publishers.cli.shared.connection import Connection, connection_opti
 from kinesis_publishers.cli.shared.console import new_table, print_json_lines, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc
-from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import Properties, RegistrationConfig, StreamsConfig
 from kinesis_publishers.errors import (
     ConsumerNotFoundError,
@@ -45,7 +43,6 @@ from kinesis_publishers.leases.rules import lease_of
 from kinesis_publishers.model import StreamConsumer
 from kinesis_publishers.registration import deregister_consumer
 from kinesis_publishers.registration.consumers import (
-    consumer_name_in,
     find_consumer,
     list_consumers,
     stream_arn_of,
@@ -167,15 +164,11 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     is_arn = ":" in consumer
     streams = {StreamsConfig.names.full_key: stream_arn_of(consumer)} if is_arn else {}
     properties = connection.properties_without_reading(streams)
-    found = run_until_signal(lambda: _find_all(properties, consumer))
+    found = run_until_signal(lambda: _list(properties, {consumer}))
     if not found:
         say(f"There is no stream consumer {consumer}: nothing to do.")
         return
-    if not yes:
-        say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
-        confirm("Its readers stop. Remove it?", refusal="nothing was removed")
-    if not run_until_signal(lambda: _remove(properties, found)):
-        raise click.ClickException("A stream consumer was not removed.")
+    _remove(properties, found, "Its readers stop." if not yes else None)
 
 
 @consumers.command()
@@ -192,42 +185,45 @@ def prune(yes: bool, application: str | None, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers prune --config my.properties
     """
-    properties = without_creation(lease_properties(connection, application))
-    arns = run_until_signal(lambda: _left_behind(properties))
-    if not arns:
+    properties = lease_properties(connection, application)
+    found = run_until_signal(lambda: _left_behind(properties))
+    if not found:
         say("The workers of this application have left no stream consumer: nothing to do.")
         return
-    found = run_until_signal(lambda: _existing(properties, arns))
-    if not found:
-        say("What the workers had registered is gone: nothing to do.")
-        return
-    if not yes:
+    _remove(properties, found, "No worker is left." if not yes else None)
+
+
+def _remove(properties: Properties, found: _Found, warning: str | None) -> None:
+    """Remove exactly these; with a ``warning``, only if that is confirmed."""
+    if warning is not None:
         say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
-        confirm("No worker is left. Remove it?", refusal="nothing was removed")
-    if not run_until_signal(lambda: _remove(properties, found)):
+        confirm(f"{warning} Remove it?", refusal="nothing was removed")
+    if not run_until_signal(lambda: _deregister(properties, found)):
         raise click.ClickException("A stream consumer was not removed.")
 
 
-async def _left_behind(properties: Properties) -> list[str]:
-    """Return the ARNs of consumers that workers have registered; refuse while one is alive."""
+async def _left_behind(properties: Properties) -> _Found:
+    """Return the consumers that workers have registered; refuse while one is alive."""
     async with open_store(properties) as store:
         shards = shards_of(await load_rows(store, properties))
         arns = {arn for row in shards.values() if (arn := lease_of(row).consumer_arn)}
-        if arns:
-            await settled_rows(store, properties, shards.keys(), SystemClock())
-    return sorted(arns)
+        if not arns:
+            return []
+        await settled_rows(store, properties, shards)
+    return await _list(properties, arns)
 
 
-async def _existing(properties: Properties, arns: Iterable[str]) -> _Found:
-    return [found for arn in arns for found in await _find_all(properties, arn)]
+async def _list(properties: Properties, wanted: Collection[str] = ()) -> _Found:
+    """Return the consumers of these names and ARNs, or all; each with the name of its stream.
 
-
-async def _list(properties: Properties) -> _Found:
+    A later consumer of the same name has another ARN and is not meant by that.
+    """
     async with open_control(properties) as control:
         return [
-            (stream.name, consumer)
+            (stream.name, one)
             for stream in await control.streams()
-            for consumer in await list_consumers(stream.arn, control.registration, control)
+            for one in await list_consumers(stream.arn, control.registration, control)
+            if not wanted or one.name in wanted or one.arn in wanted
         ]
 
 
@@ -346,23 +342,7 @@ def _refuse_deleting(consumer: StreamConsumer, stream_arn: str) -> None:
         )
 
 
-async def _find_all(properties: Properties, name_or_arn: str) -> _Found:
-    """Return the consumers of this name or ARN, each with the name of its stream.
-
-    A later consumer of the same name has another ARN and is not meant by that.
-    """
-    is_arn = ":" in name_or_arn
-    name = consumer_name_in(name_or_arn) if is_arn else name_or_arn
-    async with open_control(properties) as control:
-        found = [
-            (stream.name, consumer)
-            for stream in await control.streams()
-            if (consumer := await find_consumer(stream.arn, name, control.registration, control))
-        ]
-    return [one for one in found if not is_arn or one[1].arn == name_or_arn]
-
-
-async def _remove(properties: Properties, found: _Found) -> bool:
+async def _deregister(properties: Properties, found: _Found) -> bool:
     """Remove exactly these, and wait until they are DELETING or gone; return whether all are."""
     gone = []
     async with open_control(properties) as control:

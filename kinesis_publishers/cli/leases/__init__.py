@@ -2,4 +2,22 @@
 
 from __future__ import annotations
 
-from kinesis_publishers.cli.leases.command import leases as leases
+import click
+
+from kinesis_publishers.cli.leases.changing import release, reset
+from kinesis_publishers.cli.leases.importing import import_command
+from kinesis_publishers.cli.leases.showing import list_command, watch_command
+from kinesis_publishers.cli.shared.commands import CleanGroup
+
+
+@click.group(cls=CleanGroup)
+def leases() -> None:
+    """Show and change which worker reads which shard, and how far.
+
+    They are the rows of kinesis.checkpoint.application in kinesis.checkpoint.store, for the streams
+    that the properties name; those of an application with one reader have no owner.
+    """
+
+
+for _command in (list_command, watch_command, release, reset, import_command):
+    leases.add_command(_command)

@@ -1,50 +1,53 @@
-"""The command ``leases import``: begins where another program has stopped."""
+"""The command ``leases import``: begins where another program has stopped, or as in a backup.
+
+Nothing is written where they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
-from attrs import evolve
+from attrs import frozen
 
-from kinesis_publishers.assembly import open_control
+from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers.assembly import open_control, with_region
+from kinesis_publishers.checkpoints.dynamodb_table import TableClient, TableForm
+from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
+from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
-from kinesis_publishers.cli.leases.foreign import (
-    ForeignRow,
-    Source,
-    is_endpoint,
-    is_redis,
-    read_bento,
-    read_checkpoints,
-    read_harlow,
-    read_kcl,
-)
 from kinesis_publishers.cli.leases.rows import (
     application_option,
-    describe_progress,
     lease_properties,
     listed_shards,
     open_store,
-    without_creation,
+    save,
+    shards_of,
 )
+from kinesis_publishers.cli.leases.showing import describe_progress, row_fields
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
+    AwsConfig,
     CheckpointConfig,
+    DynamoDbCheckpointConfig,
+    InitialPositionConfig,
     LeaseConfig,
     Properties,
-    StreamsConfig,
 )
-from kinesis_publishers.engine.lineage import generations, starting_progress
+from kinesis_publishers.engine.lineage import generations, pinned_progress, starting_progress
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
-    CheckpointWrite,
     HashRange,
     Lease,
+    PositionType,
     Shard,
     ShardKey,
     ShardProgress,
@@ -54,117 +57,170 @@ from kinesis_publishers.model import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-_READERS: Final = {
-    "kcl": read_kcl,
-    "zio": read_kcl,
-    "bento": read_bento,
-    "harlow": read_harlow,
-    "checkpoints": read_checkpoints,
-}
-_CHECKPOINTS: Final = "checkpoints"
+# Where something stands about a shard, and that as `leases list --json` prints it.
+_Found: TypeAlias = tuple[str, Mapping[str, Any]]
+_Reader: TypeAlias = Callable[[Sequence[StreamIdentity]], Awaitable[Sequence[_Found]]]
 _SHOWN: Final = 5
 
 
+@frozen
+class _NumberTable:
+    """A table of DynamoDB that has the last processed record of each shard.
+
+    Attributes:
+        stream: the partition key.
+        shard: the sort key, which is the id of the shard.
+        number: the attribute with the sequence number; missing before the first record.
+        names: what the partition key is for a stream.
+    """
+
+    stream: str
+    shard: str
+    number: str
+    names: tuple[str, ...]
+
+
+_NUMBER_TABLES: Final = {
+    # As its configuration names the stream.
+    "bento": _NumberTable("StreamID", "ShardID", "SequenceNumber", ("{name}", "{arn}")),
+    "harlow": _NumberTable("namespace", "shard_id", "sequence_number", ("{application}-{name}",)),
+}
+
+
 @click.command("import", cls=CleanCommand)
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
 @click.option(
     "--from",
     "program",
-    type=click.Choice(list(_READERS)),
-    required=True,
-    help="Whose checkpoints: the Kinesis Client Library's, zio-kinesis's, Bento's (also Redpanda "
-    "Connect's), harlow/kinesis-consumer's, or those of this framework in another store.",
+    type=click.Choice(["kcl", "zio", *_NUMBER_TABLES]),
+    help="Whose table in DynamoDB: the Kinesis Client Library's, zio-kinesis's, Bento's (also "
+    "Redpanda Connect's) or harlow/kinesis-consumer's.",
 )
-@click.option("--table", metavar="NAME", help="Its table; of kcl and zio: as its application.")
-@click.option(
-    "--url",
-    metavar="URL",
-    help="Where its table is, if not in AWS: of harlow a database or a Redis; or an endpoint of "
-    "DynamoDB.",
-)
-@click.option(
-    "--from-application", metavar="NAME", help="Its application; as the own one unless given."
-)
-@click.option(
-    "--from-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Of checkpoints: the .properties file with which they were written.",
-)
+@click.option("--table", metavar="NAME", help="Its table; as its application unless given.")
+@click.option("--from-application", metavar="NAME", help="Its application; as ours unless given.")
 @click.option("--dry-run", is_flag=True, help="Print what would be taken, and change nothing.")
 @click.option("--force", is_flag=True, help="Replace rows that the application has already.")
 @application_option
 @connection_options
 def import_command(
-    program: str,
+    file: str | None,
+    program: str | None,
     table: str | None,
-    url: str | None,
     from_application: str | None,
-    from_config: Path | None,
     dry_run: bool,
     force: bool,
     application: str | None,
     connection: Connection,
 ) -> None:
-    """Take over the checkpoints that another program has stored, which is stopped.
+    """Take over the checkpoints of another application, which is stopped, or of a backup.
+
+    FILE, or - for standard input, has a JSON object per line, as `leases list --json` prints them.
+    Only shard_id and sequence_number are needed, the last processed record; of several streams also
+    stream_name. With --from, the checkpoints are in a table of another program.
 
     An ancestor of a shard that has a checkpoint counts as read to its end; other shards without one
-    begin at TRIM_HORIZON. What the other program has stored stays as it is.
+    begin at TRIM_HORIZON. What is taken over stays where it is.
 
     \b
     Examples:
+      kinesis-publishers leases list --json --config my.properties > backup.jsonl
+      kinesis-publishers leases import backup.jsonl --config new.properties
       kinesis-publishers leases import --from kcl --table billing --config my.properties --dry-run
-      kinesis-publishers leases import --from harlow --url redis://localhost --config my.properties
     """
-    _check_usage(program, table, url, from_config)
-    properties = lease_properties(connection, application)
-    former = properties
-    if from_config is not None:
-        former = _former_properties(from_config, from_application, properties)
-    name = from_application or CheckpointConfig.from_properties(properties).application or ""
-    source = Source(properties=former, application=name, table=table or name, url=url or "")
-    run_until_signal(
-        lambda: _import(program, source, properties, is_dry_run=dry_run, replaces=force)
-    )
+    if (file is None) == (program is None):
+        raise click.UsageError("Name a FILE (- for standard input), or a program with --from.")
+    properties = lease_properties(connection, application, creates=True)
+    if file is not None:
+        read: _Reader = partial(_read_lines, read_file(file))
+    else:
+        name = from_application or CheckpointConfig.from_properties(properties).application or ""
+        read = partial(_read_table, properties, program, name, table or name)
+    run_until_signal(lambda: _import(properties, read, is_dry_run=dry_run, replaces=force))
 
 
-def _check_usage(
-    program: str, table: str | None, url: str | None, from_config: Path | None
-) -> None:
-    if url is not None and program != "harlow" and not is_endpoint(url):
-        raise click.UsageError(f"{program} has a table in DynamoDB: --url is no https:// endpoint.")
-    if (from_config is not None) != (program == _CHECKPOINTS):
-        raise click.UsageError(
-            "--from checkpoints and --from-config belong together: its file says where they are."
-        )
-    if program in ("bento", "harlow") and table is None and not is_redis(url or ""):
-        raise click.UsageError(f"Name the table of {program} with --table.")
+async def _read_lines(content: bytes, _: Sequence[StreamIdentity]) -> list[_Found]:
+    found: list[_Found] = []
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            # Not with orjson: a sequence number may be a number, and has to be exact.
+            found.append((f"Line {number}", dict(json.loads(line))))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"Line {number} is no JSON object: {line!r:.200}") from error
+    return found
 
 
-def _former_properties(path: Path, application: str | None, properties: Properties) -> Properties:
-    """Return the properties with which checkpoints of ours were written, for the same streams."""
-    more = {StreamsConfig.names.full_key: properties.get(StreamsConfig.names)}
-    if application is not None:
-        more[CheckpointConfig.application.full_key] = application
-    former = Connection(config=path, content=read_file(path)).properties_without_reading(more)
-    return without_creation(former)
+async def _read_table(
+    properties: Properties,
+    program: str | None,
+    application: str,
+    table: str,
+    streams: Sequence[StreamIdentity],
+) -> list[_Found]:
+    properties = with_region(properties)
+    aws = AwsConfig.from_properties(properties)
+    endpoint = DynamoDbCheckpointConfig.from_properties(properties).endpoint_url
+    config = DynamoDbCheckpointConfig(table=table, endpoint_url=endpoint, create_table=False)
+    retry = CheckpointConfig.from_properties(properties).retry
+    context = CheckpointStoreContext(application=application, retry=retry, clock=SystemClock())
+    if program not in _NUMBER_TABLES:
+        # Also zio-kinesis's: what counts here is the same.
+        initial = InitialPositionConfig.from_properties(properties).timestamp
+        async with KclLeaseTable(context, aws, config, initial) as store:
+            store.name_streams(streams)
+            rows = shards_of(await store.load())
+        return [(str(key), row_fields(row)) for key, row in rows.items()]
+    form = _NUMBER_TABLES[program]
+    arns = {
+        name.format(name=one.name, arn=one.arn, application=application): one.arn
+        for one in streams
+        for name in form.names
+    }
+    keys = TableForm(keys={form.stream: "HASH", form.shard: "RANGE"})
+    client = TableClient(aws, config, context, keys)
+    found: list[_Found] = []
+    try:
+        await client.open()
+        async for item in client.read_items("Scan"):
+            texts = {name: str(value.get("S")) for name, value in item.items()}
+            if (arn := arns.get(texts.get(form.stream, ""))) is not None:
+                place = {"stream_arn": arn, "shard_id": texts.get(form.shard)}
+                number = texts.get(form.number)
+                position = {"sequence_number": number} if number else {"position": "TRIM_HORIZON"}
+                found.append((f"{texts[form.stream]} {place['shard_id']}", place | position))
+    finally:
+        await client.close()
+    return found
 
 
 async def _import(
-    program: str, source: Source, properties: Properties, *, is_dry_run: bool, replaces: bool
+    properties: Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
 ) -> None:
     async with open_control(properties) as control:
         streams, listed = await listed_shards(control)
-        clock = control.clock
-    rows = await _READERS[program](evolve(source, streams=streams, clock=clock))
-    named = {row.shard: row for row in rows if row.shard in listed}
-    _warn_of_strangers([row.name for row in rows if row.shard not in listed])
-    taken = imported(listed, {key: row.progress for key, row in named.items()})
+        now = control.clock.now()
+    named: dict[ShardKey, ShardProgress] = {}
+    left_out = []
+    for where, fields in await read(streams):
+        key, progress = _place_in(where, fields, streams)
+        if key in named:
+            raise CheckpointError(f"{where} is about {key}, as one before it: remove one of them.")
+        if key in listed:
+            named[key] = pinned_progress(progress, now)
+        else:
+            left_out.append(where)
+    _warn(left_out)
+    taken = imported(listed, named)
     if not taken:
         raise click.ClickException("No row is about a shard of these streams: nothing to import.")
     for stream in streams:
         if stream.arn not in {key.stream_arn for key in taken}:
             say(f"Warning: no row is about the stream {stream.name}: it is left out.")
     print_rich(_table(taken, named))
+    if is_dry_run:
+        say("Nothing was changed.")
+        return
     async with open_store(properties, streams) as store:
         stored = await store.load()
         there = sorted(map(str, taken.keys() & stored.keys()))
@@ -173,20 +229,43 @@ async def _import(
                 f"The application has rows for {len(there)} of these shards, as {there[0]}: import "
                 "into a new application, or replace them with --force."
             )
-        if is_dry_run:
-            say("Nothing was changed.")
-            return
         for batch in _batches(taken, listed, streams, properties):
-            await store.save(
-                [
-                    CheckpointWrite(
-                        checkpoint=one,
-                        expected=stored[one.shard].version if one.shard in stored else None,
-                    )
-                    for one in batch
-                ]
-            )
+            await save(store, stored, batch)
     say(f"Imported: {len(taken)} shards.")
+
+
+def _place_in(
+    where: str, fields: Mapping[str, Any], streams: Sequence[StreamIdentity]
+) -> tuple[ShardKey, ShardProgress]:
+    """Return what ``fields`` say; of which stream is left open if it is none of ``streams``.
+
+    Raises:
+        CheckpointError: they are not as ``leases list --json`` prints them.
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    if "sequence_number" in given:
+        is_inside = "sub_sequence_number" in given
+        kind = PositionType.AT_SEQUENCE_NUMBER if is_inside else PositionType.AFTER_SEQUENCE_NUMBER
+        given = {"position": kind.value, **given, "sequence_number": str(given["sequence_number"])}
+    try:
+        progress = progress_of({**given, "is_ended": int(given.get("is_ended", False))})
+        arns = [one.arn for one in streams if _is_of(given, one)]
+        if len(arns) > 1:
+            raise ValueError("there are several streams, and stream_name is missing")
+        return ShardKey("".join(arns), given["shard_id"]), progress
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise CheckpointError(f"{where} cannot be used: {reason}: {fields!r:.500}") from error
+
+
+def _is_of(given: Mapping[str, Any], stream: StreamIdentity) -> bool:
+    own = {
+        "stream_name": stream.name,
+        "stream_arn": stream.arn,
+        # One that was created again under the same name has other records.
+        "stream_created_at": instant_text(stream.created_at),
+    }
+    return all(given.get(name, value) == value for name, value in own.items())
 
 
 def imported(
@@ -210,23 +289,18 @@ def _batches(
     """
     created_at = {one.arn: one.created_at for one in streams}
     has_leases = LeaseConfig.from_properties(properties).is_enabled
-    for generation in generations(listed[key] for key in taken):
-        yield [
-            Checkpoint(
-                shard=one.key,
-                stream_created_at=created_at[one.stream_arn],
-                progress=taken[one.key],
-                lease=_lease(one) if has_leases else None,
-            )
-            for one in generation
-        ]
-    arns = sorted({key.stream_arn for key in taken})
-    yield [
-        Checkpoint(
-            shard=ShardKey(arn, STREAM), stream_created_at=created_at[arn], progress=FOUND_LATER
+
+    def row(key: ShardKey, lease: Lease | None = None) -> Checkpoint:
+        return Checkpoint(
+            shard=key,
+            stream_created_at=created_at[key.stream_arn],
+            progress=taken.get(key, FOUND_LATER),
+            lease=lease,
         )
-        for arn in arns
-    ]
+
+    for generation in generations(listed[key] for key in taken):
+        yield [row(one.key, _lease(one) if has_leases else None) for one in generation]
+    yield [row(ShardKey(arn, STREAM)) for arn in sorted({key.stream_arn for key in taken})]
 
 
 def _lease(shard: Shard) -> Lease:
@@ -234,19 +308,18 @@ def _lease(shard: Shard) -> Lease:
     return Lease(parents=parents, hash_range=HashRange.of(shard))
 
 
-def _table(taken: Mapping[ShardKey, ShardProgress], named: Mapping[ShardKey, ForeignRow]) -> Table:
+def _table(taken: Mapping[ShardKey, ShardProgress], named: Mapping[ShardKey, object]) -> Table:
     table = new_table("Shard", "Position", "Taken from", no_wrap=True)
     for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
         reason = "its descendants were read" if progress.is_ended else "no row: from its beginning"
-        origin = named[key].name if key in named else reason
-        table.add_row(str(key), describe_progress(progress), origin)
+        table.add_row(str(key), describe_progress(progress), "" if key in named else reason)
     return table
 
 
-def _warn_of_strangers(names: Sequence[str]) -> None:
-    if names:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+def _warn(left_out: Sequence[str]) -> None:
+    if left_out:
+        more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
         say(
-            f"Warning: left out, for their shards have left the retention or are of other streams: "
-            f"{', '.join(names[:_SHOWN])}{more}."
+            "Warning: left out, for their shards have left the retention or are of other streams: "
+            f"{', '.join(left_out[:_SHOWN])}{more}."
         )

@@ -96,9 +96,9 @@ class CleanGroup(click.Group):
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return what a file has; raises ``UsageError`` if it cannot be read."""
+    """Return what a file has, or standard input for ``-``; raises ``UsageError`` if it fails."""
     try:
-        return Path(path).read_bytes()
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}.") from error
 

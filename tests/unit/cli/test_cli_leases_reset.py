@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.cli.leases.rows import reset_rows
+from kinesis_publishers.cli.leases.changing import reset_rows
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,

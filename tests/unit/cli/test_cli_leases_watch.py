@@ -11,14 +11,14 @@ from attrs import evolve
 from rich.console import Console
 
 from kinesis_publishers.cli.leases.rows import lease_properties
-from kinesis_publishers.cli.leases.watching import LeaseBoard, watch
+from kinesis_publishers.cli.leases.showing import LeaseBoard, watch
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.model import Lease
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.cli.lease_support import Application, after, application
 
 if TYPE_CHECKING:
-    from kinesis_publishers.cli.leases.rows import Rows
+    from kinesis_publishers.leases.rules import Rows
 
 __all__ = ["application"]
 
