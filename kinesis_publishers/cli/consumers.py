@@ -13,8 +13,7 @@ import click
 
 from kinesis_publishers.assembly import ControlServices, open_control
 from kinesis_publishers.cli.leases.rows import (
-    application_option,
-    lease_properties,
+    lease_options,
     load_rows,
     open_store,
     settled_rows,
@@ -173,9 +172,8 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
 
 @consumers.command()
 @yes_option
-@application_option
-@connection_options
-def prune(yes: bool, application: str | None, connection: Connection) -> None:
+@lease_options
+def prune(yes: bool, properties: Properties) -> None:
     """Remove what the workers of an application have registered, if none of them is left.
 
     The last worker that stops removes the consumer; one that is killed leaves it behind. Nothing is
@@ -185,7 +183,6 @@ def prune(yes: bool, application: str | None, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers prune --config my.properties
     """
-    properties = lease_properties(connection, application)
     found = run_until_signal(lambda: _left_behind(properties))
     if not found:
         say("The workers of this application have left no stream consumer: nothing to do.")

@@ -12,8 +12,7 @@ from attrs import evolve
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER
 from kinesis_publishers.cli.leases.rows import (
-    application_option,
-    lease_properties,
+    lease_options,
     listed_shards,
     load_rows,
     load_shards,
@@ -26,7 +25,6 @@ from kinesis_publishers.cli.leases.rows import (
 )
 from kinesis_publishers.cli.leases.showing import row_table
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand, confirm, yes_option
-from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.cli.shared.formats import iso_utc
@@ -75,15 +73,13 @@ _POSITION: Final = Checked(
 @click.option("--owner", metavar="NAME", help="All shards that this worker has, or gets.")
 @click.option("--all", "is_all", is_flag=True, help="All shards.")
 @yes_option
-@application_option
-@connection_options
+@lease_options
 def release(
     shards: tuple[str, ...],
     owner: str | None,
     is_all: bool,
     yes: bool,
-    application: str | None,
-    connection: Connection,
+    properties: Properties,
 ) -> None:
     """Take each SHARD from its worker, so that any worker may take it.
 
@@ -96,7 +92,6 @@ def release(
       kinesis-publishers leases release --owner host-7/4711/5f3a --config my.properties --yes
     """
     _check_selection(shards, owner, is_all)
-    properties = lease_properties(connection, application)
     chosen = _chosen(run_until_signal(lambda: load_shards(properties)), shards, owner)
     owned = {key: row for key, row in chosen.items() if lease_of(row).holder is not None}
     if not owned:
@@ -133,8 +128,7 @@ def release(
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 @click.option("--force", is_flag=True, help="Also while workers read these shards.")
 @yes_option
-@application_option
-@connection_options
+@lease_options
 def reset(
     shards: tuple[str, ...],
     is_all: bool,
@@ -142,8 +136,7 @@ def reset(
     dry_run: bool,
     force: bool,
     yes: bool,
-    application: str | None,
-    connection: Connection,
+    properties: Properties,
 ) -> None:
     """Set the position from which each SHARD is read, while no worker reads it.
 
@@ -158,7 +151,6 @@ def reset(
     _check_selection(shards, is_all)
     if position.type in _OF_ONE_SHARD and len(shards) != 1:
         raise click.UsageError(f"{position.type.value} is a position of one shard: name one.")
-    properties = lease_properties(connection, application)
     rows, plan = run_until_signal(lambda: _plan_reset(properties, shards, position))
     new = plan(rows)
     if not new:
@@ -200,25 +192,23 @@ def _check_selection(*ways: object) -> None:
 def _chosen(
     rows: Rows, names: Collection[str], owner: str | None = None
 ) -> dict[ShardKey, StoredCheckpoint]:
-    """Return the rows of the shards with these ``names``, else of those of an ``owner``, else all.
+    """Return the rows of the shards with these ``names``, or those of an ``owner``, or all.
 
     Raises:
         UsageError: a name is that of no shard with a row, or of one in each of several streams.
     """
     found = shards_of(rows)
-    ids = {key: (key.shard_id, f"{key.stream_name}:{key.shard_id}") for key in found}
+    ids = [key.shard_id for key in found]
     for name in names:
-        fitting = [key for key in found if name in ids[key]]
-        if len(fitting) != 1:
-            known = ", ".join(ids[key][1] for key in fitting or found) or "none"
-            raise click.UsageError(
-                f"{name} means {len(fitting)} of the shards that have a row: name one of "
-                f"{known:.500}."
-            )
+        if ids.count(name) > 1:
+            raise click.UsageError(f"Several streams have a shard {name}: choose one by --stream.")
+        if name not in ids:
+            known = ", ".join(ids) or "none"
+            raise click.UsageError(f"{name} has no row; these shards have one: {known:.500}.")
     return {
         key: row
         for key, row in found.items()
-        if (not names or not {*names}.isdisjoint(ids[key]))
+        if (not names or key.shard_id in names)
         and owner in (None, lease_of(row).owner, lease_of(row).leaving)
     }
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
-from attrs import frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import open_control, with_region
@@ -20,8 +19,7 @@ from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.rows import (
-    application_option,
-    lease_properties,
+    lease_options,
     listed_shards,
     open_store,
     save,
@@ -29,7 +27,6 @@ from kinesis_publishers.cli.leases.rows import (
 )
 from kinesis_publishers.cli.leases.showing import describe_progress, row_fields
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
-from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
 from kinesis_publishers.clock import SystemClock
@@ -60,30 +57,14 @@ if TYPE_CHECKING:
 # Where something stands about a shard, and that as `leases list --json` prints it.
 _Found: TypeAlias = tuple[str, Mapping[str, Any]]
 _Reader: TypeAlias = Callable[[Sequence[StreamIdentity]], Awaitable[Sequence[_Found]]]
-_SHOWN: Final = 5
 
 
-@frozen
-class _NumberTable:
-    """A table of DynamoDB that has the last processed record of each shard.
-
-    Attributes:
-        stream: the partition key.
-        shard: the sort key, which is the id of the shard.
-        number: the attribute with the sequence number; missing before the first record.
-        names: what the partition key is for a stream.
-    """
-
-    stream: str
-    shard: str
-    number: str
-    names: tuple[str, ...]
-
-
+# Of each program: the partition key, and what it is for a stream; the sort key, which is the id of
+# the shard; and the attribute of the last processed record, missing before the first one.
 _NUMBER_TABLES: Final = {
     # As its configuration names the stream.
-    "bento": _NumberTable("StreamID", "ShardID", "SequenceNumber", ("{name}", "{arn}")),
-    "harlow": _NumberTable("namespace", "shard_id", "sequence_number", ("{application}-{name}",)),
+    "bento": ("StreamID", ("{name}", "{arn}"), "ShardID", "SequenceNumber"),
+    "harlow": ("namespace", ("{application}-{name}",), "shard_id", "sequence_number"),
 }
 
 
@@ -102,8 +83,7 @@ _NUMBER_TABLES: Final = {
 @click.option("--from-application", metavar="NAME", help="Its application; as ours unless given.")
 @click.option("--dry-run", is_flag=True, help="Print what would be taken, and change nothing.")
 @click.option("--force", is_flag=True, help="Replace rows that the application has already.")
-@application_option
-@connection_options
+@lease_options
 def import_command(
     file: str | None,
     program: str | None,
@@ -111,8 +91,7 @@ def import_command(
     from_application: str | None,
     dry_run: bool,
     force: bool,
-    application: str | None,
-    connection: Connection,
+    properties: Properties,
 ) -> None:
     """Take over the checkpoints of another application, which is stopped, or of a backup.
 
@@ -125,13 +104,12 @@ def import_command(
 
     \b
     Examples:
-      kinesis-publishers leases list --json --config my.properties > backup.jsonl
-      kinesis-publishers leases import backup.jsonl --config new.properties
+      kinesis-publishers leases list --json --config old.properties > b.jsonl
+      kinesis-publishers leases import b.jsonl --config my.properties
       kinesis-publishers leases import --from kcl --table billing --config my.properties --dry-run
     """
     if (file is None) == (program is None):
         raise click.UsageError("Name a FILE (- for standard input), or a program with --from.")
-    properties = lease_properties(connection, application, creates=True)
     if file is not None:
         read: _Reader = partial(_read_lines, read_file(file))
     else:
@@ -171,24 +149,24 @@ async def _read_table(
             store.name_streams(streams)
             rows = shards_of(await store.load())
         return [(str(key), row_fields(row)) for key, row in rows.items()]
-    form = _NUMBER_TABLES[program]
+    stream_key, names, shard_key, last_record = _NUMBER_TABLES[program]
     arns = {
         name.format(name=one.name, arn=one.arn, application=application): one.arn
         for one in streams
-        for name in form.names
+        for name in names
     }
-    keys = TableForm(keys={form.stream: "HASH", form.shard: "RANGE"})
-    client = TableClient(aws, config, context, keys)
+    form = TableForm(keys={stream_key: "HASH", shard_key: "RANGE"})
+    client = TableClient(aws, config, context, form)
     found: list[_Found] = []
     try:
         await client.open()
         async for item in client.read_items("Scan"):
-            texts = {name: str(value.get("S")) for name, value in item.items()}
-            if (arn := arns.get(texts.get(form.stream, ""))) is not None:
-                place = {"stream_arn": arn, "shard_id": texts.get(form.shard)}
-                number = texts.get(form.number)
+            texts = {name: str(value.get("S", "")) for name, value in item.items()}
+            if arn := arns.get(texts.get(stream_key, "")):
+                place = {"stream_arn": arn, "shard_id": texts.get(shard_key)}
+                number = texts.get(last_record)
                 position = {"sequence_number": number} if number else {"position": "TRIM_HORIZON"}
-                found.append((f"{texts[form.stream]} {place['shard_id']}", place | position))
+                found.append((f"{texts[stream_key]} {place['shard_id']}", place | position))
     finally:
         await client.close()
     return found
@@ -210,18 +188,23 @@ async def _import(
             named[key] = pinned_progress(progress, now)
         else:
             left_out.append(where)
-    _warn(left_out)
-    taken = imported(listed, named)
-    if not taken:
+    if left_out:
+        say(
+            "Warning: left out, for their shards have left the retention or are of other streams: "
+            f"{', '.join(left_out):.500}."
+        )
+    arns = {key.stream_arn for key in named}
+    if not arns:
         raise click.ClickException("No row is about a shard of these streams: nothing to import.")
-    for stream in streams:
-        if stream.arn not in {key.stream_arn for key in taken}:
-            say(f"Warning: no row is about the stream {stream.name}: it is left out.")
+    if missing := [one.name for one in streams if one.arn not in arns]:
+        say(f"Warning: left out, for no row is about these streams: {', '.join(missing)}.")
+    shards = [shard for key, shard in listed.items() if key.stream_arn in arns]
+    taken = named | starting_progress(shards, named, None)
     print_rich(_table(taken, named))
     if is_dry_run:
         say("Nothing was changed.")
         return
-    async with open_store(properties, streams) as store:
+    async with open_store(properties, streams, creates=True) as store:
         stored = await store.load()
         there = sorted(map(str, taken.keys() & stored.keys()))
         if there and not replaces:
@@ -237,11 +220,7 @@ async def _import(
 def _place_in(
     where: str, fields: Mapping[str, Any], streams: Sequence[StreamIdentity]
 ) -> tuple[ShardKey, ShardProgress]:
-    """Return what ``fields`` say; of which stream is left open if it is none of ``streams``.
-
-    Raises:
-        CheckpointError: they are not as ``leases list --json`` prints them.
-    """
+    """Return what ``fields`` say; the stream is left open if it is none of ``streams``."""
     given = {name: value for name, value in fields.items() if value is not None}
     if "sequence_number" in given:
         is_inside = "sub_sequence_number" in given
@@ -266,15 +245,6 @@ def _is_of(given: Mapping[str, Any], stream: StreamIdentity) -> bool:
         "stream_created_at": instant_text(stream.created_at),
     }
     return all(given.get(name, value) == value for name, value in own.items())
-
-
-def imported(
-    listed: Mapping[ShardKey, Shard], named: Mapping[ShardKey, ShardProgress]
-) -> dict[ShardKey, ShardProgress]:
-    """Return where each shard begins of the streams of which some are ``named``."""
-    streams = {key.stream_arn for key in named}
-    shards = [shard for key, shard in listed.items() if key.stream_arn in streams]
-    return {**named, **starting_progress(shards, named, None)}
 
 
 def _batches(
@@ -309,17 +279,8 @@ def _lease(shard: Shard) -> Lease:
 
 
 def _table(taken: Mapping[ShardKey, ShardProgress], named: Mapping[ShardKey, object]) -> Table:
-    table = new_table("Shard", "Position", "Taken from", no_wrap=True)
+    table = new_table("Shard", "Position", "Without a row", no_wrap=True)
     for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
-        reason = "its descendants were read" if progress.is_ended else "no row: from its beginning"
+        reason = "its descendants were read" if progress.is_ended else "from its beginning"
         table.add_row(str(key), describe_progress(progress), "" if key in named else reason)
     return table
-
-
-def _warn(left_out: Sequence[str]) -> None:
-    if left_out:
-        more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        say(
-            "Warning: left out, for their shards have left the retention or are of other streams: "
-            f"{', '.join(left_out[:_SHOWN])}{more}."
-        )

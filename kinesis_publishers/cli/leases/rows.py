@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+import functools
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_progress import STREAM
-from kinesis_publishers.cli.shared.connection import Connection
+from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import say
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import (
@@ -34,33 +35,44 @@ from kinesis_publishers.model import (
     StreamIdentity,
 )
 
-# What a new table is like must not be said of one that is not created.
-_OF_NEW_TABLES: Final = {*DynamoDbCheckpointConfig.options()} - {
-    DynamoDbCheckpointConfig.table,
-    DynamoDbCheckpointConfig.endpoint_url,
-}
+_T = TypeVar("_T")
+
+# By store. What a new table is like must not be said either.
 _NO_CREATION: Final[dict[str, dict[Option[Any], Scalar | None]]] = {
     "sql": {SqlCheckpointConfig.create_table: False},
     "dynamodb": {
-        **dict.fromkeys(_OF_NEW_TABLES),
+        **dict.fromkeys(
+            {*DynamoDbCheckpointConfig.options()}
+            - {DynamoDbCheckpointConfig.table, DynamoDbCheckpointConfig.endpoint_url}
+        ),
         DynamoDbCheckpointConfig.create_table: False,
     },
 }
 
-application_option: Final = click.option(
-    "--application",
-    metavar="NAME",
-    help=f"The application, as {CheckpointConfig.application.full_key}.",
-)
 
+def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
+    """Give ``command`` the common options, which it takes as ``properties``.
 
-def lease_properties(
-    connection: Connection, application: str | None, *, creates: bool = False
-) -> Properties:
-    """Return the properties of a command; ``application`` takes precedence over theirs.
-
-    With them a table is created only if the command ``creates`` one.
+    The lowest of the decorators, as :func:`connection_options`.
     """
+
+    @click.option(
+        "--application",
+        metavar="NAME",
+        help=f"The application, as {CheckpointConfig.application.full_key}.",
+    )
+    @connection_options
+    @functools.wraps(command)
+    def with_properties(
+        *args: Any, application: str | None, connection: Connection, **options: Any
+    ) -> _T:
+        return command(*args, properties=lease_properties(connection, application), **options)
+
+    return with_properties
+
+
+def lease_properties(connection: Connection, application: str | None) -> Properties:
+    """Return the properties of a command; ``application`` takes precedence over theirs."""
     key = CheckpointConfig.application.full_key
     properties = connection.properties_without_reading({key: application} if application else {})
     config = CheckpointConfig.from_properties(properties)
@@ -71,8 +83,6 @@ def lease_properties(
             f"{CheckpointConfig.store.full_key} is memory, which ends with its process: there is "
             "nothing to show or to change."
         )
-    if not creates:
-        properties = properties.with_values(_NO_CREATION.get(config.store, {}))
     # A person waits, as for the service.
     retries = CheckpointConfig.retry.max_retries
     return properties if properties.is_given(retries) else properties.with_values({retries: 3})
@@ -80,9 +90,15 @@ def lease_properties(
 
 @asynccontextmanager
 async def open_store(
-    properties: Properties, streams: Sequence[StreamIdentity] = ()
+    properties: Properties, streams: Sequence[StreamIdentity] = (), *, creates: bool = False
 ) -> AsyncIterator[CheckpointStore]:
-    """Open the store; it learns of the streams, which are described only if it needs to know."""
+    """Open the store; only if this ``creates`` a table it may be missing.
+
+    It learns of the streams, which are described only if it needs to know.
+    """
+    if not creates:
+        without = _NO_CREATION.get(properties.get(CheckpointConfig.store), {})
+        properties = properties.with_values(without)
     async with open_checkpoint_store(properties, clock=SystemClock()) as store:
         needs_streams = type(store).name_streams is not CheckpointStore.name_streams
         if needs_streams and not streams:

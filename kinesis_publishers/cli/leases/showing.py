@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
-from attrs import asdict, define, field
+from attrs import asdict
 from attrs.filters import exclude
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,8 +17,7 @@ from rich.text import Text
 
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
 from kinesis_publishers.cli.leases.rows import (
-    application_option,
-    lease_properties,
+    lease_options,
     load_rows,
     load_shards,
     open_store,
@@ -26,7 +25,6 @@ from kinesis_publishers.cli.leases.rows import (
     shards_of,
 )
 from kinesis_publishers.cli.shared.commands import CleanCommand
-from kinesis_publishers.cli.shared.connection import Connection, connection_options
 from kinesis_publishers.cli.shared.console import (
     new_table,
     output_console,
@@ -52,14 +50,12 @@ if TYPE_CHECKING:
 
 _NOTHING: Final = "The application has stored nothing for these streams."
 _PERIOD_SECONDS: Final = 1.0
-_NEWEST_MOVES: Final = 8
 
 
 @click.command("list", cls=CleanCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per shard.")
-@application_option
-@connection_options
-def list_command(as_json: bool, application: str | None, connection: Connection) -> None:
+@lease_options
+def list_command(as_json: bool, properties: Properties) -> None:
     """List the shards of an application: owner, throughput, parents, version and position.
 
     \b
@@ -67,7 +63,6 @@ def list_command(as_json: bool, application: str | None, connection: Connection)
       kinesis-publishers leases list --config my.properties
       kinesis-publishers leases list --config my.properties --json | jq 'select(.owner == null)'
     """
-    properties = lease_properties(connection, application)
     rows = run_until_signal(lambda: load_shards(properties))
     if as_json:
         print_json_lines(row_fields(row) for row in rows.values())
@@ -78,9 +73,8 @@ def list_command(as_json: bool, application: str | None, connection: Connection)
 
 
 @click.command("watch", cls=CleanCommand)
-@application_option
-@connection_options
-def watch_command(application: str | None, connection: Connection) -> None:
+@lease_options
+def watch_command(properties: Properties) -> None:
     """Show workers, shards, how far behind they are, and how they move, until Ctrl-C.
 
     A shard is as far behind as its stored progress is old: it grows between two checkpoints.
@@ -89,7 +83,6 @@ def watch_command(application: str | None, connection: Connection) -> None:
     Examples:
       kinesis-publishers leases watch --config my.properties
     """
-    properties = lease_properties(connection, application)
     run_until_signal(lambda: watch(properties, output_console(), SystemClock()))
 
 
@@ -105,7 +98,8 @@ def row_fields(row: StoredCheckpoint) -> dict[str, object]:
         "is_ended": checkpoint.progress.is_ended,
         # JSON has no numbers of this size.
         **asdict(lease_of(row), filter=exclude("hash_range")),
-        **asdict(row.version),
+        "version": row.version.number,
+        "writer": row.version.writer,
     }
 
 
@@ -142,48 +136,33 @@ def row_table(
 
 
 async def watch(properties: Properties, console: Console, clock: Clock) -> None:
-    """Show the leases once a second, until cancelled."""
-    board = LeaseBoard()
+    """Show the leases once a second, and above them how they have moved, until cancelled."""
+    owners: dict[ShardKey, str] = {}
     # The last state stays on the terminal.
     async with open_store(properties) as store:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                rows = shards_of(await load_rows(store, properties))
-                live.update(board.drawn(rows, clock.now()), refresh=True)
+                rows, now = shards_of(await load_rows(store, properties)), clock.now()
+                for key, row in rows.items():
+                    before, owners[key] = owners.get(key, owner_of(row)), owner_of(row)
+                    if before != owners[key]:
+                        move = f"{now:%H:%M:%S}  {key}  {before} => {owners[key]}"
+                        live.console.print(Text(move))
+                live.update(_drawn(rows, now), refresh=True)
                 await clock.sleep(_PERIOD_SECONDS)
 
 
-@define
-class LeaseBoard:
-    """Draws rows, and remembers how shards have moved from one drawing to the next."""
-
-    _owners: dict[ShardKey, str] = field(factory=dict, init=False)
-    _moves: deque[str] = field(factory=lambda: deque(maxlen=_NEWEST_MOVES), init=False)
-
-    def drawn(self, rows: Rows, now: datetime) -> RenderableType:
-        """Return the workers, the shards that have not ended, and the newest moves."""
-        self._note_moves(rows, now)
-        if not rows:
-            return Text(_NOTHING)
-        running = {k: row for k, row in rows.items() if not row.checkpoint.progress.is_ended}
-        ended = len(rows) - len(running)
-        rest = [Text(f"and {ended} shards that have ended")] if ended else []
-        moves = [Text(line, no_wrap=True, overflow="ellipsis") for line in self._moves]
-        return Group(_workers(running), row_table(running, now), *rest, *moves)
-
-    def _note_moves(self, rows: Rows, now: datetime) -> None:
-        owners = {key: owner_of(row) for key, row in rows.items()}
-        for key, owner in owners.items():
-            before = self._owners.get(key)
-            if before not in (None, owner):
-                self._moves.append(f"{now:%H:%M:%S}  {key}  {before} => {owner}")
-        self._owners = owners
+def _drawn(rows: Rows, now: datetime) -> RenderableType:
+    if not rows:
+        return Text(_NOTHING)
+    running = {key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended}
+    ended = Text(f"and {len(rows) - len(running)} shards that have ended")
+    return Group(_workers(running), row_table(running, now), ended)
 
 
 def _workers(rows: Rows) -> Table:
-    leases, leaving, rates = Counter[str](), Counter[str](), defaultdict[str, int](int)
-    for row in rows.values():
-        lease = lease_of(row)
+    leases, leaving, rates = Counter[str](), Counter[str](), Counter[str]()
+    for lease in map(lease_of, rows.values()):
         holder = lease.holder or "-"
         leases[holder] += 1
         leaving[holder] += lease.leaving is not None

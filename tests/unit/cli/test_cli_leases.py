@@ -33,8 +33,8 @@ def test_the_list_has_owner_position_parents_throughput_and_version(
     )
     lines = application("list").stdout.splitlines()
     assert [line.split() for line in lines[2:]] == [
-        [shard_name(0), "-", "SHARD_END", "1"],
-        [shard_name(1), "a", "->", "b", "495:7", shard_name(0), "2.0", "KiB", "1"],
+        [shard_name(0), "-", "-", "1", "SHARD_END"],
+        [shard_name(1), "a", "->", "b", "-", "2.0", "KiB", shard_name(0), "1", "495:7"],
     ]
 
 
@@ -48,14 +48,18 @@ def test_the_list_as_json_has_every_field(application: Application) -> None:
     assert fields == {
         "stream_name": "orders",
         "stream_arn": application.identity.arn,
+        "stream_created_at": application.identity.created_at.isoformat(timespec="microseconds"),
         "shard_id": shard_name(0),
         "owner": "a",
         "leaving": None,
+        "switches": 0,
+        "settle_seconds": 0,
+        "consumer_arn": None,
         "position": "AT_TIMESTAMP",
         "sequence_number": None,
         "sub_sequence_number": None,
-        "timestamp": "2026-11-22T01:02:03.000000Z",
-        "as_of": "2026-11-22T01:02:03.000000Z",
+        "timestamp": "2026-11-22T01:02:03.000000+00:00",
+        "as_of": "2026-11-22T01:02:03.000000+00:00",
         "is_ended": False,
         "parents": [],
         "children": ["c", "d"],
@@ -70,7 +74,7 @@ def test_a_record_that_comes_next_looks_different_from_one_that_was_processed(
     at = ShardProgress(position=StartingPosition.at(SequenceNumber("7")))
     application.save(application.checkpoint(0, at), application.checkpoint(1, after(7)))
     lines = application("list").stdout.splitlines()[2:]
-    assert [line.split()[2:-1] for line in lines] == [["at", "7"], ["7"]]
+    assert [line.split()[4:] for line in lines] == [["at", "7"], ["7"]]
 
 
 def test_without_rows_it_says_so(application: Application) -> None:
@@ -140,7 +144,7 @@ def test_releasing_takes_a_shard_from_its_owner_and_from_the_next_one(
     [
         (["--owner", "a"], [None, None, "b"]),
         (["--all"], [None, None, None]),
-        ([f"orders:{shard_name(2)}"], ["a", "b", None]),
+        ([shard_name(2)], ["a", "b", None]),
     ],
 )
 def test_a_selection_means_exactly_its_shards(
@@ -169,8 +173,8 @@ def test_a_shard_without_a_row_is_an_error_that_names_those_with_one(
 ) -> None:
     application.save(application.checkpoint(0))
     result = application("release", "shardId-7", "--yes")
-    assert result.exit_code == 1
-    assert f"shardId-7 has no row; these have one: {shard_name(0)}." in result.stderr
+    assert result.exit_code == 2
+    assert f"shardId-7 has no row; these shards have one: {shard_name(0)}." in result.stderr
 
 
 def test_a_shard_id_of_two_streams_has_to_say_which(application: Application) -> None:
@@ -182,7 +186,11 @@ def test_a_shard_id_of_two_streams_has_to_say_which(application: Application) ->
     both = ("--stream", "orders", "--stream", "others")
     result = application("release", shard_name(0), *both, "--yes")
     assert result.exit_code == 2
-    assert f"name one of orders:{shard_name(0)}, others:{shard_name(0)}" in result.stderr
+    assert f"Several streams have a shard {shard_name(0)}: choose one by --stream" in result.stderr
+    assert application("release", shard_name(0), "--yes").exit_code == 0
+    rows = application.rows()
+    assert rows[application.key(0)].checkpoint.lease == Lease()
+    assert rows[ShardKey(moved, shard_name(0))].checkpoint.lease == Lease(owner="a")
 
 
 def test_what_nobody_owns_needs_no_release(application: Application) -> None:

@@ -1,4 +1,4 @@
-"""``leases import``: literal rows of other programs become the rows of an application."""
+"""``leases import --from``: literal rows of other programs become the rows of an application."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
-from attrs import evolve
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.cli.leases.importing import imported
 from kinesis_publishers.model import HashRange, Lease, PositionType
-from kinesis_publishers.testing.fakes import sample_shard
-from tests.unit.cli.cli_support import run_without
 from tests.unit.cli.lease_support import BEGINNING, Application, after, shard_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from click.testing import Result
 
@@ -52,12 +47,14 @@ def table(moto_url: str) -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def take(application: Application, moto_url: str) -> Callable[..., Result]:
+def take(
+    application: Application, moto_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
     """Imports from a table of moto."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", moto_url)
 
     def run(program: str, table: str, *arguments: str) -> Result:
-        place = ("--table", table, "--url", moto_url)
-        return application("import", "--from", program, *place, *arguments)
+        return application("import", "--from", program, "--table", table, *arguments)
 
     return run
 
@@ -107,9 +104,9 @@ def test_leases_of_the_kcl(
     result = take("kcl", name)
     assert (result.exit_code, result.stderr) == (0, "Imported: 3 shards.\n")
     assert [line.split() for line in result.stdout.splitlines()[2:]] == [
-        [f"orders/{shard_name(0)}", "SHARD_END", shard_name(0)],
-        [f"orders/{shard_name(1)}", f"{_NUMBER}:7", shard_name(1)],
-        [f"orders/{shard_name(2)}", "TRIM_HORIZON", shard_name(2)],
+        [f"orders/{shard_name(0)}", "SHARD_END"],
+        [f"orders/{shard_name(1)}", f"{_NUMBER}:7"],
+        [f"orders/{shard_name(2)}", "TRIM_HORIZON"],
     ]
     rows = application.rows()
     assert {key.shard_id: row.checkpoint for key, row in rows.items()} == {
@@ -121,7 +118,10 @@ def test_leases_of_the_kcl(
 
 
 def test_leases_of_several_streams_have_the_stream_in_their_keys(
-    application: Application, table: Callable[..., str], take: Callable[..., Result]
+    application: Application,
+    table: Callable[..., str],
+    take: Callable[..., Result],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     application.server.create_stream("others")
     epoch = int(application.identity.created_at.timestamp())
@@ -134,22 +134,33 @@ def test_leases_of_several_streams_have_the_stream_in_their_keys(
     )
     result = take("kcl", name, "--stream", "orders", "--stream", "others")
     assert result.exit_code == 0
-    assert "Warning: left out" in result.stderr
-    assert f"orders:{epoch - 9}:{shard_name(0)}" in result.stderr
-    assert "unknown" in result.stderr
-    assert "no row is about the stream others: it is left out" in result.stderr
+    assert f"leases of 123456789012:orders:{epoch - 9}" in caplog.text
+    assert "leases of 123456789012:unknown" in caplog.text
+    assert "no row is about these streams: others" in result.stderr
     assert application.row(1).progress == at(_NUMBER, 0)
     assert application.row(0).progress == BEGINNING
 
 
-def test_a_lease_at_the_tip_is_pinned_and_one_at_a_timestamp_needs_it(
+def test_leases_of_a_stream_that_was_created_again_are_left_out(
     application: Application, table: Callable[..., str], take: Callable[..., Result]
+) -> None:
+    epoch = int(application.identity.created_at.timestamp())
+    lease = kcl_lease(f"123456789012:orders:{epoch - 9}:{shard_name(0)}", _NUMBER)
+    result = take("kcl", table(_KCL_KEYS, lease))
+    assert result.exit_code == 1
+    assert "No row is about a shard of these streams" in result.stderr
+
+
+def test_a_lease_at_the_tip_is_pinned_and_one_at_a_timestamp_needs_it(
+    application: Application,
+    table: Callable[..., str],
+    take: Callable[..., Result],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     leases = (kcl_lease(shard_name(0), "LATEST"), kcl_lease(shard_name(1), "AT_TIMESTAMP"))
     name = table(_KCL_KEYS, *leases)
-    refused = take("kcl", name)
-    assert refused.exit_code == 1
-    assert "set kinesis.stream.initpos and kinesis.stream.initpos.timestamp" in refused.stderr
+    assert take("kcl", name, "--dry-run").exit_code == 0
+    assert "Set kinesis.stream.initpos = AT_TIMESTAMP, and its timestamp" in caplog.text
     position = ("-P", "kinesis.stream.initpos=AT_TIMESTAMP")
     instant = ("-P", "kinesis.stream.initpos.timestamp=2026-11-22T00:00:00Z")
     assert take("kcl", name, *position, *instant).exit_code == 0
@@ -212,7 +223,7 @@ def test_a_table_of_harlow(
     name = table(_HARLOW_KEYS, *shards, row("billing-orders", shard_name(1)))
     result = take("harlow", name, "--from-application", "app")
     assert result.exit_code == 0
-    assert "have left the retention or are of other streams: orders shardId-gone." in result.stderr
+    assert "or are of other streams: app-orders shardId-gone." in result.stderr
     assert [application.row(number).progress for number in (0, 1)] == [after(_NUMBER), BEGINNING]
 
 
@@ -237,38 +248,6 @@ def test_with_leases_the_rows_have_what_workers_need(
     )
 
 
-def test_checkpoints_of_this_framework_in_another_store(
-    application: Application, tmp_path: Path
-) -> None:
-    former = tmp_path / "former.properties"
-    text = application.run.path.read_text()
-    former.write_text(text.replace(str(application.path), str(tmp_path / "former.sqlite3")))
-    application.save(
-        application.checkpoint(0, at(_NUMBER, 2)),
-        application.checkpoint(1, BEGINNING.ended()),
-        application.checkpoint("*"),
-    )
-    application.path.rename(tmp_path / "former.sqlite3")
-    result = application("import", "--from", "checkpoints", "--from-config", str(former))
-    assert result.exit_code == 0, result.stderr
-    progress = [application.row(number).progress for number in (0, 1, "*")]
-    assert progress == [at(_NUMBER, 2), BEGINNING.ended(), BEGINNING]
-
-
-def test_checkpoints_of_a_stream_that_was_created_again_are_left_out(
-    application: Application, tmp_path: Path
-) -> None:
-    former = tmp_path / "former.properties"
-    text = application.run.path.read_text()
-    former.write_text(text.replace(str(application.path), str(tmp_path / "former.sqlite3")))
-    row = application.checkpoint(0, after(7))
-    application.save(evolve(row, stream_created_at=row.stream_created_at.replace(year=2000)))
-    application.path.rename(tmp_path / "former.sqlite3")
-    result = application("import", "--from", "checkpoints", "--from-config", str(former))
-    assert result.exit_code == 1
-    assert "No row is about a shard of these streams" in result.stderr
-
-
 def test_a_dry_run_changes_nothing(
     application: Application, table: Callable[..., str], take: Callable[..., Result]
 ) -> None:
@@ -276,10 +255,10 @@ def test_a_dry_run_changes_nothing(
     result = take("kcl", name, "--dry-run")
     assert (result.exit_code, result.stderr) == (0, "Nothing was changed.\n")
     assert [line.split(maxsplit=2) for line in result.stdout.splitlines()[2:]] == [
-        [f"orders/{shard_name(0)}", f"{_NUMBER}:0", shard_name(0)],
-        [f"orders/{shard_name(1)}", "TRIM_HORIZON", "no row: from its beginning"],
+        [f"orders/{shard_name(0)}", f"{_NUMBER}:0"],
+        [f"orders/{shard_name(1)}", "TRIM_HORIZON", "from its beginning"],
     ]
-    assert application.rows() == {}
+    assert not application.path.exists()
 
 
 def test_rows_that_are_there_are_replaced_only_by_force(
@@ -312,11 +291,11 @@ def test_even_force_writes_over_nothing_that_came_in_between(
 def test_a_table_of_another_program_is_refused(
     table: Callable[..., str], take: Callable[..., Result]
 ) -> None:
-    result = take("kcl", table(_BENTO_KEYS))
-    assert result.exit_code == 1
-    assert "its keys are StreamID and ShardID, not leaseKey" in result.stderr
-    missing = take("kcl", "not-there")
-    assert "the DynamoDB table not-there does not exist: name it with --table" in missing.stderr
+    bento = table(_BENTO_KEYS, bento_row("orders", shard_name(0)))
+    assert "is no lease of the Kinesis Client Library" in take("kcl", bento).stderr
+    assert "No row is about a shard of these streams" in take("harlow", bento).stderr
+    assert "the DynamoDB table not-there does not exist" in take("kcl", "not-there").stderr
+    assert "the DynamoDB table not-there does not exist" in take("bento", "not-there").stderr
 
 
 def test_a_position_that_is_none_names_its_row(
@@ -325,16 +304,29 @@ def test_a_position_that_is_none_names_its_row(
     result = take("kcl", table(_KCL_KEYS, kcl_lease(shard_name(0), "SOMEWHERE")))
     assert "has a row that is no lease of the Kinesis Client Library" in result.stderr
     assert "SOMEWHERE" in result.stderr
+    row = bento_row("orders", shard_name(0), SequenceNumber={"S": "SOMEWHERE"})
+    result = take("bento", table(_BENTO_KEYS, row))
+    assert f"orders {shard_name(0)} cannot be used" in result.stderr
+    assert "'SOMEWHERE'" in result.stderr
+
+
+def test_two_rows_of_a_shard_are_refused(
+    application: Application, table: Callable[..., str], take: Callable[..., Result]
+) -> None:
+    # The stream was named by its ARN later.
+    keys = (application.identity.name, application.identity.arn)
+    name = table(_BENTO_KEYS, *(bento_row(one, shard_name(0)) for one in keys))
+    result = take("bento", name)
+    assert result.exit_code == 1
+    assert f"is about orders/{shard_name(0)}, as one before it" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--from", "bento"], "Name the table of bento with --table"),
-        (["--from", "harlow"], "Name the table of harlow with --table"),
-        (["--from", "harlow", "--url", "mysql://h/d"], "Name the table of harlow with --table"),
-        (["--from", "kcl", "--url", "redis://localhost"], "kcl has a table in DynamoDB"),
-        (["--from", "checkpoints"], "--from-config belong together"),
+        ([], "Name a FILE (- for standard input), or a program"),
+        (["-", "--from", "kcl"], "Name a FILE (- for standard input), or a program"),
+        (["not-there.jsonl"], "'not-there.jsonl' does not exist"),
         (["--from", "gokini"], "'gokini' is not one of"),
     ],
 )
@@ -346,36 +338,3 @@ def test_wrong_usage_makes_no_call(
     assert result.exit_code == 2
     assert message in result.stderr
     assert len(application.server.calls()) == before
-
-
-@pytest.mark.parametrize(
-    ("module", "url", "extra"),
-    [("redis", "redis://localhost", "redis"), ("sqlalchemy", "sqlite:////tmp/no", "sql")],
-)
-def test_what_is_not_installed_is_named(
-    application: Application, module: str, url: str, extra: str
-) -> None:
-    place = ("--from", "harlow", "--table", "t", "--url", url)
-    words = ("leases", "import", "--config", str(application.run.path), *place)
-    result = run_without(module, *words)
-    assert result.returncode == 1
-    assert f"pip install 'kinesis-publishers[{extra}]'" in result.stderr
-
-
-def test_ancestors_of_a_named_shard_were_read_and_others_begin_at_the_horizon() -> None:
-    shards = [
-        sample_shard(0, is_closed=True),
-        sample_shard(1, parent=0, is_closed=True),
-        sample_shard(2, parent=1),
-        sample_shard(3, parent=0, is_closed=True),
-        sample_shard(4, parent=3),
-        sample_shard(5),
-    ]
-    listed = {shard.key: shard for shard in shards}
-    named = {shards[2].key: after(7), shards[3].key: after(8)}
-    assert list(imported(listed, named).values()).count(BEGINNING.ended()) == 2
-    assert imported(listed, named) == {
-        **named,
-        **dict.fromkeys((shards[0].key, shards[1].key), BEGINNING.ended()),
-        **dict.fromkeys((shards[4].key, shards[5].key), BEGINNING),
-    }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from tests.unit.cli.cli_support import run_command
 from tests.unit.cli.lease_support import BEGINNING, Application, shard_name
 
 if TYPE_CHECKING:
@@ -101,15 +102,14 @@ def test_checkpoints_of_another_store_become_leases_of_the_kcl(
     application: Application, table: Any, leases: Callable[..., Result]
 ) -> None:
     application.save(application.checkpoint(0), application.checkpoint(1, BEGINNING.ended()))
+    text = application.run.path.read_text()
+    lines = [line for line in text.splitlines() if "dynamodb" not in line and "lease" not in line]
     former = application.run.path.with_name("former.properties")
-    former.write_text(
-        application.run.path.read_text().split("kinesis.checkpoint.store")[0]
-        + f"kinesis.checkpoint.sqlite.path={application.path}\n"
-    )
-    source = ("--from", "checkpoints", "--from-config", str(former))
-    result = leases("import", *source)
+    former.write_text("\n".join([*lines, f"kinesis.checkpoint.sqlite.path={application.path}"]))
+    listed = run_command("leases", "list", "--json", "--config", str(former)).stdout
+    result = leases("import", "-", stdin=listed)
     assert result.exit_code == 0, result.stderr
     assert [item(table, number)["checkpoint"] for number in (0, 1)] == ["TRIM_HORIZON", "SHARD_END"]
     assert item(table, 0)["startingHashKey"] == "0"
-    again = leases("import", *source)
+    again = leases("import", "-", stdin=listed)
     assert "has rows for 2 of these shards" in again.stderr

@@ -182,8 +182,8 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(application: Appl
     result = application("reset", "--all", "--to", "TRIM_HORIZON", "--dry-run")
     assert (result.exit_code, result.stderr) == (0, "Nothing was changed.\n")
     assert [line.split() for line in result.stdout.splitlines()[2:]] == [
-        [f"orders/{shard_name(0)}", "-", "7", "TRIM_HORIZON"],
-        [f"orders/{shard_name(1)}", "-", "8", "TRIM_HORIZON"],
+        [shard_name(0), "-", "-", "1", "7", "TRIM_HORIZON"],
+        [shard_name(1), "-", "-", "1", "8", "TRIM_HORIZON"],
     ]
     assert application.rows() == before
 

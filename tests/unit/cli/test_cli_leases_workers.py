@@ -110,11 +110,9 @@ def test_workers_go_on_at_imported_positions(application: Application) -> None:
         ),
         application.checkpoint("*", BEGINNING.ended()),
     )
-    former = application.run.path.with_name("former.properties")
-    former.write_text(application.run.path.read_text())
+    listed = application("list", "--json").stdout
     new = ("--application", "reports", *WITH_LEASES)
-    source = ("--from", "checkpoints", "--from-config", str(former))
-    result = application("import", *source, *new)
+    result = application("import", "-", *new, stdin=listed)
     assert result.exit_code == 0, result.stderr
     text = application.run.path.read_text()
     application.run.path.write_text(text.replace("=billing", "=reports"))
