@@ -167,7 +167,7 @@ def deregister(consumer: str, yes: bool, connection: Connection) -> None:
     if not found:
         say(f"There is no stream consumer {consumer}: nothing to do.")
         return
-    _remove(properties, found, "Its readers stop." if not yes else None)
+    _remove(properties, found, yes=yes, warning="Its readers stop.")
 
 
 @consumers.command()
@@ -187,12 +187,12 @@ def prune(yes: bool, properties: Properties) -> None:
     if not found:
         say("The workers of this application have left no stream consumer: nothing to do.")
         return
-    _remove(properties, found, "No worker is left." if not yes else None)
+    _remove(properties, found, yes=yes, warning="No worker is left.")
 
 
-def _remove(properties: Properties, found: _Found, warning: str | None) -> None:
-    """Remove exactly these; with a ``warning``, only if that is confirmed."""
-    if warning is not None:
+def _remove(properties: Properties, found: _Found, *, yes: bool, warning: str) -> None:
+    """Remove exactly these, with a question unless ``yes``."""
+    if not yes:
         say("\n".join(f"{one.arn} ({one.status})" for _, one in found))
         confirm(f"{warning} Remove it?", refusal="nothing was removed")
     if not run_until_signal(lambda: _deregister(properties, found)):

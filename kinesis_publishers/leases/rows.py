@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Final
 
 from attrs import Factory, define, field
@@ -32,6 +33,17 @@ from kinesis_publishers.model import (
 _CALL_PART: Final = 1 / 3
 # Longer than two looks are apart while the store answers.
 _LONGEST_GAP: Final = 0.5
+
+
+def first_row(shard: Shard, stream_created_at: datetime, progress: ShardProgress) -> Checkpoint:
+    """Return the row of a shard that nobody has read."""
+    parents = tuple(key.shard_id for key in shard.parent_keys)
+    return Checkpoint(
+        shard=shard.key,
+        stream_created_at=stream_created_at,
+        progress=progress,
+        lease=Lease(parents=parents, hash_range=HashRange.of(shard)),
+    )
 
 
 @define(eq=False)
@@ -153,15 +165,7 @@ class LeaseRows:
         return row is not None and row.checkpoint.stream_created_at >= created_at
 
     def _first_row(self, shard: Shard, progress: ShardProgress = FOUND_LATER) -> Checkpoint:
-        return Checkpoint(
-            shard=shard.key,
-            stream_created_at=self._identities[shard.stream_arn].created_at,
-            progress=progress,
-            lease=Lease(
-                parents=tuple(key.shard_id for key in shard.parent_keys),
-                hash_range=HashRange.of(shard),
-            ),
-        )
+        return first_row(shard, self._identities[shard.stream_arn].created_at, progress)
 
     async def _create_missing(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Create the rows of listed shards; the first worker to create one wins."""

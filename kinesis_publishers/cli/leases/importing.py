@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
+from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import open_control, with_region
@@ -40,10 +41,9 @@ from kinesis_publishers.config import (
 )
 from kinesis_publishers.engine.lineage import generations, pinned_progress, starting_progress
 from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.leases.rows import first_row
 from kinesis_publishers.model import (
     Checkpoint,
-    HashRange,
-    Lease,
     PositionType,
     Shard,
     ShardKey,
@@ -161,12 +161,13 @@ async def _read_table(
     try:
         await client.open()
         async for item in client.read_items("Scan"):
-            texts = {name: str(value.get("S", "")) for name, value in item.items()}
-            if arn := arns.get(texts.get(stream_key, "")):
-                place = {"stream_arn": arn, "shard_id": texts.get(shard_key)}
-                number = texts.get(last_record)
-                position = {"sequence_number": number} if number else {"position": "TRIM_HORIZON"}
-                found.append((f"{texts[stream_key]} {place['shard_id']}", place | position))
+            texts = {name: value.get("S", value.get("N")) for name, value in item.items()}
+            name, shard_id = texts.get(stream_key), texts.get(shard_key)
+            number = texts.get(last_record)
+            position = {"sequence_number": number} if number else {"position": "TRIM_HORIZON"}
+            if name in arns:
+                fields = {"stream_arn": arns[name], "shard_id": shard_id, **position}
+                found.append((f"{name} {shard_id}", fields))
     finally:
         await client.close()
     return found
@@ -259,23 +260,14 @@ def _batches(
     """
     created_at = {one.arn: one.created_at for one in streams}
     has_leases = LeaseConfig.from_properties(properties).is_enabled
-
-    def row(key: ShardKey, lease: Lease | None = None) -> Checkpoint:
-        return Checkpoint(
-            shard=key,
-            stream_created_at=created_at[key.stream_arn],
-            progress=taken.get(key, FOUND_LATER),
-            lease=lease,
-        )
-
     for generation in generations(listed[key] for key in taken):
-        yield [row(one.key, _lease(one) if has_leases else None) for one in generation]
-    yield [row(ShardKey(arn, STREAM)) for arn in sorted({key.stream_arn for key in taken})]
-
-
-def _lease(shard: Shard) -> Lease:
-    parents = tuple(key.shard_id for key in shard.parent_keys)
-    return Lease(parents=parents, hash_range=HashRange.of(shard))
+        rows = [first_row(one, created_at[one.stream_arn], taken[one.key]) for one in generation]
+        yield rows if has_leases else [evolve(row, lease=None) for row in rows]
+    marks = [ShardKey(arn, STREAM) for arn in sorted({key.stream_arn for key in taken})]
+    yield [
+        Checkpoint(shard=mark, stream_created_at=created_at[mark.stream_arn], progress=FOUND_LATER)
+        for mark in marks
+    ]
 
 
 def _table(taken: Mapping[ShardKey, ShardProgress], named: Mapping[ShardKey, object]) -> Table:

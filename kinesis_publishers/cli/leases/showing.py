@@ -121,7 +121,7 @@ def row_table(
     has_one_stream = len({key.stream_arn for key in rows}) == 1
     for key, row in rows.items():
         lease, progress = lease_of(row), row.checkpoint.progress
-        as_of, rate = progress.as_of, lease.bytes_per_second
+        as_of, rate = None if progress.is_ended else progress.as_of, lease.bytes_per_second
         table.add_row(
             key.shard_id if has_one_stream else str(key),
             owner_of(row),
