@@ -263,10 +263,11 @@ def _batches(
     for generation in generations(listed[key] for key in taken):
         rows = [first_row(one, created_at[one.stream_arn], taken[one.key]) for one in generation]
         yield rows if has_leases else [evolve(row, lease=None) for row in rows]
-    marks = [ShardKey(arn, STREAM) for arn in sorted({key.stream_arn for key in taken})]
+    # Ended: no reader is running.
+    mark = FOUND_LATER.ended()
     yield [
-        Checkpoint(shard=mark, stream_created_at=created_at[mark.stream_arn], progress=FOUND_LATER)
-        for mark in marks
+        Checkpoint(shard=ShardKey(arn, STREAM), stream_created_at=created_at[arn], progress=mark)
+        for arn in sorted({key.stream_arn for key in taken})
     ]
 
 

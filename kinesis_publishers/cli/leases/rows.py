@@ -23,8 +23,6 @@ from kinesis_publishers.config import (
     SqlCheckpointConfig,
     StreamsConfig,
 )
-from kinesis_publishers.config.option import Option
-from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.leases.rules import Rows, lease_of
 from kinesis_publishers.model import (
     Checkpoint,
@@ -37,17 +35,11 @@ from kinesis_publishers.model import (
 
 _T = TypeVar("_T")
 
-# By store. What a new table is like must not be said either.
-_NO_CREATION: Final[dict[str, dict[Option[Any], Scalar | None]]] = {
-    "sql": {SqlCheckpointConfig.create_table: False},
-    "dynamodb": {
-        **dict.fromkeys(
-            {*DynamoDbCheckpointConfig.options()}
-            - {DynamoDbCheckpointConfig.table, DynamoDbCheckpointConfig.endpoint_url}
-        ),
-        DynamoDbCheckpointConfig.create_table: False,
-    },
+_CREATES: Final = {
+    "sql": SqlCheckpointConfig.create_table,
+    "dynamodb": DynamoDbCheckpointConfig.create_table,
 }
+_PLACES: Final = {DynamoDbCheckpointConfig.table, DynamoDbCheckpointConfig.endpoint_url}
 
 
 def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
@@ -96,9 +88,11 @@ async def open_store(
 
     It learns of the streams, which are described only if it needs to know.
     """
-    if not creates:
-        without = _NO_CREATION.get(properties.get(CheckpointConfig.store), {})
-        properties = properties.with_values(without)
+    created_by = _CREATES.get(properties.get(CheckpointConfig.store))
+    if created_by and not creates:
+        # What a new table is like must not be said either.
+        of_new_tables = dict.fromkeys({*DynamoDbCheckpointConfig.options()} - _PLACES)
+        properties = properties.with_values({**of_new_tables, created_by: False})
     async with open_checkpoint_store(properties, clock=SystemClock()) as store:
         needs_streams = type(store).name_streams is not CheckpointStore.name_streams
         if needs_streams and not streams:

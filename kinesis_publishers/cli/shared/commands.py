@@ -97,8 +97,12 @@ class CleanGroup(click.Group):
 
 def read_file(path: str | Path) -> bytes:
     """Return what a file has, or standard input for ``-``; raises ``UsageError`` if it fails."""
+    if path == "-":
+        if sys.stdin is None:
+            raise click.UsageError("Standard input is closed: name a file.")
+        return sys.stdin.buffer.read()
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
+from kinesis_publishers.cli.shared.commands import read_file
 from kinesis_publishers.config.catalogue import all_declarations
 from tests.unit.cli.cli_support import run_command
 
@@ -190,3 +193,9 @@ def test_a_filter_that_nothing_passes_is_an_error() -> None:
     result = run_command("config", "list", "xyzzy")
     assert result.exit_code == 1
     assert "No option has 'xyzzy'" in result.stderr
+
+
+def test_standard_input_that_is_closed_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(click.UsageError, match="Standard input is closed"):
+        read_file("-")

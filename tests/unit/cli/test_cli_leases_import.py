@@ -113,7 +113,7 @@ def test_leases_of_the_kcl(
         shard_name(0): application.checkpoint(0, BEGINNING.ended()),
         shard_name(1): application.checkpoint(1, at(_NUMBER, 7)),
         shard_name(2): application.checkpoint(2, BEGINNING),
-        "*": application.checkpoint("*", BEGINNING),
+        "*": application.checkpoint("*", BEGINNING.ended()),
     }
 
 

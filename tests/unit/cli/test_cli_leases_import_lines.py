@@ -66,7 +66,7 @@ def test_what_is_listed_is_imported_as_it_was(
     assert {key: row.checkpoint for key, row in application.rows().items()} == {
         application.key(0): application.checkpoint(0, progress),
         application.key(1): application.checkpoint(1, after(8)),
-        application.key("*"): application.checkpoint("*"),
+        application.key("*"): application.checkpoint("*", BEGINNING.ended()),
     }
 
 
@@ -106,6 +106,12 @@ def test_a_line_by_hand_needs_little(
 ) -> None:
     assert take(application, {"shard_id": shard_name(0), **fields}).exit_code == 0
     assert application.row(0).progress == progress
+
+
+def test_what_nobody_has_read_yet_can_be_reset(application: Application) -> None:
+    assert take(application, {"shard_id": shard_name(0), "sequence_number": "7"}).exit_code == 0
+    result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes")
+    assert (result.exit_code, result.stderr) == (0, "Positions set: 1.\n")
 
 
 def test_the_tip_is_the_instant_of_the_import(application: Application) -> None:
