@@ -6,7 +6,7 @@ import click
 
 from kinesis_publishers.cli.leases.changing import release, reset
 from kinesis_publishers.cli.leases.importing import import_command
-from kinesis_publishers.cli.leases.showing import list_command, watch_command
+from kinesis_publishers.cli.leases.rows import list_command, watch_command
 from kinesis_publishers.cli.shared.commands import CleanGroup
 
 

@@ -18,12 +18,12 @@ from kinesis_publishers.cli.leases.rows import (
     load_shards,
     open_store,
     owner_of,
+    row_table,
     save,
     settled_rows,
     shards_of,
     single_readers,
 )
-from kinesis_publishers.cli.leases.showing import row_table
 from kinesis_publishers.cli.shared.commands import Checked, CleanCommand, confirm, yes_option
 from kinesis_publishers.cli.shared.console import print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal
@@ -192,11 +192,7 @@ def _check_selection(*ways: object) -> None:
 def _chosen(
     rows: Rows, names: Collection[str], owner: str | None = None
 ) -> dict[ShardKey, StoredCheckpoint]:
-    """Return the rows of the shards with these ``names``, or those of an ``owner``, or all.
-
-    Raises:
-        UsageError: a name is that of no shard with a row, or of one in each of several streams.
-    """
+    """Return the rows of the shards with these ``names``, or those of an ``owner``, or all."""
     found = shards_of(rows)
     ids = [key.shard_id for key in found]
     for name in names:
@@ -218,12 +214,8 @@ async def _rewrite(
 ) -> set[ShardKey]:
     """Write what ``plan`` makes of the rows; return which ones.
 
-    Nothing is written while somebody reads ``unread``. Without these, what another process changes
-    in between is read again, and ``plan`` decides again.
-
-    Raises:
-        ClickException: somebody reads one of ``unread``, or may do so.
-        StaleCheckpointError: another process has changed a row in between, or does so repeatedly.
+    Nothing is written while somebody reads ``unread``, or has changed a row in between. Without
+    these, such a row is read again, and ``plan`` decides again.
     """
     written: set[ShardKey] = set()
     tries = 1 if unread else _MOST_TRIES

@@ -20,13 +20,14 @@ from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.rows import (
+    describe_progress,
     lease_options,
     listed_shards,
     open_store,
+    row_fields,
     save,
     shards_of,
 )
-from kinesis_publishers.cli.leases.showing import describe_progress, row_fields
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
 from kinesis_publishers.cli.shared.console import new_table, print_rich, say
 from kinesis_publishers.cli.shared.event_loop import run_until_signal

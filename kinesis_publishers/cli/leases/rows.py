@@ -1,20 +1,38 @@
-"""The rows of an application: where they are, and who reads the shards."""
+"""The rows of an application: where they are, who reads the shards; ``leases list`` and ``watch``.
+
+Rich is imported when something is drawn.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from attrs import asdict
+from attrs.filters import exclude
 
 from kinesis_publishers.abc import CheckpointStore
 from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
+from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
 from kinesis_publishers.checkpoints.stored_progress import STREAM
+from kinesis_publishers.cli.shared.commands import CleanCommand
 from kinesis_publishers.cli.shared.connection import Connection, connection_options
-from kinesis_publishers.cli.shared.console import say
-from kinesis_publishers.clock import SystemClock
+from kinesis_publishers.cli.shared.console import (
+    new_table,
+    output_console,
+    print_json_lines,
+    print_rich,
+    say,
+)
+from kinesis_publishers.cli.shared.event_loop import run_until_signal
+from kinesis_publishers.cli.shared.formats import describe_position, format_behind, format_bytes
+from kinesis_publishers.clock import Clock, SystemClock
 from kinesis_publishers.config import (
     CheckpointConfig,
     DynamoDbCheckpointConfig,
@@ -27,11 +45,17 @@ from kinesis_publishers.leases.rules import Rows, lease_of
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointWrite,
+    PositionType,
     Shard,
     ShardKey,
+    ShardProgress,
     StoredCheckpoint,
     StreamIdentity,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
 _T = TypeVar("_T")
 
@@ -40,6 +64,8 @@ _CREATES: Final = {
     "dynamodb": DynamoDbCheckpointConfig.create_table,
 }
 _PLACES: Final = {DynamoDbCheckpointConfig.table, DynamoDbCheckpointConfig.endpoint_url}
+_NOTHING: Final = "The application has stored nothing for these streams."
+_PERIOD_SECONDS: Final = 1.0
 
 
 def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
@@ -200,3 +226,127 @@ async def settled_rows(
             "first; with --force they lose the shards."
         )
     return rows
+
+
+@click.command("list", cls=CleanCommand)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per shard.")
+@lease_options
+def list_command(as_json: bool, properties: Properties) -> None:
+    """List the shards of an application: owner, throughput, parents, version and position.
+
+    \b
+    Examples:
+      kinesis-publishers leases list --config my.properties
+      kinesis-publishers leases list --config my.properties --json | jq 'select(.owner == null)'
+    """
+    rows = run_until_signal(lambda: load_shards(properties))
+    if as_json:
+        print_json_lines(row_fields(row) for row in rows.values())
+    elif rows:
+        print_rich(row_table(rows, SystemClock().now()))
+    else:
+        say(_NOTHING)
+
+
+@click.command("watch", cls=CleanCommand)
+@lease_options
+def watch_command(properties: Properties) -> None:
+    """Show workers, shards, how far behind they are, and how they move, until Ctrl-C.
+
+    A shard is as far behind as its stored progress is old: it grows between two checkpoints.
+
+    \b
+    Examples:
+      kinesis-publishers leases watch --config my.properties
+    """
+    run_until_signal(lambda: watch(properties, output_console(), SystemClock()))
+
+
+def row_fields(row: StoredCheckpoint) -> dict[str, object]:
+    """Return a row as it stands in JSON, which ``leases import`` reads."""
+    checkpoint, shard = row.checkpoint, row.checkpoint.shard
+    return {
+        "stream_name": shard.stream_name,
+        "stream_arn": shard.stream_arn,
+        "stream_created_at": instant_text(checkpoint.stream_created_at),
+        "shard_id": shard.shard_id,
+        **progress_fields(checkpoint.progress),
+        "is_ended": checkpoint.progress.is_ended,
+        # JSON has no numbers of this size.
+        **asdict(lease_of(row), filter=exclude("hash_range")),
+        "version": row.version.number,
+        "writer": row.version.writer,
+    }
+
+
+def describe_progress(progress: ShardProgress) -> str:
+    """Return a position in words: the last processed record, unless it says something else."""
+    if progress.is_ended:
+        return "SHARD_END"
+    position = progress.position
+    is_next = position.type is PositionType.AT_SEQUENCE_NUMBER and progress.processed is None
+    return f"{'at ' if is_next else ''}{describe_position(position)}"
+
+
+def row_table(
+    rows: Rows, now: datetime, new: Mapping[ShardKey, Checkpoint] = MappingProxyType({})
+) -> Table:
+    """Return a table of rows, with the positions of those that are ``new``."""
+    headings = ("Shard", "Owner", "Behind", "Bytes/s", "Parents", "Version", "Position")
+    table = new_table(*headings, *(["New position"] if new else []), no_wrap=True)
+    has_one_stream = len({key.stream_arn for key in rows}) == 1
+    for key, row in rows.items():
+        lease, progress = lease_of(row), row.checkpoint.progress
+        as_of, rate = None if progress.is_ended else progress.as_of, lease.bytes_per_second
+        table.add_row(
+            key.shard_id if has_one_stream else str(key),
+            owner_of(row),
+            format_behind(None if as_of is None else max(0.0, (now - as_of).total_seconds())),
+            "" if rate is None else format_bytes(rate),
+            ", ".join(lease.parents),
+            str(row.version.number),
+            describe_progress(progress),
+            *([describe_progress(new[key].progress)] if key in new else []),
+        )
+    return table
+
+
+async def watch(properties: Properties, console: Console, clock: Clock) -> None:
+    """Show the leases once a second, and above them how they have moved, until cancelled."""
+    from rich.live import Live
+
+    owners: dict[ShardKey, str] = {}
+    # The last state stays on the terminal.
+    async with open_store(properties) as store:
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                rows, now = shards_of(await load_rows(store, properties)), clock.now()
+                for key, row in rows.items():
+                    before, owners[key] = owners.get(key, owner_of(row)), owner_of(row)
+                    if before != owners[key]:
+                        move = f"{now:%H:%M:%S}  {key}  {before} => {owners[key]}"
+                        live.console.print(move, markup=False, highlight=False)
+                live.update(_drawn(rows, now), refresh=True)
+                await clock.sleep(_PERIOD_SECONDS)
+
+
+def _drawn(rows: Rows, now: datetime) -> RenderableType:
+    from rich.console import Group
+
+    running = {key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended}
+    ended = f"and {len(rows) - len(running)} shards that have ended"
+    return Group(_workers(running), row_table(running, now), ended) if rows else _NOTHING
+
+
+def _workers(rows: Rows) -> Table:
+    leases, leaving, rates = Counter[str](), Counter[str](), Counter[str]()
+    for lease in map(lease_of, rows.values()):
+        holder = lease.holder or "-"
+        leases[holder] += 1
+        leaving[holder] += lease.leaving is not None
+        rates[holder] += lease.bytes_per_second or 0
+    table = new_table("Worker", "Shards", "Hands over", "Bytes/s", no_wrap=True)
+    for worker, count in sorted(leases.items()):
+        handed = str(leaving[worker] or "")
+        table.add_row(worker, str(count), handed, format_bytes(rates[worker]))
+    return table

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from rich.console import Console
 
-from kinesis_publishers.cli.leases.rows import lease_properties
-from kinesis_publishers.cli.leases.showing import watch
+from kinesis_publishers.cli.leases.rows import lease_properties, watch
 from kinesis_publishers.cli.shared.connection import Connection
 from kinesis_publishers.model import Lease
 from kinesis_publishers.testing.manual_clock import ManualClock
