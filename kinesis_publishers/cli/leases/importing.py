@@ -109,7 +109,7 @@ def import_command(
       kinesis-publishers leases import b.jsonl --config my.properties
       kinesis-publishers leases import --from kcl --table billing --config my.properties --dry-run
     """
-    if (file is None) == (program is None):
+    if (file is None) == (program is None) or (file and (table or from_application)):
         raise click.UsageError("Name a FILE (- for standard input), or a program with --from.")
     if file is not None:
         read: _Reader = partial(_read_lines, read_file(file))
