@@ -13,7 +13,6 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import instant_text
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
 from kinesis_publishers.config import Properties
-from kinesis_publishers.errors import ClosedError
 from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
 
@@ -42,7 +41,6 @@ class MemoryCheckpointStore(VersionedStore):
     ) -> None:
         super().__init__(context)
         self._memory = memory
-        self._is_open = False
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -50,12 +48,6 @@ class MemoryCheckpointStore(VersionedStore):
 
     def __str__(self) -> str:
         return "the memory of this process"
-
-    async def open(self) -> None:
-        self._is_open = True
-
-    async def close(self) -> None:
-        self._is_open = False
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         with self._memory.lock:
@@ -78,6 +70,5 @@ class MemoryCheckpointStore(VersionedStore):
         return refusals
 
     def _checkpoints(self) -> dict[ShardKey, tuple[StoredCheckpoint, str]]:
-        if not self._is_open:
-            raise ClosedError(f"The store of checkpoints in {self} is not open.")
+        self._check_open()
         return self._memory.applications[self._context.application]

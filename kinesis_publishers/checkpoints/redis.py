@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from redis import exceptions
 from redis.asyncio import Redis, RedisCluster
@@ -16,17 +14,22 @@ from redis.backoff import NoBackoff
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.versions import (
+    Attempt,
+    Change,
+    Meaning,
+    Refusal,
+    VersionedStore,
+    failure_of,
+    place_of,
+)
 from kinesis_publishers.config import Properties, RedisCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
-    ClosedError,
     ConnectionFailedError,
     InvalidOptionError,
-    KinesisPublishersError,
     ResourceInUseError,
-    ServiceError,
 )
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
 
@@ -34,101 +37,77 @@ _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
 
 _URL_KEY: Final = RedisCheckpointConfig.url.full_key
-_OPERATION: Final = "the call about checkpoints"
+_PREFIX_KEY: Final = RedisCheckpointConfig.prefix.full_key
 # The heartbeat of a lease is worth nothing if it takes longer.
 _CALL_SECONDS: Final = 10.0
-# A script stops everything else that the server does: half a millisecond for as many.
-_WRITES_PER_SCRIPT: Final = 500
 
-# The rule of Attempt.replaces, for each write on its own. An empty text stands for none.
-_WRITE: Final = """\
-local refused = {}
-for i = 1, #ARGV, 7 do
-  local shard, number, writer, own, first, last, value = unpack(ARGV, i, i + 6)
-  local text = redis.call('HGET', KEYS[1], shard)
-  local stored, is_free = {}, number == ''
-  if text then
-    local is_json, decoded = pcall(cjson.decode, text)
-    if is_json and type(decoded) == 'table' then stored = decoded end
-    local version = tonumber(stored.version) or 0
-    is_free = (version == tonumber(number) and stored.writer == writer) or
-      (stored.writer == own and tonumber(first) <= version and version <= tonumber(last))
-  end
-  if not is_free then
-    table.insert(refused, {
-      (i - 1) / 7, text and (tonumber(stored.version) or 0) or '',
-      tostring(stored.writer), tostring(stored.written_at)})
+# Of each field: its name, what it must be, and what it becomes. An empty text stands for no field.
+# It stops everything else that the server does: half a millisecond for 500 fields.
+_REPLACE: Final = """\
+local others = {}
+for i = 1, #ARGV, 3 do
+  local name, expected, value = unpack(ARGV, i, i + 2)
+  if (redis.call('HGET', KEYS[1], name) or '') ~= expected then
+    table.insert(others, (i - 1) / 3)
   elseif value == '' then
-    redis.call('HDEL', KEYS[1], shard)
+    redis.call('HDEL', KEYS[1], name)
   else
-    redis.call('HSET', KEYS[1], shard, value)
+    redis.call('HSET', KEYS[1], name, value)
   end
 end
-return refused
+return others
 """
 
-_OF_CONNECTIONS: Final = (exceptions.RedisClusterException, OSError)
-_Kinds: TypeAlias = "type[Exception] | tuple[type[Exception], ...]"
-# The first that fits: some classes extend others. Older redis-py has fewer classes, and what fails
-# inside of a script before Redis 7 has its reason in the text alone.
-_MEANINGS: Final[tuple[tuple[_Kinds, str, type[KinesisPublishersError], str], ...]] = (
+_ERRORS: Final = (
+    exceptions.RedisError,
+    exceptions.RedisClusterException,
+    OSError,
+    TypeError,
+    ValueError,
+)
+# By class, as some extend others; and by text, as what fails inside of a script before Redis 7 has
+# its reason there alone.
+_MEANINGS: Final[tuple[Meaning, ...]] = (
+    ("AuthenticationError", AccessDeniedError, f"check user and password in {_URL_KEY}"),
     (
-        exceptions.AuthenticationError,
-        "",
-        AccessDeniedError,
-        f"check user and password in {_URL_KEY}",
-    ),
-    (
-        exceptions.RedisError,
         "permission|user executing the script",
         AccessDeniedError,
-        "allow the user +hgetall, +hget, +hset, +hdel, +evalsha, +script|load and +info",
+        "allow the user +hgetall, +hmget, +hget, +hset, +hdel, +eval and +info",
     ),
     (
-        exceptions.RedisError,
         "read only replica",
         CheckpointError,
         f"name the primary, not a replica of it, in {_URL_KEY}",
     ),
     (
-        exceptions.RedisError,
-        "wrong kind of value",
+        "wrong kind of value|UnicodeDecodeError",
         CheckpointError,
-        "another program uses the key: set kinesis.checkpoint.redis.prefix to another",
+        f"another program uses the key: set {_PREFIX_KEY} to another",
     ),
+    ("'maxmemory'", CheckpointError, "its memory is full: raise maxmemory, or remove other keys"),
     (
-        exceptions.RedisError,
-        "'maxmemory'",
-        CheckpointError,
-        "its memory is full: raise maxmemory, or remove other keys",
-    ),
-    (
-        exceptions.ResponseError,
-        "(?i)moved",
-        CheckpointError,
-        f"another node of the cluster has the key: name that one in {_URL_KEY}",
-    ),
-    (
-        # Also while it loads its files.
-        (exceptions.ConnectionError, exceptions.TimeoutError, *_OF_CONNECTIONS),
-        "",
+        # Also while it loads its files, and of a certificate that is refused.
+        " (ConnectionError|TimeoutError|RedisClusterException|OSError) ",
         ConnectionFailedError,
         f"check that the server is up, and {_URL_KEY}",
     ),
     (
         # No quorum of a cluster, a slot that moves; a script or a failing disk that it waits for.
-        exceptions.ResponseError,
         "(?i)clusterdown|tryagain|masterdown|busy|misconf|noreplicas",
         ResourceInUseError,
         "it takes no writes for now",
     ),
+    # Of redis-py, which gets all parameters of the URL.
+    ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
+    ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
 )
 
 
 class RedisCheckpointStore(VersionedStore):
     """Keeps checkpoints as fields of a hash per application, one per shard.
 
-    A batch is one script per 500 writes, which nothing comes between.
+    A batch is a read, and one script that replaces what is still as it was read; what another
+    writer has changed in between is read again.
 
     A write is as durable as Redis is configured to be, which is less than what other stores
     promise. Without ``appendonly yes`` a crash loses what came after the last snapshot; with it,
@@ -141,25 +120,20 @@ class RedisCheckpointStore(VersionedStore):
     def __init__(self, context: CheckpointStoreContext, config: RedisCheckpointConfig) -> None:
         super().__init__(context)
         self._url = config.url or ""
-        self._client: Any = _client_of(Redis, self._url)
-        self._where = _address_of(self._client)
         # On a cluster, the part in braces decides which node has it.
         self._key = f"{config.prefix}:{{{context.application}}}"
-        self._is_open = False
+        self._client: Any = None
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
         return cls(context, RedisCheckpointConfig.from_properties(properties))
 
     def __str__(self) -> str:
-        return f"the key {self._key} of {self._where}"
+        return f"the key {self._key} of {place_of(self._url)}"
 
     async def open(self) -> None:
-        self._is_open = True
-        settings = await self._call(self._settings)
-        if settings.get("cluster_enabled"):
-            await self._client.aclose()
-            self._client = _client_of(RedisCluster, self._url)
+        await super().open()
+        settings = await self._call(self._connect)
         policy = str(settings.get("maxmemory_policy", ""))
         risks = [
             "appendonly is no" if settings.get("aof_enabled") == 0 else "",
@@ -173,116 +147,84 @@ class RedisCheckpointStore(VersionedStore):
                 " and ".join(filter(None, risks)),
             )
 
-    async def _settings(self) -> dict[str, Any]:
-        try:
-            settings: dict[str, Any] = await self._client.info()
-        except exceptions.NoPermissionError:
-            return {}
+    async def _connect(self) -> dict[str, Any]:
+        """Make a client of the server, or of its cluster; return what it says of itself."""
+        async with self._client_of(Redis) as client:
+            settings: dict[str, Any] = await client.info()
+        self._client = self._client_of(RedisCluster if settings.get("cluster_enabled") else Redis)
         return settings
 
-    async def close(self) -> None:
-        self._is_open = False
-        await self._client.aclose()
-
-    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        found: Any = await self._call(lambda: self._client.hgetall(self._key))
-        return dict(self._stored(field, value) for field, value in found.items())
-
-    def _stored(self, field: str, value: str) -> tuple[ShardKey, StoredCheckpoint]:
-        shard = ShardKey(*field.rpartition("/")[::2])
-        try:
-            fields = json.loads(value)
-            fields.get("version")
-        except (ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"{self} has a field that is no checkpoint ({error!r}): {field!r}: {value!r:.500}. "
-                "Restore it from a backup, or choose another prefix or application."
-            ) from error
-        return shard, stored_from_fields(shard, fields, where=self)
-
-    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        refusals = []
-        script = self._client.register_script(_WRITE)
-        for first in range(0, len(changes), _WRITES_PER_SCRIPT):
-            batch = changes[first : first + _WRITES_PER_SCRIPT]
-            arguments = [one for change in batch for one in self._arguments(*change)]
-            refused = await self._call(partial(script, keys=[self._key], args=arguments))
-            refusals += [
-                Refusal(
-                    attempt=batch[index][0],
-                    stored=CheckpointVersion(number=number, writer=writer)
-                    if isinstance(number, int)
-                    else None,
-                    written_at=written_at,
-                )
-                for index, number, writer, written_at in refused
-            ]
-        return refusals
-
-    def _arguments(self, attempt: Attempt, checkpoint: Checkpoint | None) -> tuple[str | int, ...]:
-        value, expected = "", attempt.expected
-        if checkpoint is not None:
-            fields = fields_of(checkpoint, attempt.version, self._context.clock.now())
-            value = json.dumps({name: one for name, one in fields.items() if one is not None})
-        return (
-            f"{attempt.shard.stream_arn}/{attempt.shard.shard_id}",
-            "" if expected is None else expected.number,
-            "" if expected is None else expected.writer,
-            attempt.version.writer,
-            attempt.first_unanswered,
-            attempt.version.number,
-            value,
-        )
-
-    async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        async def attempt() -> _T:
-            if not self._is_open:
-                raise ClosedError(f"The store of checkpoints in {self} is not open.")
-            try:
-                return await call()
-            except (exceptions.RedisError, *_OF_CONNECTIONS) as error:
-                raise _mapped(error, self) from error
-
-        return await self._with_retries(attempt)
-
-
-def _client_of(kind: type[Redis | RedisCluster], url: str) -> Redis | RedisCluster:
-    """Return a client that is not connected yet."""
-    try:
+    def _client_of(self, kind: type[Redis | RedisCluster]) -> Any:
         return kind.from_url(
-            url,
+            self._url,
             decode_responses=True,
             # Repeating is up to the policy of the context.
             retry=Retry(NoBackoff(), 0),
             socket_timeout=_CALL_SECONDS,
             socket_connect_timeout=_CALL_SECONDS,
         )
-    except ValueError:
-        pass  # reported below, outside the handler: a traceback could show the password
-    raise InvalidOptionError(
-        f"{_URL_KEY}: got ***, expected {RedisCheckpointConfig.url.parser.accepts}; special "
-        "characters of a user or password are written as %40 for @"
-    )
 
+    async def close(self) -> None:
+        await super().close()
+        if self._client is not None:
+            await self._client.aclose()
 
-def _address_of(client: Any) -> str:
-    options = client.connection_pool.connection_kwargs
-    place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-    return f"redis://{place}/{options.get('db', 0)}"
+    async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        found: Any = await self._call(lambda: self._client.hgetall(self._key))
+        shards = {name: ShardKey(*name.rpartition("/")[::2]) for name in found}
+        return {
+            shard: stored_from_fields(shard, self._fields_in(name, found[name]), where=self)
+            for name, shard in shards.items()
+        }
 
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        if not changes:
+            return []
+        names = [f"{one.shard.stream_arn}/{one.shard.shard_id}" for one, _ in changes]
+        found = await self._call(lambda: self._client.hmget(self._key, names))
+        refusals: list[Refusal] = []
+        accepted: list[Change] = []
+        arguments: list[str] = []
+        for (attempt, checkpoint), name, text in zip(changes, names, found, strict=True):
+            if refusal := self._refusal(attempt, name, text):
+                refusals.append(refusal)
+            else:
+                accepted.append((attempt, checkpoint))
+                arguments += [name, text or "", self._text_of(attempt, checkpoint)]
+        others = await self._call(lambda: self._client.eval(_REPLACE, 1, self._key, *arguments))
+        # Another writer's, or, if an answer was lost, what this call has written.
+        return refusals + await self._apply([accepted[index] for index in others])
 
-def _mapped(error: Exception, where: object) -> KinesisPublishersError:
-    text = str(error).rstrip(".")
-    code = getattr(error, "status_code", None) or type(error).__name__
-    kind, advice = next(
-        (
-            (kind, advice)
-            for found, words, kind, advice in _MEANINGS
-            if isinstance(error, found) and re.search(words, f"{code} {text}")
-        ),
-        (CheckpointError, f"check {_URL_KEY}, and the log of the server"),
-    )
-    message = f"{where} cannot be used ({code}: {text}): {advice}."
-    if issubclass(kind, ServiceError):
-        return kind(message, operation=_OPERATION, code=code)
-    return kind(message)
+    def _refusal(self, attempt: Attempt, name: str, text: str | None) -> Refusal | None:
+        if text is None:
+            return attempt.refusal(None)
+        fields = self._fields_in(name, text)
+        version = CheckpointVersion(
+            number=fields.get("version", 0), writer=fields.get("writer", "an unknown writer")
+        )
+        return attempt.refusal(version, fields.get("written_at"))
+
+    def _text_of(self, attempt: Attempt, checkpoint: Checkpoint | None) -> str:
+        if checkpoint is None:
+            return ""
+        fields = fields_of(checkpoint, attempt.version, self._context.clock.now())
+        return json.dumps({name: one for name, one in fields.items() if one is not None})
+
+    def _fields_in(self, name: str, text: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{self} has a field that is no checkpoint ({error!r}): {name!r}: {text!r:.500}. "
+                f"Restore it from a backup, or set {_PREFIX_KEY} to another."
+            ) from error
+
+    async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        async def attempt() -> _T:
+            try:
+                return await call()
+            except _ERRORS as error:
+                code = getattr(error, "status_code", None)
+                raise failure_of(self, error, code, _MEANINGS) from error
+
+        return await self._with_retries(attempt)

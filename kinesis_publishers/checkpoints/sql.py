@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from contextlib import suppress
 from importlib import import_module
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
-from attrs import asdict, astuple
-from sqlalchemy.exc import NoSuchTableError
+from attrs import asdict
+from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.sql_database import Database
+from kinesis_publishers.checkpoints.sql_database import engine_of, failure_in
 from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
-from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, place_of
 from kinesis_publishers.config import Properties, SqlCheckpointConfig
-from kinesis_publishers.errors import CheckpointError, ClosedError
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 
 if TYPE_CHECKING:
@@ -24,27 +26,26 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Locked together until the transaction ends: few enough that other workers do not wait for long.
-_ROWS_PER_TRANSACTION: Final = 500
+# The heartbeat of a lease is worth nothing if it takes longer.
+_TRANSACTION_SECONDS: Final = 10.0
 
 _KEYS: Final = {"application": 128, "stream_arn": 256, "shard_id": 128}
 _INSTANT: Final = sa.String(32)
-_TYPES: Final[dict[str, sa.types.TypeEngine[Any]]] = {
+_REQUIRED: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "version": sa.BigInteger(),
     "writer": sa.String(320),
     "written_at": _INSTANT,
     "stream_created_at": _INSTANT,
     "position": sa.String(32),
+    "is_ended": sa.SmallInteger(),
+}
+_OPTIONAL: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "sequence_number": sa.String(128),
     "sub_sequence_number": sa.BigInteger(),
     "timestamp": _INSTANT,
     "as_of": _INSTANT,
-    "is_ended": sa.SmallInteger(),
     "lease": sa.Text(),
 }
-_REQUIRED: Final = frozenset(
-    {"version", "writer", "written_at", "stream_created_at", "position", "is_ended"}
-)
 
 
 def _table(name: str) -> sa.Table:
@@ -53,7 +54,8 @@ def _table(name: str) -> sa.Table:
         bare,
         sa.MetaData(),
         *(sa.Column(key, sa.String(size), primary_key=True) for key, size in _KEYS.items()),
-        *(sa.Column(field, _TYPES[field], nullable=field not in _REQUIRED) for field in FIELDS),
+        *(sa.Column(field, kind, nullable=False) for field, kind in _REQUIRED.items()),
+        *(sa.Column(field, kind) for field, kind in _OPTIONAL.items()),
         schema=schema or None,
         # The usual collations of MySQL take Billing and billing for the same application.
         mysql_engine="InnoDB",
@@ -84,28 +86,30 @@ class SqlCheckpointStore(VersionedStore):
     def __init__(self, context: CheckpointStoreContext, config: SqlCheckpointConfig) -> None:
         super().__init__(context)
         self._config = config
+        self._engine = engine_of(config.url or "")
         self._table = _table(config.table)
-        self._database = Database(config.url or "", context.clock)
-        self._upsert = _upsert(self._table, self._database.dialect)
+        self._upsert = _upsert(self._table, self._engine.dialect.name)
         self._delete = self._table.delete().where(
             *(self._table.c[name] == sa.bindparam(name) for name in _KEYS)
         )
-        self._is_open = False
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
         return cls(context, SqlCheckpointConfig.from_properties(properties))
 
     def __str__(self) -> str:
-        return f"the table {self._config.table} in {self._database}"
+        return f"the table {self._config.table} in {place_of(self._config.url or '')}"
 
     async def open(self) -> None:
-        self._is_open = True
+        await super().open()
         await self._call(self._provide_table)
 
     async def close(self) -> None:
-        self._is_open = False
-        await self._database.close()
+        await super().close()
+        # A server that has vanished does not say goodbye.
+        with suppress(OSError, SQLAlchemyError):
+            async with self._context.clock.timeout(_TRANSACTION_SECONDS):
+                await self._engine.dispose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         query = sa.select(self._table).where(self._table.c.application == self._context.application)
@@ -113,40 +117,36 @@ class SqlCheckpointStore(VersionedStore):
         async def read(connection: AsyncConnection) -> list[dict[str, Any]]:
             return [dict(row) for row in (await connection.execute(query)).mappings()]
 
-        return {
-            (shard := ShardKey(row["stream_arn"], row["shard_id"])): stored_from_fields(
-                shard, row, where=self
-            )
-            for row in await self._call(read)
-        }
+        rows = await self._call(read)
+        found = {ShardKey(row["stream_arn"], row["shard_id"]): row for row in rows}
+        return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        ordered = sorted(changes, key=lambda change: astuple(change[0].shard))
-        refusals = []
-        for first in range(0, len(ordered), _ROWS_PER_TRANSACTION):
-            batch = ordered[first : first + _ROWS_PER_TRANSACTION]
-            refusals += await self._call(partial(self._write, batch))
-        return refusals
+        return await self._call(lambda connection: self._write(changes, connection))
 
     async def _call(self, work: Callable[[AsyncConnection], Awaitable[_T]]) -> _T:
         """Run ``work`` in a transaction; repeat it as a whole where that may help."""
 
         async def attempt() -> _T:
-            if not self._is_open:
-                raise ClosedError(f"The store of checkpoints in {self} is not open.")
-            async with self._database.transaction(self) as connection:
-                return await work(connection)
+            try:
+                async with (
+                    self._context.clock.timeout(_TRANSACTION_SECONDS),
+                    self._engine.begin() as connection,
+                ):
+                    return await work(connection)
+            except (DBAPIError, OSError, TypeError, ValueError) as error:
+                raise failure_in(self, error) from error
 
         return await self._with_retries(attempt)
 
-    async def _write(self, batch: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
+    async def _write(self, changes: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
         now = self._context.clock.now()
-        found = await self._lock(connection, [attempt.shard for attempt, _ in batch])
+        found = await self._lock(connection, [attempt.shard for attempt, _ in changes])
         refusals: list[Refusal] = []
         created: list[dict[str, Any]] = []
         replaced: list[dict[str, Any]] = []
         removed: list[dict[str, Any]] = []
-        for attempt, checkpoint in batch:
+        for attempt, checkpoint in changes:
             stored, written_at = found.get(attempt.shard, (None, None))
             key = {"application": self._context.application, **asdict(attempt.shard)}
             if refusal := attempt.refusal(stored, written_at):
@@ -169,24 +169,17 @@ class SqlCheckpointStore(VersionedStore):
         self, connection: AsyncConnection, shards: Sequence[ShardKey]
     ) -> dict[ShardKey, tuple[CheckpointVersion, str]]:
         columns = self._table.c
-        of_streams: dict[str, list[str]] = {}
-        for shard in shards:
-            of_streams.setdefault(shard.stream_arn, []).append(shard.shard_id)
+        names = ("stream_arn", "shard_id", "version", "writer", "written_at")
         query = (
-            sa.select(
-                columns.stream_arn,
-                columns.shard_id,
-                columns.version,
-                columns.writer,
-                columns.written_at,
-            )
+            sa.select(*(columns[name] for name in names))
             .where(columns.application == self._context.application)
             # Not pairs of both columns: for those, some servers look at every row, and lock it.
             .where(
                 sa.or_(
                     *(
-                        (columns.stream_arn == arn) & columns.shard_id.in_(ids)
-                        for arn, ids in of_streams.items()
+                        (columns.stream_arn == arn)
+                        & columns.shard_id.in_([one.shard_id for one in group])
+                        for arn, group in groupby(shards, key=attrgetter("stream_arn"))
                     )
                 )
             )
@@ -194,11 +187,8 @@ class SqlCheckpointStore(VersionedStore):
             .with_for_update()
         )
         return {
-            ShardKey(row.stream_arn, row.shard_id): (
-                CheckpointVersion(number=row.version, writer=row.writer),
-                row.written_at,
-            )
-            for row in await connection.execute(query)
+            ShardKey(arn, shard_id): (CheckpointVersion(number=number, writer=writer), written_at)
+            for arn, shard_id, number, writer, written_at in await connection.execute(query)
         }
 
     async def _provide_table(self, connection: AsyncConnection) -> None:
@@ -208,28 +198,24 @@ class SqlCheckpointStore(VersionedStore):
             CheckpointError: it has another primary key, or is missing and not to be created.
             AccessDeniedError: the user may not create it.
         """
-        table = self._table
+        table, create = self._table, sa.schema.CreateTable(self._table)
         try:
             found = await connection.run_sync(
                 lambda sync: sa.inspect(sync).get_pk_constraint(table.name, table.schema)
             )
         except NoSuchTableError:
-            await self._create_table(connection)
-            return
+            if self._config.create_table:
+                await connection.execute(create)
+                return
+            ddl = " ".join(str(create.compile(dialect=connection.dialect)).split())
+            raise CheckpointError(
+                f"{self} does not exist: create it with {ddl!r}, or let it be created with "
+                "kinesis.checkpoint.sql.createtable = true. If it was removed while it was in use, "
+                "its checkpoints are gone."
+            ) from None
         if found["constrained_columns"] != list(_KEYS):
             raise CheckpointError(
                 f"{self} does not hold checkpoints: its primary key is "
                 f"{', '.join(found['constrained_columns']) or 'missing'}, not {', '.join(_KEYS)}. "
                 "Set kinesis.checkpoint.sql.table to another."
             )
-
-    async def _create_table(self, connection: AsyncConnection) -> None:
-        statement = sa.schema.CreateTable(self._table)
-        if not self._config.create_table:
-            ddl = " ".join(str(statement.compile(dialect=connection.dialect)).split())
-            raise CheckpointError(
-                f"{self} does not exist: create it with {ddl!r}, or let it be created with "
-                "kinesis.checkpoint.sql.createtable = true. If it was removed while it was in use, "
-                "its checkpoints are gone."
-            )
-        await connection.execute(statement)

@@ -15,9 +15,14 @@ from attrs import frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
-from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore
+from kinesis_publishers.checkpoints.versions import (
+    Change,
+    Refusal,
+    VersionedStore,
+    failure_of,
+)
 from kinesis_publishers.config import Properties, SqliteCheckpointConfig
-from kinesis_publishers.errors import CheckpointError, ClosedError, ResourceInUseError
+from kinesis_publishers.errors import CheckpointError, ResourceInUseError
 from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
 
 _SCHEMA_VERSION: Final = 1
@@ -46,8 +51,20 @@ CREATE TABLE checkpoint (
 
 # How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
-_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+SQLITE_MEANINGS: Final = (
+    ("SQLITE_(BUSY|LOCKED)", ResourceInUseError, "another process has locked it"),
+    (
+        "SQLITE_(CORRUPT|NOTADB)",
+        CheckpointError,
+        "it is damaged or no database of checkpoints: restore it from a backup, or name another",
+    ),
+    (
+        "",
+        CheckpointError,
+        "check that the file is there, its directory can be written, and the disk has room",
+    ),
+)
 
 
 @frozen
@@ -113,7 +130,9 @@ class _CheckpointFile:
             ):
                 yield connection
         except sqlite3.Error as error:
-            raise self._mapped(error) from error
+            # Errors of the module sqlite3 itself have no code.
+            code = getattr(error, "sqlite_errorname", None)
+            raise failure_of(self.path, error, code, SQLITE_MEANINGS) from error
 
     def _check(self, connection: sqlite3.Connection) -> None:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
@@ -134,26 +153,6 @@ class _CheckpointFile:
                 f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
                 "install the version that wrote them, or a newer one."
             )
-
-    def _mapped(self, error: sqlite3.Error) -> ResourceInUseError | CheckpointError:
-        # Errors of the module sqlite3 itself have no code; the lower byte is the kind.
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-        if code in _BUSY:
-            return ResourceInUseError(
-                f"{self.path} is locked by another process ({name})",
-                operation="the transaction on the checkpoints",
-                code=name,
-            )
-        if code in _DAMAGED:
-            return CheckpointError(
-                f"{self.path} is damaged, or is not a database of checkpoints ({name}: {error}): "
-                "restore it from a backup, or set kinesis.checkpoint.sqlite.path to another file."
-            )
-        return CheckpointError(
-            f"The checkpoints in {self.path} cannot be used ({name}: {error}): check that the file "
-            "is there and its directory can be written, and that the disk has room."
-        )
 
 
 @contextmanager
@@ -193,7 +192,7 @@ def _add_leases(connection: sqlite3.Connection) -> None:
 class SqliteCheckpointStore(VersionedStore):
     """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
 
-    A batch is one transaction, with one wait for the disk.
+    A batch is one transaction per 500 rows, with one wait for the disk.
 
     The file and its directory are created if they are missing.
     """
@@ -212,30 +211,26 @@ class SqliteCheckpointStore(VersionedStore):
         return str(self._file)
 
     async def open(self) -> None:
+        await super().open()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
         await self._call(self._file.create)
 
     async def close(self) -> None:
-        executor, self._executor = self._executor, None
-        if executor is not None:
+        await super().close()
+        if self._executor is not None:
             # A transaction in flight takes a second at most, the wait for a lock included.
-            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
+            await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         return await self._call(self._load)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await self._call(lambda: self._transact(changes)) if changes else []
+        return await self._call(lambda: self._transact(changes))
 
     async def _call(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` in the thread, with retries while another process holds the lock."""
-
-        async def attempt() -> _T:
-            if self._executor is None:
-                raise ClosedError(f"The store of checkpoints in {self} is not open.")
-            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-        return await self._with_retries(attempt)
+        run = asyncio.get_running_loop().run_in_executor
+        return await self._with_retries(lambda: run(self._executor, work))
 
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
         with self._file.transaction() as connection:

@@ -1,22 +1,32 @@
-"""Numbers the writes of one store, knows which may have happened, and refuses stale ones."""
+"""What stores have in common: numbered writes, of which stale ones are refused, and failures."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
-from attrs import define, field, frozen
+from attrs import astuple, define, field, frozen
 
 from kinesis_publishers.abc import CheckpointStore, CheckpointStoreContext
-from kinesis_publishers.errors import StaleCheckpointError
+from kinesis_publishers.errors import (
+    ClosedError,
+    KinesisPublishersError,
+    ServiceError,
+    StaleCheckpointError,
+)
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, CheckpointWrite, ShardKey
 from kinesis_publishers.retry import call_with_retries
 
 _T = TypeVar("_T")
+
+# Made at once, and locked together: few enough that other workers do not wait for long.
+_CHANGES_AT_ONCE: Final = 500
 
 
 @frozen(kw_only=True)
@@ -151,12 +161,19 @@ class VersionedStore(CheckpointStore):
     def __init__(self, context: CheckpointStoreContext) -> None:
         self._context = context
         self._book = WriteBook()
+        self._is_open = False
         self._has_answered = False
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
 
     async def save(self, writes: Sequence[CheckpointWrite]) -> dict[ShardKey, CheckpointVersion]:
         attempts = [self._book.attempt(write.shard, write.expected) for write in writes]
         changes = [(one, write.checkpoint) for one, write in zip(attempts, writes, strict=True)]
-        refusals = await self._apply(changes)
+        refusals = await self._apply_all(changes)
         if refusals:
             refused = {one.attempt.shard for one in refusals}
             # Not confirmed: a caller that does not look at it may write on the old versions.
@@ -168,16 +185,32 @@ class VersionedStore(CheckpointStore):
 
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
         attempts = [self._book.attempt(shard, version) for shard, version in versions.items()]
-        refusals = await self._apply([(one, None) for one in attempts])
+        refusals = await self._apply_all([(one, None) for one in attempts])
         # What has been removed already need not be removed.
         refusals = [one for one in refusals if one.stored is not None]
         raise_refused(refusals, application=self._context.application, where=self)
         self._book.confirm(attempts)
 
+    async def _apply_all(self, changes: Sequence[Change]) -> list[Refusal]:
+        ordered = sorted(changes, key=lambda change: astuple(change[0].shard))
+        refusals = []
+        for first in range(0, len(ordered), _CHANGES_AT_ONCE):
+            refusals += await self._apply(ordered[first : first + _CHANGES_AT_ONCE])
+        return refusals
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ClosedError(f"The store of checkpoints in {self} is not open.")
+
     async def _with_retries(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Make ``call`` until the policy of the context allows no more, or it fails for good."""
+
+        async def attempt() -> _T:
+            self._check_open()
+            return await call()
+
         answer = await call_with_retries(
-            call,
+            attempt,
             policy=self._context.retry,
             clock=self._context.clock,
             events=self._context.events,
@@ -188,4 +221,35 @@ class VersionedStore(CheckpointStore):
 
     @abstractmethod
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        """Make every change whose attempt replaces what is stored; return the others."""
+        """Make every change whose attempt replaces what is stored; return the others.
+
+        There are 500 changes at most, in the order of their shards.
+        """
+
+
+Meaning: TypeAlias = "tuple[str, type[KinesisPublishersError], str]"
+"""A pattern for the code, the classes and the text of a driver's error; our error, and advice."""
+
+
+def failure_of(
+    where: object, cause: BaseException, code: object, meanings: Iterable[Meaning]
+) -> KinesisPublishersError:
+    """Return what the error of a driver means: the first of ``meanings`` whose pattern is found."""
+    name = str(code or type(cause).__name__)
+    classes = " ".join(one.__name__ for one in type(cause).__mro__)
+    text = str(cause.args[-1] if cause.args else "no answer in time").rstrip(".")
+    kind, advice = next(
+        (kind, advice)
+        for pattern, kind, advice in meanings
+        if re.search(pattern, f"{name} {classes} {text}")
+    )
+    message = f"{where} cannot be used ({name}: {text}): {advice}."
+    if issubclass(kind, ServiceError):
+        return kind(message, operation="the call about checkpoints", code=name)
+    return kind(message)
+
+
+def place_of(url: str) -> str:
+    """Return what may be shown of a URL: neither user and password nor parameters."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

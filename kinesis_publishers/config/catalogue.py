@@ -20,13 +20,7 @@ from kinesis_publishers.config.sections.aws import (
     CredentialsConfig,
     nested_option,
 )
-from kinesis_publishers.config.sections.checkpoints import (
-    CheckpointConfig,
-    DynamoDbCheckpointConfig,
-    RedisCheckpointConfig,
-    SqlCheckpointConfig,
-    SqliteCheckpointConfig,
-)
+from kinesis_publishers.config.sections.checkpoints import STORE_SECTIONS, CheckpointConfig
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.config.sections.positions import EndingPositionConfig, InitialPositionConfig
@@ -58,10 +52,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     SparkConfig,
     EndingPositionConfig,
     CheckpointConfig,
-    SqliteCheckpointConfig,
-    DynamoDbCheckpointConfig,
-    SqlCheckpointConfig,
-    RedisCheckpointConfig,
+    *STORE_SECTIONS.values(),
     AssignmentConfig,
     LeaseConfig,
 )

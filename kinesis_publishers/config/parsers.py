@@ -222,7 +222,11 @@ class PluginName:
     """The name of a class: a built-in one without regard to case, or any other as it is written."""
 
     built_in: tuple[str, ...]
-    accepts: str
+
+    @property
+    def accepts(self) -> str:
+        names = ", ".join(self.built_in)
+        return f"{names}, module:Class or the name of an installed entry point"
 
     def __call__(self, value: Scalar) -> str:
         name = Text(pattern=r"[\w.-]+|[\w.]+:[\w.]+")(value)

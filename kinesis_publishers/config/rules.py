@@ -14,15 +14,15 @@ from kinesis_publishers.config.assignments import unread_custom_problems
 from kinesis_publishers.config.catalogue import ALL_OPTIONS
 from kinesis_publishers.config.option import Lookup, Option, OptionFamily
 from kinesis_publishers.config.recoverable_errors import RECOVERABLE_ERRORS
+from kinesis_publishers.config.reference import value_text
 from kinesis_publishers.config.sections.aws import AWS_DOMAINS, AwsConfig, credential_problems
 from kinesis_publishers.config.sections.checkpoints import (
     CHECKPOINT_OPTIONS,
-    BillingMode,
+    STORE_SECTIONS,
     CheckpointConfig,
     DynamoDbCheckpointConfig,
     RedisCheckpointConfig,
     SqlCheckpointConfig,
-    SqliteCheckpointConfig,
 )
 from kinesis_publishers.config.sections.leases import (
     BUILT_IN_ASSIGNERS,
@@ -30,7 +30,6 @@ from kinesis_publishers.config.sections.leases import (
     MANUAL,
     AssignmentConfig,
     LeaseConfig,
-    LeaseFormat,
     assigner_of,
     shards_of,
 )
@@ -66,6 +65,17 @@ from kinesis_publishers.errors import ConfigError, InvalidOptionError, MissingOp
 
 _CONSUMER_ARN: Final = r"(?P<stream_arn>.+:stream/(?P<stream>.+))/consumer/(?P<name>.+):"
 
+_TABLE: Final = DynamoDbCheckpointConfig
+_CAPACITY: Final = (_TABLE.read_capacity, _TABLE.write_capacity)
+# An option, the value that it must have, and the options which have no effect otherwise.
+_ONLY_WITH: Final[tuple[tuple[Option[Any], str, Sequence[Option[Any]]], ...]] = (
+    *((CheckpointConfig.store, name, one.options()) for name, one in STORE_SECTIONS.items()),
+    (_TABLE.create_table, "true", (_TABLE.billing_mode, _TABLE.tags, *_CAPACITY)),
+    (_TABLE.billing_mode, "PROVISIONED", _CAPACITY),
+    (LeaseConfig.is_enabled, "true", LeaseConfig.options()),
+    (CheckpointConfig.store, "dynamodb", (LeaseConfig.written_format,)),
+)
+
 
 def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
     """Return every violation; required options must be there if it is ``complete``."""
@@ -82,11 +92,10 @@ def find_problems(lookup: Lookup, *, complete: bool) -> list[ConfigError]:
         *_positions_of_several_streams(lookup, streams),
         *_unknown_ends(lookup),
         *_trigger_problems(lookup),
-        *_shard_problems(lookup, streams),
         *_other_regions(lookup, streams),
         *_limits_of_aws(lookup),
         *_checkpoint_problems(lookup),
-        *_assignment_problems(lookup),
+        *_assignment_problems(lookup, streams),
         *_recoverable_problems(lookup),
         *credential_problems(lookup),
         *unread_custom_problems(lookup),
@@ -240,103 +249,53 @@ def _missing_consumer_arns(
 
 
 def _checkpoint_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    """Yield the options of checkpoints that have no effect with the others."""
-    application, store = CheckpointConfig.application, CheckpointConfig.store
+    """Yield what the options of checkpoints and leases need, and do not have."""
+    application, enabled = CheckpointConfig.application, LeaseConfig.is_enabled
     if not lookup.is_given(application):
-        for key in lookup.given_keys(CHECKPOINT_OPTIONS):
+        leases = (enabled,) if lookup.get(enabled) else ()
+        for key in lookup.given_keys((*CHECKPOINT_OPTIONS, *leases)):
             yield InvalidOptionError(
-                f"{key} is set but {application.full_key} is not, without which no "
-                "checkpoint is kept: name the application, or remove the option"
+                f"{key} is set but {application.full_key} is not, without which there are neither "
+                "checkpoints nor leases: name the application, or remove the option"
             )
-        return
-    if lookup.is_refused(store):
-        return
-    chosen = lookup.get(store)
-    owners = {
-        "sqlite": SqliteCheckpointConfig.options(),
-        "dynamodb": DynamoDbCheckpointConfig.options(),
-        "sql": SqlCheckpointConfig.options(),
-        "redis": RedisCheckpointConfig.options(),
-    }
-    for owner, options in owners.items():
-        for key in lookup.given_keys(options) if chosen != owner else ():
+    for name, url in (("sql", SqlCheckpointConfig.url), ("redis", RedisCheckpointConfig.url)):
+        if lookup.get(CheckpointConfig.store) == name and not lookup.is_given(url):
+            yield url.missing()
+    for needed, value, options in _ONLY_WITH:
+        found = value_text(lookup.get(needed))
+        if found == value or lookup.is_refused(needed):
+            continue
+        for key in lookup.given_keys(one for one in options if one is not needed):
             yield InvalidOptionError(
-                f"{key} is for the store {owner}, and {lookup.written_key(store)} "
-                f"is {chosen}: remove one of them, or set the store to {owner}"
-            )
-    for owner, url in {"sql": SqlCheckpointConfig.url, "redis": RedisCheckpointConfig.url}.items():
-        if chosen == owner and not lookup.is_given(url):
-            yield MissingOptionError(
-                f"{url.full_key} is required for the store {owner}: set it to {url.parser.accepts}"
-            )
-    yield from _table_problems(lookup)
-
-
-def _table_problems(lookup: Lookup) -> Iterator[ConfigError]:
-    """Yield the options of a new table that have no effect with the others."""
-    config = DynamoDbCheckpointConfig
-    creates, mode = config.create_table, config.billing_mode
-    capacity = (config.read_capacity, config.write_capacity)
-    if not lookup.get(creates):
-        for key in lookup.given_keys((mode, *capacity, config.tags)):
-            yield InvalidOptionError(
-                f"{key} is for a table that is created, and {lookup.written_key(creates)} is "
-                "false: remove one of them"
-            )
-    elif lookup.get(mode) is not BillingMode.PROVISIONED and not lookup.is_refused(mode):
-        for key in lookup.given_keys(capacity):
-            yield InvalidOptionError(
-                f"{key} is for {mode.full_key} = PROVISIONED: set that too, or remove it"
+                f"{key} is for {lookup.written_key(needed)} = {value}, which is {found}: change "
+                "that, or remove the option"
             )
 
 
-def _assignment_problems(lookup: Lookup) -> Iterator[ConfigError]:
+def _assignment_problems(
+    lookup: Lookup, streams: Sequence[StreamSelector]
+) -> Iterator[ConfigError]:
     """Yield what does not fit together about which shards are read."""
-    enabled, application = LeaseConfig.is_enabled, CheckpointConfig.application
-    if not lookup.get(enabled):
-        for key in lookup.given_keys(LeaseConfig.options()):
-            if key != lookup.written_key(enabled):
-                yield InvalidOptionError(
-                    f"{key} is set but {enabled.full_key} is not true, without which there are no "
-                    "leases: set it, or remove the option"
-                )
-    elif not lookup.is_given(application):
-        yield InvalidOptionError(
-            f"{lookup.written_key(enabled)} is true but {application.full_key} is not set: name "
-            "the application whose workers share the shards"
-        )
-    if lookup.is_refused(AssignmentConfig.written_assigner):
-        return
     assigner, shards = AssignmentConfig.written_assigner, AssignmentConfig.written_shards
-    chosen = assigner_of(lookup)
-    if (chosen == LEASES) != lookup.get(enabled) and not lookup.is_refused(enabled):
-        yield InvalidOptionError(
-            f"{lookup.written_key(assigner)} is {chosen}, and {lookup.written_key(enabled)} is "
-            f"{str(lookup.get(enabled)).lower()}: LEASES goes with true, every other one with false"
-        )
-    if (chosen == MANUAL) != lookup.is_given(shards) and chosen in BUILT_IN_ASSIGNERS:
-        yield InvalidOptionError(
-            f"{lookup.written_key(shards)} is for {assigner.full_key} = MANUAL, which is "
-            f"{chosen}: set both or neither"
-        )
-    is_kcl = lookup.get(LeaseConfig.written_format) is LeaseFormat.KCL
-    if is_kcl and lookup.get(CheckpointConfig.store) != "dynamodb":
-        yield InvalidOptionError(
-            f"{lookup.written_key(LeaseConfig.written_format)} is kcl, the form of a table of "
-            f"DynamoDB, and {lookup.written_key(CheckpointConfig.store)} is "
-            f"{lookup.get(CheckpointConfig.store)}: use the store dynamodb, or the format own"
-        )
-
-
-def _shard_problems(lookup: Lookup, streams: Sequence[StreamSelector]) -> Iterator[ConfigError]:
-    """Yield the streams of ``kinesis.shards`` that are not read."""
     names = {stream.name for stream in streams}
-    shards = AssignmentConfig.written_shards
     unknown = {stream for stream, _ in shards_of(lookup)} - names
     if unknown and names:
         yield InvalidOptionError(
             f"{lookup.written_key(shards)} names shards of {', '.join(sorted(unknown))}, which "
             f"{StreamsConfig.names.full_key} does not name: {', '.join(sorted(names))}"
+        )
+    if lookup.is_refused(assigner):
+        return
+    chosen, enabled = assigner_of(lookup), LeaseConfig.is_enabled
+    if (chosen == LEASES) != lookup.get(enabled) and not lookup.is_refused(enabled):
+        yield InvalidOptionError(
+            f"{lookup.written_key(assigner)} is {chosen}, and {lookup.written_key(enabled)} is "
+            f"{value_text(lookup.get(enabled))}: LEASES goes with true, every other one with false"
+        )
+    if (chosen == MANUAL) != lookup.is_given(shards) and chosen in BUILT_IN_ASSIGNERS:
+        yield InvalidOptionError(
+            f"{lookup.written_key(shards)} is for {assigner.full_key} = MANUAL, which is "
+            f"{chosen}: set both or neither"
         )
 
 

@@ -25,7 +25,7 @@ from kinesis_publishers.config import (
     RedisCheckpointConfig,
     SqlCheckpointConfig,
 )
-from kinesis_publishers.errors import CheckpointError, ClosedError
+from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointWrite,
@@ -75,13 +75,6 @@ class TestMemory(CheckpointStoreContract):
     def new_store(self) -> NewStore:
         memory = CheckpointMemory()
         return lambda application: MemoryCheckpointStore(store_context(application), memory)
-
-    async def test_a_closed_store_refuses_an_empty_batch_too(self, new_store: NewStore) -> None:
-        store = new_store("billing")
-        with pytest.raises(ClosedError):
-            await store.save([])
-        with pytest.raises(ClosedError):
-            await store.remove({})
 
 
 class TestSqlite(CheckpointStoreContract):

@@ -25,6 +25,9 @@ from kinesis_publishers.errors import InvalidOptionError
 BUILT_IN_STORES: Final = ("memory", "sqlite", "dynamodb", "sql", "redis")
 
 _DEFAULT_FILE: Final = Path("kinesis-publishers") / "checkpoints.sqlite3"
+# An @ or a slash in a password would let a driver take a part of it for the host.
+_SERVER: Final = r"://(?:[^/?#@\s]*@)?(?:\[[^\]\s]+\]|[^/?#@:\s]*)(?::[0-9]{1,5})?(?:[/?][^@]*)?"
+_ESCAPES: Final = "special characters of a user or password as %40 for @"
 
 
 class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS):
@@ -38,11 +41,7 @@ class CheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OURS)
     )
     store: Option[str] = Option(
         key="checkpoint.store",
-        parser=PluginName(
-            built_in=BUILT_IN_STORES,
-            accepts="memory, sqlite, dynamodb, sql, redis, module:Class or the name of an "
-            "installed entry point",
-        ),
+        parser=PluginName(built_in=BUILT_IN_STORES),
         default="sqlite",
         doc="Where checkpoints are kept: a file (sqlite), a table (dynamodb, sql), Redis (redis), "
         "this process (memory) or a store of your own as module:Class or entry point.",
@@ -180,12 +179,13 @@ class SqlCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.OU
     url: Option[str | None] = Option(
         key="checkpoint.sql.url",
         parser=Text(
-            accepts="a URL that begins with postgresql://, mysql://, mariadb:// or sqlite:///",
-            pattern=r"(?:postgres(?:ql)?|mysql|mariadb|sqlite(?=:///.))://.+",
+            accepts="a URL that begins with postgresql://, mysql:// or mariadb:// "
+            f"({_ESCAPES}), or sqlite:////path/of/a.file",
+            pattern=rf"(?:postgres(?:ql)?|mysql|mariadb){_SERVER}|sqlite:///(?!:memory:).+",
         ),
         secret=True,
         doc="The database of sql, as postgresql://user:password@host/database, mysql:// and "
-        "mariadb:// alike, or sqlite:////path. Special characters of a password as %40.",
+        "mariadb:// alike, or sqlite:////path.",
     )
     table: Option[str] = Option(
         key="checkpoint.sql.table",
@@ -210,7 +210,8 @@ class RedisCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.
     url: Option[str | None] = Option(
         key="checkpoint.redis.url",
         parser=Text(
-            accepts="a URL that begins with redis:// or rediss://", pattern=r"rediss?://.+"
+            accepts=f"a URL that begins with redis:// or rediss:// ({_ESCAPES})",
+            pattern=rf"rediss?{_SERVER}",
         ),
         secret=True,
         doc="The Redis of redis, as redis://user:password@host:6379/0; rediss:// uses TLS.",
@@ -223,10 +224,13 @@ class RedisCheckpointConfig(Section, section="Checkpoints", namespace=Namespace.
     )
 
 
+STORE_SECTIONS: Final[dict[str, type[Section]]] = {
+    "sqlite": SqliteCheckpointConfig,
+    "dynamodb": DynamoDbCheckpointConfig,
+    "sql": SqlCheckpointConfig,
+    "redis": RedisCheckpointConfig,
+}
 CHECKPOINT_OPTIONS: Final = (
     *CheckpointConfig.options(),
-    *SqliteCheckpointConfig.options(),
-    *DynamoDbCheckpointConfig.options(),
-    *SqlCheckpointConfig.options(),
-    *RedisCheckpointConfig.options(),
+    *(option for section in STORE_SECTIONS.values() for option in section.options()),
 )

@@ -46,10 +46,7 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
 
     written_assigner: ClassVar[Option[str | None]] = Option(
         key="shard.assigner",
-        parser=PluginName(
-            built_in=BUILT_IN_ASSIGNERS,
-            accepts="ALL, MANUAL, LEASES, module:Class or the name of an installed entry point",
-        ),
+        parser=PluginName(built_in=BUILT_IN_ASSIGNERS),
         guarded=":",
         doc="What decides which shards this process reads: ALL, MANUAL (those of kinesis.shards), "
         "LEASES (those it has leases on), or a class of your own as module:Class or entry point. "
@@ -68,11 +65,9 @@ class AssignmentConfig(Section, section="Workers", namespace=Namespace.OURS):
 
 
 def _lease_format(lookup: Lookup) -> LeaseFormat:
-    written = lookup.get(LeaseConfig.written_format)
-    if written is not None:
-        return written
     is_dynamodb = lookup.get(CheckpointConfig.store) == "dynamodb"
-    return LeaseFormat.KCL if is_dynamodb else LeaseFormat.OWN
+    usual = LeaseFormat.KCL if is_dynamodb else LeaseFormat.OWN
+    return lookup.get(LeaseConfig.written_format) or usual
 
 
 class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):

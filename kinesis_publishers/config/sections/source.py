@@ -142,10 +142,7 @@ class SourceConfig(Section, section="Source"):
 
     record_publisher: ClassVar[Option[str]] = Option(
         key="stream.recordpublisher",
-        parser=PluginName(
-            built_in=BUILT_IN_PUBLISHERS,
-            accepts="POLLING, EFO, module:Class or the name of an installed entry point",
-        ),
+        parser=PluginName(built_in=BUILT_IN_PUBLISHERS),
         default=POLLING,
         guarded=":",
         doc="How records are read: POLLING (GetRecords), EFO (SubscribeToShard), or a "

@@ -99,7 +99,7 @@ async def test_a_database_of_another_program_is_refused_and_left_as_it_is(path: 
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"no database at all" * 100)
-    assert "damaged, or is not a database" in await refusal_of(path)
+    assert "damaged or no database of checkpoints" in await refusal_of(path)
 
 
 async def test_a_damaged_file_is_refused(path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_a_file_that_stays_locked_is_an_error(path: Path, manual_clock: Ma
     async with locking_store(path, manual_clock, 0) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(RetriesExhaustedError, match=r"is locked by another process"):
+            with pytest.raises(RetriesExhaustedError, match="another process has locked it"):
                 await store.save([WRITE])
 
 
@@ -202,9 +202,9 @@ async def test_a_batch_is_one_transaction(path: Path) -> None:
                     progress=at(1),
                 )
             )
-            for number in range(1, 1001)
+            for number in range(1, 501)
         ]
-        assert len(await store.save(batch)) == 1000
+        assert len(await store.save(batch)) == 500
         assert counter_of(path) == before + 1
 
 

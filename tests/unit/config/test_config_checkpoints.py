@@ -41,27 +41,27 @@ def test_the_name_of_an_application_is_all_that_checkpoints_need() -> None:
     ],
 )
 def test_without_an_application_an_option_of_checkpoints_is_an_error(key: str, value: str) -> None:
-    (problem,) = _problems({"kinesis.streams": "orders", f"kinesis.checkpoint.{key}": value})
+    problem, *_ = _problems({"kinesis.streams": "orders", f"kinesis.checkpoint.{key}": value})
     assert problem.startswith(f"kinesis.checkpoint.{key} is set but kinesis.checkpoint.application")
 
 
 def test_the_options_of_another_store_are_an_error() -> None:
     table = {"kinesis.checkpoint.dynamodb.table": "table"}
     (problem,) = _problems(_ON | table)
-    assert "is for the store dynamodb, and kinesis.checkpoint.store is sqlite" in problem
+    assert "is for kinesis.checkpoint.store = dynamodb, which is sqlite" in problem
     assert _problems(_ON | table | {"kinesis.checkpoint.store": "dynamodb"}) == []
     (problem,) = _problems(
         _ON | {"kinesis.checkpoint.sqlite.path": "/x", "kinesis.checkpoint.store": "my.store:Store"}
     )
-    assert "is for the store sqlite" in problem
+    assert "is for kinesis.checkpoint.store = sqlite, which is my.store:Store" in problem
     (problem,) = _problems(_ON | {"kinesis.checkpoint.redis.url": "redis://:s3cret@host"})
-    assert "is for the store redis, and kinesis.checkpoint.store is sqlite" in problem
+    assert "is for kinesis.checkpoint.store = redis, which is sqlite" in problem
 
 
 @pytest.mark.parametrize("store", ["sql", "redis"])
 def test_a_store_on_a_server_needs_its_url(store: str) -> None:
     (problem,) = _problems(_ON | {"kinesis.checkpoint.store": store})
-    assert problem.startswith(f"kinesis.checkpoint.{store}.url is required for the store {store}")
+    assert problem.startswith(f"kinesis.checkpoint.{store}.url is required: set it to a URL")
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,15 @@ def test_a_store_on_a_server_needs_its_url(store: str) -> None:
         ("sql", "oracle://scott:s3cret@host/database"),
         ("sql", "postgresql+psycopg2://scott:s3cret@host/database"),
         ("sql", "postgresql:scott:s3cret"),
+        ("sql", "postgresql://scott:s3cret@host:port/database"),
+        ("sql", "mysql://scott:s3c@ret@host/database"),
+        ("sql", "mysql://scott:s3c/ret@host/database"),
         ("sql", "sqlite://"),
         ("sql", "sqlite:///"),
+        ("sql", "sqlite:///:memory:"),
         ("redis", "http://:s3cret@host"),
+        ("redis", "redis://:s3cret@host:port"),
+        ("redis", "redis://:s3c@ret@host"),
         ("redis", "rediss:s3cret"),
     ],
 )
@@ -80,6 +86,22 @@ def test_the_url_of_something_else_is_refused_and_not_shown(store: str, url: str
     options = {"kinesis.checkpoint.store": store, f"kinesis.checkpoint.{store}.url": url}
     (problem,) = _problems(_ON | options)
     assert problem.startswith(f"kinesis.checkpoint.{store}.url: got ***, expected a URL that")
+
+
+@pytest.mark.parametrize(
+    ("store", "url"),
+    [
+        ("sql", "postgres://scott:a%40b%2Fc@[::1]:5432/database?sslmode=require"),
+        ("sql", "postgresql:///database?host=/run/postgresql"),
+        ("sql", "mariadb://scott@host"),
+        ("sql", "sqlite:////home/me@host/checkpoints"),
+        ("redis", "redis://:s3cret@host:6379/0?socket_timeout=5"),
+        ("redis", "rediss://host"),
+    ],
+)
+def test_the_url_of_a_server_is_taken(store: str, url: str) -> None:
+    options = {"kinesis.checkpoint.store": store, f"kinesis.checkpoint.{store}.url": url}
+    assert _problems(_ON | options) == []
 
 
 def test_a_refused_store_does_not_make_its_options_contradictions() -> None:
@@ -97,9 +119,9 @@ _DYNAMODB = _ON | {"kinesis.checkpoint.store": "dynamodb"}
         ({"readcapacity": "5"}, "readcapacity is for kinesis.checkpoint.dynamodb.billingmode ="),
         (
             {"billingmode": "PROVISIONED", "createtable": "false"},
-            "billingmode is for a table that is created, and .*createtable is false",
+            "billingmode is for kinesis.checkpoint.dynamodb.createtable = true, which is false",
         ),
-        ({"tags": "team=data", "createtable": "false"}, "tags is for a table that is created"),
+        ({"tags": "team=data", "createtable": "false"}, "tags is for .*createtable = true"),
         ({"tags": "team"}, "tags.* expected key=value pairs"),
         ({"tags": "team=a,team=b"}, "tags.* expected key=value pairs"),
         ({"tags": "aws:team=a"}, "tags.* expected key=value pairs"),

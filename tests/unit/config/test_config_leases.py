@@ -67,11 +67,11 @@ def test_in_dynamodb_leases_have_the_form_of_the_kcl(
     [
         (
             {**_STREAM, "kinesis.lease.enabled": "true"},
-            ["kinesis.lease.enabled is true but kinesis.checkpoint.application is not set"],
+            ["kinesis.lease.enabled is set but kinesis.checkpoint.application is not, without"],
         ),
         (
             {**_APPLICATION, "kinesis.lease.workerid": "one"},
-            ["kinesis.lease.workerid is set but kinesis.lease.enabled is not true"],
+            ["kinesis.lease.workerid is for kinesis.lease.enabled = true, which is false"],
         ),
         (
             {**_LEASES, "kinesis.shard.assigner": "ALL"},
@@ -99,7 +99,7 @@ def test_in_dynamodb_leases_have_the_form_of_the_kcl(
         ),
         (
             {**_LEASES, "kinesis.lease.format": "kcl"},
-            ["kinesis.lease.format is kcl", "kinesis.checkpoint.store is sqlite"],
+            ["kinesis.lease.format is for kinesis.checkpoint.store = dynamodb, which is sqlite"],
         ),
         (
             {**_LEASES, "kinesis.lease.failovermillis": "999"},
