@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pytest
 from attrs import define, field
 
 from kinesis_publishers import (
@@ -22,14 +24,17 @@ from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointSto
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.config import CheckpointConfig
+from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.servers import PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kinesis_publishers.model import CheckpointVersion, CheckpointWrite, StoredCheckpoint
+    from kinesis_publishers.abc import CheckpointStore
+    from kinesis_publishers.model import CheckpointVersion, StoredCheckpoint
 
 POLICY = RetryPolicy(max_retries=0, base_seconds=0, max_seconds=0, exponent=1)
 CREATED_AT = datetime(2025, 12, 1, tzinfo=UTC)
@@ -52,6 +57,26 @@ def at(number: int, *, as_of: datetime | None = None, ended: bool = False) -> Sh
     """Return the progress after the record ``number``."""
     position = StartingPosition.after(SequenceNumber(str(number)))
     return ShardProgress(position=position, as_of=as_of, is_ended=ended)
+
+
+WRITE = CheckpointWrite(
+    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
+)
+
+
+async def refusal_of(store: CheckpointStore, kind: type[Exception]) -> str:
+    """Return what is said when the store is opened and used; never with the password."""
+
+    async def use() -> None:
+        async with store:
+            await store.load()
+            await store.save([WRITE])
+
+    with pytest.raises(kind) as raised:
+        await use()
+    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
+    assert PASSWORD not in str(store)
+    return str(raised.value)
 
 
 class ScriptedStore(MemoryCheckpointStore):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import traceback
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,22 +16,16 @@ from kinesis_publishers.config import RedisCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
-    ConfigError,
     RetriesExhaustedError,
-    StaleCheckpointError,
 )
-from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.servers import PASSWORD, RedisServer, free_port
-from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
+from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WRITE = CheckpointWrite(
-    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
-)
 _NUMBERS = itertools.count()
 
 
@@ -47,21 +40,6 @@ def store_on(url: str, prefix: str = "p", application: str = "billing") -> Redis
     )
 
 
-async def refusal_of(store: RedisCheckpointStore, kind: type[Exception]) -> str:
-    """Return what is said when the store is opened and used; never with the password."""
-
-    async def use() -> None:
-        async with store:
-            await store.load()
-            await store.save([WRITE])
-
-    with pytest.raises(kind) as raised:
-        await use()
-    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
-    assert PASSWORD not in str(store)
-    return str(raised.value)
-
-
 async def test_an_application_is_one_key_on_one_node(
     redis_server: RedisServer, prefix: str
 ) -> None:
@@ -72,22 +50,15 @@ async def test_an_application_is_one_key_on_one_node(
     assert fields == [f"{KEY.stream_arn}/{KEY.shard_id}"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(f":{PASSWORD}@", ":wrong@"), (f":{PASSWORD}@", ""), (f":{PASSWORD}@", "nobody:x@")],
-    ids=["password", "no password", "user"],
-)
-async def test_a_wrong_password_is_said_at_once(
-    redis_server: RedisServer, before: str, after: str
-) -> None:
-    refusal = await refusal_of(store_on(redis_server.url.replace(before, after)), AccessDeniedError)
+@pytest.mark.parametrize("user", ["", "nobody:x@"], ids=["no password", "another user"])
+async def test_a_wrong_user_is_said_at_once(redis_server: RedisServer, user: str) -> None:
+    url = redis_server.url.replace(f":{PASSWORD}@", user)
+    refusal = await refusal_of(store_on(url), AccessDeniedError)
     assert "check user and password in kinesis.checkpoint.redis.url" in refusal
-    assert f"redis://127.0.0.1:{redis_server.port}/0" in refusal
 
 
 async def test_a_user_without_rights_is_told_which(redis_server: RedisServer, prefix: str) -> None:
-    # Without +info the store works; it only does not see how durable the server is.
-    rights = "+hgetall +hget +hset +hdel +evalsha +script|load"
+    rights = "+hgetall +hmget +hget +hset +hdel +eval +info"
     redis_server.execute(f"ACL SETUSER worker on >{PASSWORD} ~{prefix}:* {rights}")
     url = redis_server.url.replace("//:", "//worker:")
     async with store_on(url, prefix) as store:
@@ -114,7 +85,7 @@ async def test_a_field_that_is_no_checkpoint_is_named(
         redis_server.execute(f"HSET {prefix}:{{billing}} {KEY.stream_arn}/{KEY.shard_id} damaged")
         with pytest.raises(CheckpointError, match=f"{KEY.shard_id}.*damaged"):
             await store.load()
-        with pytest.raises(StaleCheckpointError, match="another reader has written it"):
+        with pytest.raises(CheckpointError, match=f"{KEY.shard_id}.*damaged"):
             await store.save([WRITE])
 
 
@@ -150,28 +121,6 @@ async def test_a_server_that_may_lose_checkpoints_is_warned_of(
         redis_server.execute("CONFIG SET maxmemory-policy noeviction")
         redis_server.execute("CONFIG SET appendonly yes")
     assert "appendonly is no and maxmemory-policy is allkeys-lru" in caplog.text
-
-
-async def test_a_script_that_the_server_has_forgotten_is_loaded_again(
-    redis_server: RedisServer, prefix: str
-) -> None:
-    async with store_on(redis_server.url, prefix) as store:
-        version = (await store.save([WRITE]))[KEY]
-        redis_server.execute("SCRIPT FLUSH")
-        version = (await store.save([evolve(WRITE, expected=version)]))[KEY]
-        assert (await store.load())[KEY].version == version
-
-
-async def test_a_server_that_is_not_there_is_an_error_after_the_retries() -> None:
-    refusal = await refusal_of(store_on(f"redis://:{PASSWORD}@127.0.0.1:9"), RetriesExhaustedError)
-    assert "check that the server is up, and kinesis.checkpoint.redis.url" in refusal
-
-
-@pytest.mark.parametrize("url", ["redis://:{}@host:port", "redis://:{}@host:99999", "http://:{}@h"])
-def test_a_url_that_cannot_work_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ConfigError, match="begins with redis:// or rediss://") as raised:
-        store_on(url.format(PASSWORD))
-    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
 
 
 async def test_rediss_checks_the_certificate(tmp_path: Path) -> None:
@@ -220,19 +169,3 @@ async def test_each_node_of_a_cluster_leads_to_the_key(
     held = [node.execute("KEYS *").split() for node in cluster]
     assert sorted(held[0] + held[1]) == sorted(f"p:{{{one}}}" for one in applications)
     assert all(held), "every application was on the same node"
-
-
-async def test_another_node_of_a_cluster_that_is_not_known_as_one_is_said(
-    cluster: tuple[RedisServer, RedisServer],
-) -> None:
-    refusals = []
-    for node in cluster:
-        node.execute(f"ACL SETUSER worker on >{PASSWORD} ~* +hgetall +hget +hset +evalsha +script")
-        store = store_on(node.url.replace("//:", "//worker:"))
-        try:
-            async with store:
-                await store.load()
-        except CheckpointError as error:
-            refusals.append(str(error))
-    assert len(refusals) == 1
-    assert "another node of the cluster has the key" in refusals[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,15 +17,14 @@ from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
-    ConfigError,
     PluginLoadError,
     RetriesExhaustedError,
 )
 from kinesis_publishers.events import CallRetried
-from kinesis_publishers.model import Checkpoint, CheckpointWrite, ShardKey
+from kinesis_publishers.model import ShardKey
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.servers import DATABASE, PASSWORD, USER, MariaDbServer, PostgresServer
-from tests.unit.checkpoints.checkpoint_support import CREATED_AT, KEY, at
+from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, refusal_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from kinesis_publishers import Event
     from tests.servers import Server
 
-WRITE = CheckpointWrite(
-    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
-)
 _NUMBERS = itertools.count()
 # One in a process of xdist: each has its own server.
 DATABASES = [
@@ -58,21 +53,6 @@ def table() -> str:
 
 def store_on(url: str, table: str = "t", application: str = "billing") -> SqlCheckpointStore:
     return SqlCheckpointStore(store_context(application), SqlCheckpointConfig(url=url, table=table))
-
-
-async def refusal_of(store: SqlCheckpointStore, kind: type[Exception]) -> str:
-    """Return what is said when the store is opened and used; never with the password."""
-
-    async def use() -> None:
-        async with store:
-            await store.load()
-            await store.save([WRITE])
-
-    with pytest.raises(kind) as raised:
-        await use()
-    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
-    assert PASSWORD not in str(store)
-    return str(raised.value)
 
 
 async def test_a_table_is_created_once_however_many_need_it(server: Server, table: str) -> None:
@@ -149,23 +129,9 @@ async def test_many_streams_are_written_at_once(server: Server, table: str) -> N
         assert await store.load() == {}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (PASSWORD, "wrong", "check user and password in kinesis.checkpoint.sql.url"),
-        (f"/{DATABASE}", "/missing", "create the database, or name another"),
-    ],
-    ids=["password", "database"],
-)
-async def test_a_wrong_url_is_said_at_once(
-    server: Server, before: str, after: str, message: str
-) -> None:
-    refusal = await refusal_of(
-        store_on(server.url.replace(before, after)),
-        (AccessDeniedError, CheckpointError),  # type: ignore[arg-type]
-    )
-    assert message in refusal
-    assert f"127.0.0.1:{server.port}" in refusal
+async def test_a_database_that_is_missing_is_said(server: Server) -> None:
+    url = server.url.replace(f"/{DATABASE}", "/missing")
+    assert "create the database or" in await refusal_of(store_on(url), CheckpointError)
 
 
 async def test_a_user_without_rights_is_told_which(server: Server, table: str) -> None:
@@ -214,40 +180,14 @@ async def test_a_row_that_is_locked_for_too_long_is_tried_again(
     assert event.code == "1205"
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-async def test_a_server_that_is_not_there_is_an_error_after_the_retries(scheme: str) -> None:
-    url = f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:9/{DATABASE}"
-    refusal = await refusal_of(store_on(url), RetriesExhaustedError)
-    assert "check that the server is up, and kinesis.checkpoint.sql.url" in refusal
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        (f"postgresql://u:{PASSWORD}@host:port/x", "as %40 for @"),
-        (f"mysql+pymysql://u:{PASSWORD}@host/x", "begins with postgresql://, mysql://"),
-        ("sqlite:///:memory:", "names no file"),
-    ],
-)
-def test_a_url_that_cannot_work_is_refused_and_not_shown(url: str, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        store_on(url)
-    assert message in str(raised.value)
-    assert PASSWORD not in "".join(traceback.format_exception(raised.value))
-
-
-async def test_a_parameter_that_the_driver_does_not_know_is_named(
-    postgres: PostgresServer, table: str
-) -> None:
+async def test_sslmode_is_called_as_everywhere(postgres: PostgresServer, table: str) -> None:
     async with store_on(f"{postgres.url}?sslmode=disable", table) as store:
         assert await store.load() == {}
-    refusal = await refusal_of(store_on(f"{postgres.url}?colour=red"), ConfigError)
-    assert "unexpected keyword argument 'colour'" in refusal
 
 
 async def test_a_table_may_be_in_another_schema(postgres: PostgresServer, table: str) -> None:
     refusal = await refusal_of(store_on(postgres.url, f"missing.{table}"), CheckpointError)
-    assert "create the schema" in refusal
+    assert "create the database or the schema" in refusal
     postgres.execute("CREATE SCHEMA ours")
     for _ in range(2):
         async with store_on(postgres.url, f"ours.{table}") as store:
