@@ -75,6 +75,12 @@ async def test_the_key_of_another_program_is_refused(
     redis_server.execute(f"SET {prefix}:{{billing}} value")
     refusal = await refusal_of(store_on(redis_server.url, prefix), CheckpointError)
     assert "set kinesis.checkpoint.redis.prefix to another" in refusal
+    redis_server.execute(f"DEL {prefix}:{{billing}}")
+    redis_server.execute(
+        f"EVAL \"redis.call('HSET', KEYS[1], 'a', '\\\\255')\" 1 {prefix}:{{billing}}"
+    )
+    refusal = await refusal_of(store_on(redis_server.url, prefix), CheckpointError)
+    assert "another program uses the key" in refusal
 
 
 async def test_a_field_that_is_no_checkpoint_is_named(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,7 @@ from kinesis_publishers.assembly import checkpoint_store_class
 from kinesis_publishers.errors import AccessDeniedError, ConfigError, RetriesExhaustedError
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
 from tests.servers import PASSWORD, SERVERS
-from tests.unit.checkpoints.checkpoint_support import refusal_of
+from tests.unit.checkpoints.checkpoint_support import KEY, WRITE, refusal_of
 
 if TYPE_CHECKING:
     from kinesis_publishers.abc import CheckpointStore
@@ -24,16 +26,28 @@ def server(request: pytest.FixtureRequest) -> Server:
     return running
 
 
-def store_on(url: str) -> CheckpointStore:
+def store_on(url: str, application: str = "billing") -> CheckpointStore:
     name = "redis" if url.startswith("redis") else "sql"
     properties = {
         "kinesis.streams": "orders",
-        "kinesis.checkpoint.application": "billing",
+        "kinesis.checkpoint.application": application,
         "kinesis.checkpoint.store": name,
         f"kinesis.checkpoint.{name}.url": url,
     }
     store = checkpoint_store_class(name)
-    return store.from_properties(Properties.parse(properties), store_context("billing"))
+    return store.from_properties(Properties.parse(properties), store_context(application))
+
+
+async def test_an_application_is_removed_as_the_page_says(server: Server) -> None:
+    page = Path(__file__).parents[3] / "docs" / "checkpoints.md"
+    statements = dict(re.findall(r"^\| `(\w+)` \| `(D.+)` \|$", page.read_text(), re.MULTILINE))
+    name = server.properties["kinesis.checkpoint.store"]
+    async with store_on(server.url) as store, store_on(server.url, "reports") as other:
+        for one in (store, other):
+            await one.save([WRITE])
+        server.execute(statements[name])
+        assert await store.load() == {}
+        assert set(await other.load()) == {KEY}
 
 
 async def test_a_wrong_password_is_said_at_once(server: Server) -> None:

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,17 +20,11 @@ from kinesis_publishers.events import CallRetried, ignore_event
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.retry import RetryPolicy
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
-from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, KEY, at
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, KEY, WRITE, at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kinesis_publishers import Event, EventSink
     from kinesis_publishers.testing.manual_clock import ManualClock
-
-WRITE = CheckpointWrite(
-    checkpoint=Checkpoint(shard=KEY, stream_created_at=CREATED_AT, progress=at(1))
-)
 
 
 @pytest.fixture
@@ -147,6 +143,15 @@ async def test_a_damaged_checkpoint_can_be_mended_as_the_error_says(path: Path) 
             " sub_sequence_number = NULL, timestamp = NULL, as_of = NULL",
         )
         assert (await store.load())[KEY].checkpoint.progress == BEGINNING
+
+
+async def test_an_application_is_removed_as_the_page_says(path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs" / "checkpoints.md"
+    (statement,) = re.findall(r"^\| `sqlite` \| `(D.+)` \|$", page.read_text(), re.MULTILINE)
+    async with store_at(path) as store:
+        await store.save([WRITE])
+        execute(path, statement)
+        assert await store.load() == {}
 
 
 async def test_a_file_that_was_removed_is_not_silently_made_again(path: Path) -> None:
