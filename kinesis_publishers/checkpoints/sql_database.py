@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from kinesis_publishers.checkpoints.sqlite import SQLITE_MEANINGS
-from kinesis_publishers.checkpoints.versions import Meaning, failure_of
+from kinesis_publishers.checkpoints.versions import Meaning, failure_of, place_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -43,12 +43,15 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
     (
         # Deadlock, timeout of a lock or a statement, serialization failure, too many connections;
         # a row or a table that another writer has just made.
-        "^(53|40001|40P01|55P03|57014|23505|42P07|1020|1040|1050|1062|12..|1317|1969|3024)",
+        (
+            "^(53[0-9]{3}|40001|40P01|55P03|57014|23505|42P07|"
+            "1020|1040|1050|1062|1203|1205|1213|1226|1317|1969|3024)"
+        ),
         ResourceInUseError,
         "others use it",
     ),
     (
-        "^(28|1044|1045|1698)",
+        "^(28000|28P01|1044|1045|1698)",
         AccessDeniedError,
         f"check user and password in {_URL_KEY}, and that the user may use the database",
     ),
@@ -92,6 +95,7 @@ def engine_of(text: str) -> AsyncEngine:
 
     Raises:
         PluginLoadError: the driver is not installed.
+        InvalidOptionError: a parameter of the URL cannot be used.
     """
     url = sa.make_url(text)
     driver, extra = _DRIVERS[url.drivername]
@@ -112,6 +116,8 @@ def engine_of(text: str) -> AsyncEngine:
             f"{_URL_KEY} begins with {url.drivername}://, which needs {error.name!r}: pip install "
             f"'kinesis-publishers[{extra}]'"
         ) from error
+    except (TypeError, ValueError) as error:
+        raise failure_in(place_of(text), error) from error
     if url.drivername == "sqlite":
         sa.event.listen(engine.sync_engine, "connect", _leave_transactions_to_us)
         sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
@@ -134,8 +140,9 @@ def failure_in(where: object, error: Exception) -> KinesisPublishersError:
     cause = getattr(error, "orig", None) or error
     if (of_sqlite := getattr(cause, "sqlite_errorname", None)) is not None:
         return failure_of(where, cause, of_sqlite, SQLITE_MEANINGS)
-    number = next((one for one in cause.args if isinstance(one, int)), None)
-    code = getattr(cause, "sqlstate", None) if number is None else number
+    code = getattr(cause, "sqlstate", None)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         code = "08"
+    elif isinstance(error, DBAPIError) and isinstance(cause.args[0], int):
+        code = cause.args[0]
     return failure_of(where, cause, code, _MEANINGS)

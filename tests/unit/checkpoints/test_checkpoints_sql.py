@@ -150,15 +150,23 @@ async def test_a_user_without_rights_is_told_which(server: Server, table: str) -
     assert "CREATE if it is missing" in refusal
 
 
-async def test_a_server_that_takes_no_writes_is_said(postgres: PostgresServer, table: str) -> None:
-    async with store_on(postgres.url, table) as store:
+async def test_a_server_that_takes_no_writes_is_said(server: Server, table: str) -> None:
+    async with store_on(server.url, table) as store:
         await store.save([WRITE])
-    postgres.execute(f"CREATE USER reader SUPERUSER PASSWORD '{PASSWORD}'")
-    postgres.execute("ALTER USER reader SET default_transaction_read_only = on")
-    store = store_on(postgres.url.replace(USER, "reader"), table)
-    assert "name the primary in kinesis.checkpoint.sql.url" in await refusal_of(
-        store, CheckpointError
-    )
+    if isinstance(server, PostgresServer):
+        server.execute(f"CREATE USER reader SUPERUSER PASSWORD '{PASSWORD}'")
+        server.execute("ALTER USER reader SET default_transaction_read_only = on")
+    else:
+        server.execute(f"CREATE USER reader IDENTIFIED BY '{PASSWORD}'")
+        server.execute(f"GRANT ALL ON {DATABASE}.* TO reader")
+        server.execute("SET GLOBAL read_only = ON")
+    try:
+        store = store_on(server.url.replace(USER, "reader"), table)
+        refusal = await refusal_of(store, CheckpointError)
+    finally:
+        if isinstance(server, MariaDbServer):
+            server.execute("SET GLOBAL read_only = OFF")
+    assert "name the primary in kinesis.checkpoint.sql.url" in refusal
 
 
 async def test_a_row_that_is_locked_for_too_long_is_tried_again(
