@@ -108,7 +108,7 @@ class LeaseConfig(Section, section="Workers", namespace=Namespace.OURS):
     written_format: ClassVar[Option[LeaseFormat | None]] = Option(
         key="lease.format",
         parser=Choice(members=LeaseFormat),
-        doc="How leases are stored: kcl, as the Kinesis Client Library stores them, which works "
-        "on the same table at the same time (only with dynamodb, where it is the default), or own.",
+        doc="How dynamodb stores leases: as the Kinesis Client Library, which may work on the same "
+        "table at the same time (kcl, which it does if this is not set), or as other stores (own).",
     )
     format: Derived[LeaseFormat] = Derived(_lease_format)
