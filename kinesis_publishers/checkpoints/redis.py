@@ -7,10 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self, TypeVar
 
-from redis import exceptions
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisClusterException, RedisError
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
@@ -58,27 +58,21 @@ end
 return others
 """
 
-_ERRORS: Final = (
-    exceptions.RedisError,
-    exceptions.RedisClusterException,
-    OSError,
-    TypeError,
-    ValueError,
-)
+_ERRORS: Final = (RedisError, RedisClusterException, OSError, TypeError, ValueError)
 # By class, as some extend others; and by text, as what fails inside of a script before Redis 7 has
 # its reason there alone.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     ("AuthenticationError", AccessDeniedError, f"check user and password in {_URL_KEY}"),
     (
-        "permission|user executing the script",
+        # The last is what redis-py makes of a refused CLUSTER SLOTS.
+        "permission|user executing the script|Cluster mode is not enabled",
         AccessDeniedError,
-        "allow the user +hgetall, +hmget, +hget, +hset, +hdel, +eval and +info",
+        (
+            "allow the user +hgetall, +hmget, +hget, +hset, +hdel, +eval, +info (and on a cluster "
+            "+cluster, +command)"
+        ),
     ),
-    (
-        "read only replica",
-        CheckpointError,
-        f"name the primary, not a replica of it, in {_URL_KEY}",
-    ),
+    ("read only replica", CheckpointError, f"name the primary, not its replica, in {_URL_KEY}"),
     (
         "wrong kind of value|UnicodeDecodeError",
         CheckpointError,

@@ -81,11 +81,7 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         f"the server takes no writes: name the primary in {_URL_KEY}",
     ),
     # Of the driver, which gets all parameters of the URL.
-    (
-        "TypeError|ValueError",
-        InvalidOptionError,
-        f"remove or correct the parameter in {_URL_KEY}",
-    ),
+    ("TypeError|ValueError", InvalidOptionError, f"remove or correct the parameter in {_URL_KEY}"),
     ("", CheckpointError, f"check {_URL_KEY}, and the log of the server"),
 )
 

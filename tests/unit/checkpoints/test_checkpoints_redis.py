@@ -101,7 +101,7 @@ async def test_a_replica_is_refused(redis_server: RedisServer, prefix: str) -> N
         refusal = await refusal_of(store_on(redis_server.url, prefix), CheckpointError)
     finally:
         redis_server.execute("REPLICAOF NO ONE")
-    assert "name the primary, not a replica of it" in refusal
+    assert "name the primary, not its replica" in refusal
 
 
 async def test_a_full_memory_is_said(redis_server: RedisServer, prefix: str) -> None:
@@ -175,3 +175,12 @@ async def test_each_node_of_a_cluster_leads_to_the_key(
     held = [node.execute("KEYS *").split() for node in cluster]
     assert sorted(held[0] + held[1]) == sorted(f"p:{{{one}}}" for one in applications)
     assert all(held), "every application was on the same node"
+
+
+async def test_the_rights_that_a_cluster_needs_are_named(
+    cluster: tuple[RedisServer, RedisServer],
+) -> None:
+    for node in cluster:
+        node.execute(f"ACL SETUSER worker on >{PASSWORD} ~* +@all -cluster")
+    url = cluster[0].url.replace("//:", "//worker:")
+    assert "on a cluster +cluster, +command" in await refusal_of(store_on(url), AccessDeniedError)
