@@ -7,10 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self, TypeVar
 
+from redis import RedisError
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import RedisClusterException
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
