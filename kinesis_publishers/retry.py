@@ -34,8 +34,8 @@ _REPORT_PERIOD_SECONDS = 60.0
 _ADVICE = "Raise its maxretries or backoff options if the service is expected to recover."
 _ADVICE_AFTER_OUTAGE = "Raise kinesis.retry.outagemillis if the service is expected to recover."
 _ADVICE_AT_START = (
-    "The service has not answered once: check aws.region, aws.endpoint, DNS and the proxy, or set "
-    "kinesis.retry.outagemillis to wait longer for it."
+    "The service has not answered once: check its address (aws.region, aws.endpoint or that of the "
+    "checkpoint store), DNS and the proxy, or set kinesis.retry.outagemillis to wait longer for it."
 )
 # Answers that say "later": they need no attention unless they persist.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
