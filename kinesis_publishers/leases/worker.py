@@ -283,7 +283,8 @@ class LeaseWorker(LeaseRows):
         return True
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
-        _LOGGER.warning("%s has lost the lease on %s to %s.", self.worker, key, owner or "nobody")
+        to = f"to {owner}" if owner else "by a release: no worker has it"
+        _LOGGER.warning("%s has lost the lease on %s %s.", self.worker, key, to)
         self._events(LeaseLost(shard=key, owner=owner))
         self._drop(key)
         # Not taken again before the fetcher has been told: it may have read further than the row.

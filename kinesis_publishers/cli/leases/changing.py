@@ -91,7 +91,7 @@ def release(
       kinesis-publishers leases release shardId-000000000003 --config my.properties
       kinesis-publishers leases release --owner host-7/4711/5f3a --config my.properties --yes
     """
-    _check_selection(shards, owner, is_all)
+    _check_selection("SHARD, --owner and --all", shards, owner, is_all)
     chosen = _chosen(run_until_signal(lambda: load_shards(properties)), shards, owner)
     owned = {key: row for key, row in chosen.items() if lease_of(row).holder is not None}
     if not owned:
@@ -148,7 +148,7 @@ def reset(
       kinesis-publishers leases reset --all --to LATEST --config my.properties --dry-run
       kinesis-publishers leases reset --all --to AT_TIMESTAMP:2026-11-22T00:00:00Z --stream orders
     """
-    _check_selection(shards, is_all)
+    _check_selection("SHARD and --all", shards, is_all)
     if position.type in _OF_ONE_SHARD and len(shards) != 1:
         raise click.UsageError(f"{position.type.value} is a position of one shard: name one.")
     rows, plan = run_until_signal(lambda: _plan_reset(properties, shards, position))
@@ -184,9 +184,9 @@ async def _plan_reset(
     return rows, lambda current: reset_rows(current, chosen & listed.keys(), position, listed, now)
 
 
-def _check_selection(*ways: object) -> None:
+def _check_selection(names: str, *ways: object) -> None:
     if sum(map(bool, ways)) != 1:
-        raise click.UsageError("Name shards, or use one of the options that mean several.")
+        raise click.UsageError(f"Choose shards by one of {names}.")
 
 
 def _chosen(

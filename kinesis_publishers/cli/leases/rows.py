@@ -64,7 +64,6 @@ _CREATES: Final = {
     "dynamodb": DynamoDbCheckpointConfig.create_table,
 }
 _PLACES: Final = {DynamoDbCheckpointConfig.table, DynamoDbCheckpointConfig.endpoint_url}
-_NOTHING: Final = "The application has stored nothing for these streams."
 _PERIOD_SECONDS: Final = 1.0
 
 
@@ -245,7 +244,7 @@ def list_command(as_json: bool, properties: Properties) -> None:
     elif rows:
         print_rich(row_table(rows, SystemClock().now()))
     else:
-        say(_NOTHING)
+        say(_no_rows(properties))
 
 
 @click.command("watch", cls=CleanCommand)
@@ -259,7 +258,20 @@ def watch_command(properties: Properties) -> None:
     Examples:
       kinesis-publishers leases watch --config my.properties
     """
-    run_until_signal(lambda: watch(properties, output_console(), SystemClock()))
+    console = output_console()
+    if not console.is_terminal:
+        raise click.UsageError("watch draws on a terminal. Use leases list, also with --json.")
+    run_until_signal(lambda: watch(properties, console, SystemClock()))
+
+
+def _no_rows(properties: Properties) -> str:
+    config = CheckpointConfig.from_properties(properties)
+    streams = ", ".join(one.name for one in StreamsConfig.from_properties(properties).streams)
+    return (
+        f"{CheckpointConfig.store.full_key} = {config.store} has no rows of the application "
+        f"{config.application} for {streams}: no worker has started yet, or its properties name "
+        "another store."
+    )
 
 
 def row_fields(row: StoredCheckpoint) -> dict[str, object]:
@@ -324,9 +336,9 @@ async def watch(properties: Properties, console: Console, clock: Clock) -> None:
                 for key, row in rows.items():
                     before, owners[key] = owners.get(key, owner_of(row)), owner_of(row)
                     if before != owners[key]:
-                        move = f"{now:%H:%M:%S}  {key}  {before} => {owners[key]}"
+                        move = f"{now:%H:%M:%S}  {key}  {owners[key]}, was {before}"
                         live.console.print(move, markup=False, highlight=False)
-                live.update(_drawn(rows, now), refresh=True)
+                live.update(_drawn(rows, now) if rows else _no_rows(properties), refresh=True)
                 await clock.sleep(_PERIOD_SECONDS)
 
 
@@ -335,7 +347,7 @@ def _drawn(rows: Rows, now: datetime) -> RenderableType:
 
     running = {key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended}
     ended = f"and {len(rows) - len(running)} shards that have ended"
-    return Group(_workers(running), row_table(running, now), ended) if rows else _NOTHING
+    return Group(_workers(running), row_table(running, now), ended)
 
 
 def _workers(rows: Rows) -> Table:

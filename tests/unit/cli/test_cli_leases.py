@@ -80,7 +80,8 @@ def test_a_record_that_comes_next_looks_different_from_one_that_was_processed(
 def test_without_rows_it_says_so(application: Application) -> None:
     result = application("list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "has stored nothing for these streams" in result.stderr
+    assert "kinesis.checkpoint.store = sqlite has no rows of the application" in result.stderr
+    assert "for orders: no worker has started yet" in result.stderr
 
 
 def test_rows_of_streams_that_are_not_named_are_left_out(application: Application) -> None:
@@ -165,7 +166,7 @@ def test_no_selection_and_two_are_wrong_usage(
 ) -> None:
     result = application("release", *selection)
     assert result.exit_code == 2
-    assert "Name shards, or use one of the options" in result.stderr
+    assert "Choose shards by one of SHARD, --owner and --all." in result.stderr
 
 
 def test_a_shard_without_a_row_is_an_error_that_names_those_with_one(

@@ -165,7 +165,7 @@ def test_each_kind_of_position(
         (["--all", "--to", "AT_TIMESTAMP:soon"], "expected TRIM_HORIZON, LATEST"),
         (["--all", "--to", "TRIM_HORIZON:7"], "expected TRIM_HORIZON, LATEST"),
         (["a", "--to", "AT_SEQUENCE_NUMBER:x7"], "expected TRIM_HORIZON, LATEST"),
-        (["--to", "LATEST"], "Name shards"),
+        (["--to", "LATEST"], "Choose shards"),
         (["--all", "--to", "AT_TIMESTAMP:9999-01-01T00:00:00Z"], "lies in the future"),
     ],
 )

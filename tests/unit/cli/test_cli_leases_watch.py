@@ -72,14 +72,20 @@ def test_it_tells_how_shards_have_moved_while_it_draws(application: Application)
     hand(Lease(owner="one"))()
     leases = (Lease(owner="two", leaving="one"), Lease(owner="two"), Lease())
     text = _watched(application, *map(hand, leases))
-    moves = [line.strip() for line in text.splitlines() if "=>" in line]
+    moves = [line.strip() for line in text.splitlines() if "was" in line]
     assert moves == [
-        "00:00:01  orders/shardId-000000000000  one => one -> two",
-        "00:00:02  orders/shardId-000000000000  one -> two => two",
-        "00:00:03  orders/shardId-000000000000  two => -",
+        "00:00:01  orders/shardId-000000000000  one -> two, was one",
+        "00:00:02  orders/shardId-000000000000  two, was one -> two",
+        "00:00:03  orders/shardId-000000000000  -, was two",
     ]
     assert _line(text, "shardId-000000000000")[1] == "-"
 
 
 def test_nothing_stored_is_said(application: Application) -> None:
-    assert "has stored nothing" in _watched(application)
+    assert "has no rows of the application" in _watched(application)
+
+
+def test_it_is_refused_where_it_cannot_draw(application: Application) -> None:
+    result = application("watch")
+    assert result.exit_code == 2
+    assert "Use leases list" in result.stderr
