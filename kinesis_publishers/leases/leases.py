@@ -139,13 +139,22 @@ class Leases(LeaseWorker, ShardAssigner):
         return evolve(self.rows[key].checkpoint, progress=progress, lease=lease)
 
     async def _create_children(self, ended: Iterable[ShardKey]) -> None:
-        """Create the rows of what continues the shards: only then is their end written."""
+        """Create the rows of what continues the shards: only then is their end written.
+
+        One whose other parent has no row is left to a listing: by that parent's child, the parent
+        would be taken for one that was read to its end.
+        """
         children = [
             Shard.of_child(key.stream_arn, child)
             for key in ended
             for child in self._children.get(key, ())
         ]
-        await self._save([self._first_row(one) for one in children if one.key not in self.rows])
+        new = [
+            one
+            for one in children
+            if one.key not in self.rows and self.rows.keys() >= {*one.parent_keys}
+        ]
+        await self._save([self._first_row(one) for one in new])
 
     def is_bearable(self, error: KinesisPublishersError) -> bool:
         """Say whether work goes on after a write has failed: the store may be back soon."""

@@ -196,16 +196,17 @@ class LeaseRows:
         """Return where a shard begins: with the others, if the application has only just begun.
 
         Of workers that begin a new application at once, one may see a part of the first rows that
-        another one creates: the rest was not found later. If all of them stand at an instant, the
-        application wants nothing from before.
+        another one creates: the rest was not found later. If all of them stand at an instant, and
+        none has ended, the application wants nothing from before.
         """
         if found != FOUND_LATER:
             return found
-        instants = {
-            row.checkpoint.progress.position.timestamp: row.checkpoint.progress
+        of_stream = (
+            row.checkpoint.progress
             for key, row in self._current_rows().items()
             if key.stream_arn == shard.stream_arn
-        }
+        )
+        instants = {None if one.is_ended else one.position.timestamp: one for one in of_stream}
         known = [one for one in instants if one is not None]
         has_just_begun = known and None not in instants
         return instants[min(known)] if has_just_begun else found

@@ -139,6 +139,8 @@ class View:
 def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:
     """Return the free shards that this worker takes now: up to its share, the oldest first.
 
+    What has been free for very long is taken beyond the share: those that have less may be full.
+
     ``startable`` are the shards whose ancestors have all ended.
     """
     free = [key for key in startable if key in view.rows and view.is_free(key)]
@@ -149,7 +151,7 @@ def free_to_take(view: View, startable: Iterable[ShardKey]) -> list[ShardKey]:
     mine = sum(weights[key] for key in view.own if key in weights)
     taken: list[ShardKey] = []
     for key in sorted(free, key=lambda key: _order_of_taking(view, key)):
-        if len(taken) >= most or mine >= share:
+        if len(taken) >= most or (mine >= share and not _is_very_old(view, key)):
             break
         taken.append(key)
         mine += weights[key]
@@ -160,10 +162,13 @@ def _part_of(count: int) -> int:
     return max(_SMALLEST_PART, math.ceil(count / _PARTS))
 
 
+def _is_very_old(view: View, key: ShardKey) -> bool:
+    return view.ages[key] >= _VERY_OLD * view.failover_seconds
+
+
 def _order_of_taking(view: View, key: ShardKey) -> tuple[bool, int]:
-    is_very_old = view.ages[key] >= _VERY_OLD * view.failover_seconds
     # Another order for each worker: they seldom want the same shard.
-    return not is_very_old, zlib.crc32(f"{view.worker} {key}".encode())
+    return not _is_very_old(view, key), zlib.crc32(f"{view.worker} {key}".encode())
 
 
 def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:

@@ -1,0 +1,85 @@
+"""Shards that could be left unread by every worker, and are not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from attrs import evolve
+
+from kinesis_publishers.checkpoints import CheckpointMemory
+from kinesis_publishers.engine.lineage import starting_progress
+from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
+from kinesis_publishers.testing.fakes import sample_shard, shard_name
+from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, at
+from tests.unit.leases.lease_support import APPLICATION, FAILOVER, Worker, config, progress_of
+
+# 0 and 1 are read; 1 is split into 2 and 3, and 2 is merged with 0 at once.
+MERGED = [
+    sample_shard(0),
+    sample_shard(1),
+    sample_shard(2, parent=1),
+    sample_shard(3, parent=1),
+    evolve(
+        sample_shard(4, parent=0),
+        adjacent_parent_shard_id=shard_name(2),
+    ),
+]
+CHILD_OF_BOTH = ChildShard(
+    shard_id=shard_name(4),
+    parent_shard_ids=(shard_name(0), shard_name(2)),
+    starting_hash_key="0",
+    ending_hash_key="9",
+)
+
+
+@pytest.fixture
+def memory() -> CheckpointMemory:
+    return CheckpointMemory()
+
+
+async def test_a_parent_that_no_worker_has_found_yet_is_read_before_its_child(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await Worker.begin("one", memory, manual_clock, MERGED[:2])
+    await one.look()
+    one.leases.note_children(MERGED[0].key, [CHILD_OF_BOTH])
+    await one.leases.write({MERGED[0].key: at(5, ended=True)})
+    # Any worker that lists the shards now.
+    known = one.leases.known_progress()
+    found = starting_progress(MERGED, {MERGED[1].key: BEGINNING, **known}, None)
+    assert found[MERGED[2].key] == BEGINNING
+
+
+async def test_a_shard_does_not_begin_at_the_end_of_another_one(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # An idle stream, from LATEST on; the service names no children.
+    latest = ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT), as_of=CREATED_AT)
+    one = await Worker.begin("one", memory, manual_clock, [])
+    one.shards = [sample_shard(1), sample_shard(0)]
+    await one.follow(latest)
+    await one.look()
+    for shard in one.shards:
+        await one.leases.write({shard.key: latest.ended()})
+    child = sample_shard(2, parent=0)
+    one.shards = [*one.shards, child]
+    await one.follow()
+    assert not progress_of(memory, child).is_ended
+
+
+async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_share(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    shards = [sample_shard(number) for number in range(6)]
+    small = await Worker.begin("small", memory, manual_clock, shards, config("s", max_leases=1))
+    large = await Worker.begin("large", memory, manual_clock, shards)
+    await small.look()
+    for _ in range(5 * int(FAILOVER)):
+        await manual_clock.advance(1)
+        await small.look()
+        await large.look()
+        await small.hand_over()
+        await large.hand_over()
+    assert (len(small.readable), len(large.readable)) == (1, 5)
