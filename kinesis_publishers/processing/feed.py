@@ -103,8 +103,6 @@ class DeliveryFeed(DeliverySink):
         self._checkpointer: Checkpointer | None = None
         # Shards whose last records have been processed and must not be recorded yet.
         self._held_back: set[ShardKey] = set()
-        # Shards that are finished for another worker, or were taken away.
-        self._withdrawn: set[ShardKey] = set()
         self._reading: asyncio.Task[None] | None = None
         self.notes: set[Callable[[], None]] = set()
         self.is_stopping = False
@@ -270,9 +268,14 @@ class DeliveryFeed(DeliverySink):
         return not handed.is_cut and (self._assigner is None or self._assigner.may_deliver(key))
 
     async def permission(self, handed: HandedOut) -> bool:
-        """Wait until a delivery may be processed further; say whether it may at all."""
+        """Wait until a delivery may be processed further; say whether it may at all.
+
+        Raises:
+            KinesisPublishersError: reading has failed, and nothing would end the wait.
+        """
         while not (handed.is_cut or self.is_stopping or self.may_continue(handed)):
-            assert self._assigner is not None, "without one it may continue"
+            if self._has_ended.is_set():
+                self._raise_if_failed()
             await self._clock.sleep(_NOTE_SECONDS)
         return not handed.is_cut
 
@@ -322,7 +325,6 @@ class DeliveryFeed(DeliverySink):
     async def deliver(self, delivery: Delivery) -> None:
         handed = HandedOut(delivery)
         key = delivery.shard.key
-        self._withdrawn.discard(key)
         self._in_progress[key] = handed
         self._waiting.append(handed)
         self._has_news.set()
@@ -334,7 +336,6 @@ class DeliveryFeed(DeliverySink):
             delivery.release()
 
     def withdraw(self, shard: ShardKey, *, is_lost: bool) -> None:
-        self._withdrawn.add(shard)
         self._held_back.discard(shard)
         handed = self._in_progress.get(shard)
         if handed is not None:
@@ -351,7 +352,6 @@ class DeliveryFeed(DeliverySink):
             self._has_news.set()
 
     def observe(self, status: ShardStatus) -> None:
-        # After a delivery that was cut the end is not that of what was processed.
-        if status.progress.is_ended and status.shard.key not in self._withdrawn:
+        if status.progress.is_ended:
             self._waiting.append(status)
             self._has_news.set()

@@ -28,10 +28,16 @@ class AssignedSink(ForwardingSink):
     def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
         super().__init__(inner)
         self._assigner = assigner
+        #: The shards whose next delivery waits until it is allowed.
+        self.waiting: set[ShardKey] = set()
 
     async def deliver(self, delivery: Delivery) -> None:
         key, payload_bytes = delivery.shard.key, delivery.batch.payload_bytes
-        await self._assigner.permission(key)
+        self.waiting.add(key)
+        try:
+            await self._assigner.permission(key)
+        finally:
+            self.waiting.discard(key)
         await self._inner.deliver(delivery)
         self._assigner.note_delivery(key, payload_bytes)
 
@@ -50,6 +56,7 @@ class RunningConsumers:
     """
 
     _context: ConsumerContext
+    _sink: AssignedSink
     _assigner: ShardAssigner
     _checkpointer: Checkpointer | None
     _finished: Callable[[ShardConsumer], None]
@@ -91,8 +98,12 @@ class RunningConsumers:
             scope: runs the consumers.
             given_up: the shards that are read no further on purpose.
         """
+        # What is read goes on although its parent, which was processed here, is read again: its end
+        # was not recorded before another worker got it.
+        running = [one.shard for one, _ in self._running.values() if not one.progress.is_ended]
+        shards = {one.key: one for one in (*startable, *running)}
         # What was lost is begun again, from what is stored, when its consumer has stopped.
-        startable = [one for one in startable if one.key not in self._lost]
+        startable = [one for key, one in shards.items() if key not in self._lost]
         mine, leaving = self._assigner.mine(startable), self._assigner.leaving()
         for key in leaving:
             if key not in self._leaving:
@@ -123,11 +134,15 @@ class RunningConsumers:
 
     def _withdraw(self, key: ShardKey, *, is_lost: bool) -> None:
         """Stop reading a shard; unless it is lost, finish the delivery in progress."""
-        self._context.sink.withdraw(key, is_lost=is_lost)
+        self._sink.withdraw(key, is_lost=is_lost)
         consumer, task = self._running[key]
         consumer.stop()
-        if is_lost or not consumer.is_delivering:
+        if is_lost or not self._is_delivering(consumer):
             task.cancel()
+
+    def _is_delivering(self, consumer: ShardConsumer) -> bool:
+        # What waits for its lease may wait for as long as the store is down.
+        return consumer.is_delivering and consumer.shard.key not in self._sink.waiting
 
     async def _hand_over(self, key: ShardKey) -> None:
         """Finish what has been delivered of a shard, record it, and let another worker go on."""
@@ -155,5 +170,5 @@ class RunningConsumers:
         """Finish the deliveries in progress, and cancel everything else."""
         for consumer, task in self._running.values():
             consumer.stop()
-            if not consumer.is_delivering:
+            if not self._is_delivering(consumer):
                 task.cancel()

@@ -96,6 +96,7 @@ class KinesisDataFetcher:
         self._sink = AssignedSink(sink, self.assigner)
         self._consumers = RunningConsumers(
             services.consumer_context(self._sink, services.factory.create),
+            self._sink,
             self.assigner,
             checkpointer,
             self._note_finished,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from attrs import evolve
 
@@ -13,7 +11,7 @@ from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
 from kinesis_publishers.testing.fakes import sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, at
-from tests.unit.leases.lease_support import APPLICATION, FAILOVER, Worker, config, progress_of
+from tests.unit.leases.lease_support import FAILOVER, Worker, config, progress_of
 
 # 0 and 1 are read; 1 is split into 2 and 3, and 2 is merged with 0 at once.
 MERGED = [
