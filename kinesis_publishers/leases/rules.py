@@ -186,6 +186,7 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
     share = sum(loads.values()) / len(loads)
     margin = sum(weights.values()) / max(1, len(weights)) / 2
     most = min(view.has_room, max(1, math.ceil(len(view.rows) / len(owners) / _ASKED_PARTS)))
+    order = {key: _order_of_taking(view, key) for key in candidates}
     wanted: list[ShardKey] = []
     while len(wanted) < most:
         victim = max(loads, key=lambda owner: (loads[owner], owner))
@@ -203,10 +204,7 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
         if victim == view.worker or not fitting:
             break
         # What brings both closest together; ties in an order of this worker's own.
-        best = min(
-            fitting,
-            key=lambda key: (abs(gap / 2 - weights[key]), _order_of_taking(view, key)),
-        )
+        best = min(fitting, key=lambda key: (abs(gap / 2 - weights[key]), order[key]))
         owners[victim].remove(best)
         loads[victim] -= weights[best]
         loads[view.worker] += weights[best]

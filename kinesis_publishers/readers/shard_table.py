@@ -213,15 +213,15 @@ class ShardTable:
 
     def _add_listed(self, listed: Iterable[Shard], *, initial: ShardProgress | None) -> None:
         here = {shard.key: shard for shard in listed}
-        shards = [one for one in here.values() if self._services.assigner.reads(one)]
-        self.others.update({key: one for key, one in here.items() if one not in shards})
-        added = starting_progress(shards, self.progress, initial)
+        shards = {key: one for key, one in here.items() if self._services.assigner.reads(one)}
+        self.others.update({key: one for key, one in here.items() if key not in shards})
+        added = starting_progress(shards.values(), self.progress, initial)
         self.progress.update(added)
-        self.listed.update({shard.key: shard for shard in shards})
+        self.listed.update(shards)
         if added:
             self._services.events(
                 ShardsDiscovered(
-                    stream_arn=shards[0].stream_arn,
+                    stream_arn=next(iter(added)).stream_arn,
                     shard_ids=tuple(sorted(key.shard_id for key in added)),
                 )
             )
