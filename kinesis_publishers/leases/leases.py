@@ -62,6 +62,8 @@ class Leases(LeaseWorker, ShardAssigner):
 
     _children: dict[ShardKey, tuple[ChildShard, ...]] = field(factory=dict, init=False)
     _hurry: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # Whether the rows were seen after everything was released.
+    _has_left: bool = field(default=False, init=False)
 
     # What a checkpointer asks for.
 
@@ -198,6 +200,12 @@ class Leases(LeaseWorker, ShardAssigner):
                 await self.release(tuple(self._held))
                 if self._identities:
                     await self._load()
+                    self._has_left = True
+                if self.unused_consumers():
+                    # A worker without a lease shows itself when it takes one of those.
+                    looks = 2 * _LOOK_PART * self._config.failover_seconds
+                    await self._clock.sleep(min(looks, _RELEASE_SECONDS / 2))
+                    await self._load()
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning(
                 "The worker %s could not release its leases, which end in %g seconds: %r",
@@ -265,10 +273,12 @@ class Leases(LeaseWorker, ShardAssigner):
         """Return the stream consumers to remove after :meth:`close`: no worker is left.
 
         They were registered by workers of the application. A worker that was killed counts as
-        alive until its leases have ended.
+        alive until its leases have ended; so do all while the store does not answer.
         """
         view = self._view()
-        if any(lease_of(row).owner and not view.is_free(key) for key, row in view.rows.items()):
+        if not self._has_left or any(
+            lease_of(row).owner and not view.is_free(key) for key, row in view.rows.items()
+        ):
             return set()
         rows = self._current_rows().values()
         of_rows = {arn for row in rows if (arn := lease_of(row).consumer_arn)}

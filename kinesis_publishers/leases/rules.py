@@ -197,6 +197,8 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
             for key in owners[victim]
             if key in candidates
             and not lease_of(view.rows[key]).leaving
+            # Another process of this name is not asked: it would not tell the request from its own.
+            and lease_of(view.rows[key]).owner != view.worker
             and weights[key] <= gap - margin
             # After the first step, only up to the share: others ask at the same time.
             and (not wanted or loads[view.worker] + weights[key] <= share)

@@ -231,6 +231,7 @@ class LeaseWorker(LeaseRows):
     def _note_loaded(self, before: Rows) -> None:
         # All of them before an error is raised: what is held is written on what is known of it.
         strangers = [key for key in tuple(self._held) if not self._reconcile(key)]
+        strangers += [key for key, row in before.items() if self._is_written_by_twin(key, row)]
         if _outline(self.rows) != _outline(before):
             self._wake()
         for key in strangers:
@@ -281,6 +282,17 @@ class LeaseWorker(LeaseRows):
             self._drop(key)
             return False
         return True
+
+    def _is_written_by_twin(self, key: ShardKey, before: StoredCheckpoint) -> bool:
+        """Say whether another live process of this name has renewed what this one does not hold."""
+        row = self.rows.get(key, before)
+        return (
+            lease_of(row).holder == self.worker
+            and key not in self._held
+            and key not in self._asked
+            and row.version.number > before.version.number
+            and row.version.writer == before.version.writer
+        )
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
         to = f"to {owner}" if owner else "by a release: no worker has it"

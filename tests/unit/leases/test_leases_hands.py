@@ -79,7 +79,7 @@ async def test_two_workers_of_one_name_never_have_the_same_shard(
     assert (first.readable, second.readable) == ({0}, set())
 
 
-async def test_the_elder_of_two_workers_of_one_name_ends_with_an_error(
+async def test_the_younger_of_two_workers_of_one_name_ends_with_an_error(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
     first = await begin("same", memory, manual_clock)
@@ -87,12 +87,14 @@ async def test_the_elder_of_two_workers_of_one_name_ends_with_an_error(
     await first.leases.write({SHARDS[0].key: at(1), SHARDS[1].key: at(1)})
     second = await begin("same", memory, manual_clock)
     await second.look()
+    assert (first.readable, second.readable) == ({0, 1}, set())
+    await manual_clock.advance(FAILOVER / 2)
+    await first.look()
     with pytest.raises(LeaseError, match=r"kinesis\.lease\.workerid"):
-        await first.look()
-    await first.leases.close()
-    # It gave back what it has, and wrote over nothing that is the other one's.
-    owners = {lease(memory, one).owner for one in SHARDS}
-    assert owners == {None, "same"}
+        await second.look()
+    await second.leases.close()
+    assert first.readable == {0, 1}
+    assert [lease(memory, one).owner for one in SHARDS] == ["same", "same"]
     assert [progress_of(memory, one) for one in SHARDS] == [at(1), at(1)]
 
 

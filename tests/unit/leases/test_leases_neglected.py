@@ -1,17 +1,20 @@
-"""Shards that could be left unread by every worker, and are not."""
+"""Shards that no worker would read, and stream consumers that would be gone for the others."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 from attrs import evolve
 
 from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.engine.lineage import starting_progress
+from kinesis_publishers.events import ConsumerRegistered
 from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
-from kinesis_publishers.testing.fakes import sample_shard, shard_name
+from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, at
-from tests.unit.leases.lease_support import FAILOVER, Worker, config, progress_of
+from tests.unit.leases.lease_support import FAILOVER, Worker, config, down, progress_of
 
 # 0 and 1 are read; 1 is split into 2 and 3, and 2 is merged with 0 at once.
 MERGED = [
@@ -81,3 +84,39 @@ async def test_what_no_worker_has_room_for_goes_to_one_that_has_more_than_its_sh
         await small.hand_over()
         await large.hand_over()
     assert (len(small.readable), len(large.readable)) == (1, 5)
+
+
+async def test_a_worker_that_cannot_see_the_others_removes_no_consumer(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    shards = [sample_shard(0)]
+    busy = await Worker.begin("busy", memory, manual_clock, shards)
+    await busy.look()
+    busy.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
+    await busy.look_for(FAILOVER / 2, manual_clock)
+    idle = await Worker.begin("idle", memory, manual_clock, shards)
+    await idle.look()
+    idle.store.error = down()
+    await manual_clock.advance(2 * FAILOVER)
+    await idle.leases.close()
+    assert idle.leases.unused_consumers() == set()
+
+
+async def test_the_last_worker_with_a_lease_leaves_the_consumer_to_one_without(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    shards = [sample_shard(0)]
+    first = await Worker.begin("first", memory, manual_clock, shards)
+    await first.look()
+    first.leases.note_event(ConsumerRegistered(stream_arn=STREAM_ARN, consumer_arn="arn"))
+    second = await Worker.begin("second", memory, manual_clock, shards)
+    await second.look()
+    closing = asyncio.create_task(first.leases.close())
+    await second.look_for(2, manual_clock)
+    await manual_clock.advance(2)
+    await closing
+    assert first.leases.unused_consumers() == set()
+    closing = asyncio.create_task(second.leases.close())
+    await manual_clock.advance(4)
+    await closing
+    assert second.leases.unused_consumers() == {"arn"}
