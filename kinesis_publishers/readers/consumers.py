@@ -106,7 +106,10 @@ class RunningConsumers:
         startable = [one for key, one in shards.items() if key not in self._lost]
         mine, leaving = self._assigner.mine(startable), self._assigner.leaving()
         for key in leaving:
-            if key not in self._leaving:
+            known = progress.get(key)
+            # One that has ended here stays: its end waits to be told and recorded.
+            has_ended = key not in self._running and known is not None and known.is_ended
+            if key not in self._leaving and not has_ended:
                 self._leaving.add(key)
                 scope.spawn(self._hand_over(key), name=f"hand {key} over")
         for key, (consumer, _) in self._running.items():

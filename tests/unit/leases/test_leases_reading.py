@@ -22,6 +22,7 @@ from tests.unit.core.fetcher_support import World, child_of, failure, records_of
 from tests.unit.leases.lease_support import (
     APPLICATION,
     FAILOVER,
+    HANDOVER,
     POLICY,
     CountingStore,
     Worker,
@@ -173,25 +174,33 @@ async def test_stop_does_not_wait_for_a_store_that_is_down() -> None:
             await task
 
 
-async def test_a_child_is_read_on_while_another_worker_gets_its_parent() -> None:
-    # All records of the parent have been processed; its end waits behind a slow record.
+async def reading_with_an_end_behind_a_slow_record(world: LeaseWorld, reader: Reader) -> Worker:
+    """Let all records of the shard 0 be processed, and another worker ask for it."""
+    assert reader.taken[-1].shard_id == shard_name(3)
+    await world.clock.advance(FAILOVER)
+    assert {lease(world.memory, one).owner for one in world.stream.shards} == {"one"}
+    other = await world.other_worker(0, 3)
+    await other.look()
+    assert lease(world.memory, world.shard(0)).owner == "other"
+    return other
+
+
+def family() -> LeaseWorld:
     world = LeaseWorld()
     for number in (0, 3):
         world.add(number)
     for number in (1, 2):
         world.add(number, parent=0)
     world.close(0, child_of(0, number=1), child_of(0, number=2))
-    reader = Reader(holds_at=4)
+    return world
+
+
+async def test_a_child_is_read_on_although_its_parent_was_taken_before_its_end_was_told() -> None:
+    world, reader = family(), Reader(holds_at=4)
     async with reading(world, reader):
-        assert reader.taken[-1].shard_id == shard_name(3)
-        await world.clock.advance(FAILOVER)
-        assert {lease(world.memory, one).owner for one in world.stream.shards} == {"one"}
-        other = await world.other_worker(0, 3)
-        await other.look()
-        await world.clock.advance(3)
-        await other.look()
-        assert other.readable == {0}
-        await other.look_for(2 * FAILOVER, world.clock)
+        other = await reading_with_an_end_behind_a_slow_record(world, reader)
+        await other.look_for(HANDOVER + FAILOVER, world.clock)
+        assert 0 in other.readable
         (parent,) = (one for one in other.shards if one.shard_id == shard_name(0))
         await other.leases.write({parent.key: progress_of(world.memory, parent).ended()})
         reader.gate.set()
@@ -201,6 +210,18 @@ async def test_a_child_is_read_on_while_another_worker_gets_its_parent() -> None
             *[shard_name(1)] * 3,
             *[shard_name(2)] * 3,
         ]
+
+
+async def test_the_end_of_a_shard_is_told_by_the_worker_that_has_read_it() -> None:
+    world, reader = family(), Reader(holds_at=4)
+    async with reading(world, reader):
+        other = await reading_with_an_end_behind_a_slow_record(world, reader)
+        await other.look_for(FAILOVER, world.clock)
+        assert 0 not in other.readable
+        reader.gate.set()
+        await world.clock.advance(1)
+        assert world.ended == [shard_name(0)]
+        assert progress_of(world.memory, world.shard(0)).is_ended
 
 
 async def test_a_shard_that_is_handed_over_in_the_middle_has_not_ended() -> None:
