@@ -218,7 +218,9 @@ class LeaseRows:
         child may start, and that it was not read before. Those of shards that have left unread go
         once the loss has been reported, which takes them out of ``progress``.
         """
-        gone = self._read_and_gone() | self._lost_unread(progress)
+        newer = self._newer_than_listing()
+        candidates = self._read_and_gone() | self._lost_unread(progress)
+        gone = {key: version for key, version in candidates.items() if key not in newer}
         if not gone:
             return
         try:
@@ -229,6 +231,18 @@ class LeaseRows:
             return
         for key in gone:
             del self.rows[key]
+
+    def _newer_than_listing(self) -> set[ShardKey]:
+        """Return the shards that descend from listed ones: what has left, left after its parents.
+
+        Their ids do not tell: the listing is completed by children that last answers have named.
+        """
+        newer: set[ShardKey] = set()
+        for key, row in sorted(self._current_rows().items(), key=lambda one: one[0].shard_id):
+            parents = {ShardKey(key.stream_arn, one) for one in lease_of(row).parents}
+            if any(one in newer or one in self._listed for one in parents):
+                newer.add(key)
+        return newer
 
     def _read_and_gone(self) -> dict[ShardKey, CheckpointVersion]:
         rows = self._current_rows()

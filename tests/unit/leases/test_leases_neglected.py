@@ -14,7 +14,7 @@ from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, at
-from tests.unit.leases.lease_support import FAILOVER, Worker, config, down, progress_of
+from tests.unit.leases.lease_support import APPLICATION, FAILOVER, Worker, config, down, progress_of
 
 # 0 and 1 are read; 1 is split into 2 and 3, and 2 is merged with 0 at once.
 MERGED = [
@@ -120,3 +120,21 @@ async def test_the_last_worker_with_a_lease_leaves_the_consumer_to_one_without(
     await manual_clock.advance(4)
     await closing
     assert second.leases.unused_consumers() == {"arn"}
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+async def test_rows_of_shards_that_are_newer_than_a_listing_stay(
+    memory: CheckpointMemory, manual_clock: ManualClock, is_ended: bool
+) -> None:
+    old = [sample_shard(0), sample_shard(1)]
+    new = [sample_shard(2, parent=0), sample_shard(3, parent=2)]
+    first = await Worker.begin("first", memory, manual_clock, [*old, *new])
+    if is_ended:
+        first.leases.mine(new)
+        await first.leases.look()
+        first.leases.mine(new)
+        await first.leases.write({one.key: at(5, ended=True) for one in new})
+    # Its listing is older, and it knows the child of a shard that it has read to its end.
+    late = await Worker.begin("late", memory, manual_clock, [*old, sample_shard(4, parent=1)])
+    await late.follow()
+    assert {one.key for one in (*old, *new)} < memory.applications[APPLICATION].keys()
