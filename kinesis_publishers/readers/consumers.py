@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from attrs import define, field
 
@@ -126,6 +127,24 @@ class RunningConsumers:
                 consumer = ShardConsumer(shard, progress[key], self._context)
                 task = scope.spawn(self._consume(consumer), name=f"read {shard}")
                 self._running[key] = (consumer, task)
+
+    @asynccontextmanager
+    async def withdrawing(self, wake: asyncio.Event, scope: TaskScope) -> AsyncIterator[None]:
+        """Stop what is no longer this process's whenever ``wake`` is set; start nothing."""
+
+        async def stop_reading() -> None:
+            while await wake.wait():
+                wake.clear()
+                self.assign((), {}, scope, given_up=())
+
+        async with TaskScope() as stopping:
+            stopping.spawn(stop_reading(), name="stop what is another worker's")
+            try:
+                yield
+            finally:
+                stopping.cancel()
+                # It may have been set for what is to be started.
+                wake.set()
 
     async def _consume(self, consumer: ShardConsumer) -> None:
         try:

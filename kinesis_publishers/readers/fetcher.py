@@ -341,7 +341,8 @@ class KinesisDataFetcher:
             if endings == self._settled_endings and not is_due:
                 continue
             listed_at = clock.monotonic()
-            await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
+            async with self._consumers.withdrawing(self._wake, scope):
+                await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
             await self._start_found(scope)
             self._settled_endings = endings
             self._is_finished = None

@@ -183,5 +183,7 @@ async def test_an_endpoint_that_never_answers_is_given_up_soon(
     retry = evolve(context.retry, outage_seconds=300.0, start_seconds=0.05)
     unreachable = evolve(config, endpoint_url="http://127.0.0.1:9")
     store = DynamoDbCheckpointStore(evolve(context, retry=retry), AWS, unreachable)
-    with pytest.raises(RetriesExhaustedError, match=r"127\.0\.0\.1:9.*check aws\.region"):
+    with pytest.raises(
+        RetriesExhaustedError, match=r"127\.0\.0\.1:9.*check its address \(aws\.region"
+    ):
         await store.__aenter__()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from attrs import define, field
@@ -14,6 +15,7 @@ from kinesis_publishers.checkpoints import CheckpointMemory
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.config import CheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, ConnectionFailedError
+from kinesis_publishers.events import LeaseLost
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.processing.feed import DeliveryFeed
 from kinesis_publishers.processing.reading import RecordStream
@@ -245,3 +247,29 @@ async def test_a_shard_that_is_handed_over_in_the_middle_has_not_ended() -> None
         assert progress.processed == SequenceNumber(first.sequence_number)
         assert [one.shard_id for one in reader.taken] == [shard_name(0), *[shard_name(3)] * 3]
     assert world.ended == world.lost == []
+
+
+async def test_a_shard_is_handed_over_while_a_listing_takes_its_time() -> None:
+    world = LeaseWorld(sink=RecordingSink())
+    for number in (0, 1):
+        world.add(number)
+    async with world.opened(world.sink, records=True) as fetcher:
+        task = asyncio.create_task(fetcher.run())
+        await world.clock.advance(3)
+        answers, list_shards = asyncio.Event(), world.control_plane.list_shards
+
+        async def hang(*arguments: Any, **options: Any) -> Any:
+            await answers.wait()
+            return await list_shards(*arguments, **options)
+
+        with patch.object(world.control_plane, "list_shards", hang):
+            await world.clock.advance(FAILOVER)
+            other = await world.other_worker(0, 1)
+            await other.look()
+            await other.look_for(3, world.clock)
+            assert len(other.readable) == 1
+        answers.set()
+        fetcher.stop()
+        await world.clock.advance(1)
+        await task
+    assert not [event for event in world.events if isinstance(event, LeaseLost)]

@@ -91,7 +91,9 @@ def test_missing_credentials_are_an_error(
 def test_an_endpoint_that_nobody_serves_is_an_error_after_a_moment(
     local_kinesis: LocalKinesis,
 ) -> None:
-    with pytest.raises(RetriesExhaustedError, match=r"Could not connect.*check aws\.region"):
+    with pytest.raises(
+        RetriesExhaustedError, match=r"Could not connect.*check its address \(aws\.region"
+    ):
         load(local_kinesis, aws_endpoint="http://127.0.0.1:9")
 
 
