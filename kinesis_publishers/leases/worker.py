@@ -98,6 +98,8 @@ class LeaseWorker(LeaseRows):
     _renewed: asyncio.Event = field(factory=asyncio.Event, init=False)
     _wake: Callable[[], None] = field(default=lambda: None, init=False)
     _is_closing: bool = field(default=False, init=False)
+    # What a process of this name has written that is not this one.
+    _twins: set[ShardKey] = field(factory=set, init=False)
     # The stream consumers that this worker has registered, by stream.
     _consumer_arns: dict[str, str] = field(factory=dict, init=False)
 
@@ -231,7 +233,10 @@ class LeaseWorker(LeaseRows):
     def _note_loaded(self, before: Rows) -> None:
         # All of them before an error is raised: what is held is written on what is known of it.
         strangers = [key for key in tuple(self._held) if not self._reconcile(key)]
-        strangers += [key for key, row in before.items() if self._is_written_by_twin(key, row)]
+        seen = {key for key, row in before.items() if self._is_written_by_twin(key, row)}
+        # The first time it may be the last write of a former run, which has come late.
+        strangers += seen & self._twins
+        self._twins |= seen
         if _outline(self.rows) != _outline(before):
             self._wake()
         for key in strangers:
