@@ -1,35 +1,52 @@
-"""A model of a stream and of the workers that share it: their rules are real, the rest is not.
+"""A model of a stream and of the workers that share it: the workers are real, the rest is not.
 
-The workers have the real leases and the real checkpointer; the storage, the network, the clocks
-and what reads records are models. Everything runs in one task, one step after the other; what
-happens while a call to the store is under way is part of that call (:attr:`FaultyStore.script`).
+The workers have the real leases, checkpointer and consumers of shards; the storage, the network,
+the clocks, the stream and the application are models. What takes records waits until the model
+says so, and each step ends when no task can go on; what happens while a call to the store is under
+way is part of that call (:attr:`FaultyStore.script`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from typing import TypeAlias
 
 from attrs import define, evolve, field
 
-from kinesis_publishers import Shard, ShardKey, ShardProgress
-from kinesis_publishers.abc import CheckpointStoreContext
+from kinesis_publishers import Event, Shard, ShardKey, ShardProgress, StartingPosition
+from kinesis_publishers.abc import CheckpointStoreContext, RecordBatchConsumer, RecordPublisher
 from kinesis_publishers.checkpoints import CheckpointMemory, MemoryCheckpointStore
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer
 from kinesis_publishers.checkpoints.versions import Change, Refusal
-from kinesis_publishers.config import CheckpointConfig
+from kinesis_publishers.config import AggregationMode, CheckpointConfig
+from kinesis_publishers.engine.delivery import Delivery, DeliverySink
 from kinesis_publishers.engine.lineage import startable
+from kinesis_publishers.engine.shard_consumer import ShardConsumer
 from kinesis_publishers.errors import KinesisPublishersError
+from kinesis_publishers.events import LeaseLost, LeaseReleased
 from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.leases.rules import lease_of
-from kinesis_publishers.model import ChildShard, StoredCheckpoint
-from kinesis_publishers.testing.fakes import STREAM_ARN, shard_name
+from kinesis_publishers.model import ChildShard, RunResult, StoredCheckpoint
+from kinesis_publishers.readers.consumers import AssignedSink, RunningConsumers
+from kinesis_publishers.tasks import TaskScope
+from kinesis_publishers.testing.fakes import (
+    STREAM_ARN,
+    ScriptedPublisherFactory,
+    ShardReader,
+    batch_of,
+    sample_records,
+    shard_name,
+)
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.checkpoints.checkpoint_support import BEGINNING, IDENTITIES, POLICY, at
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, IDENTITIES, POLICY
 from tests.unit.leases.lease_support import APPLICATION, HANDOVER, config, down
 
 Step: TypeAlias = "Callable[[], Awaitable[None]]"
+
+# Two tasks that both wait for quiet would wait for each other.
+_MOST_TURNS = 50
 
 
 class Fault(Enum):
@@ -111,19 +128,38 @@ class FaultyStore(MemoryCheckpointStore):
 
 
 @define(eq=False)
-class Tenure:
-    """One worker's time with one shard.
+class Tenure(RecordPublisher):
+    """One worker's time with one shard, and what brings it its records, one by one.
 
     Attributes:
-        next_record: the number of the record to process next.
+        next_record: the number of the record to read next.
         in_flight: the record that is being processed.
+        is_lost: whether another worker has got the lease meanwhile.
         is_over: whether it was given up on purpose, with everything recorded.
     """
 
-    worker: ModelWorker
+    shard: ModelShard
     next_record: int
     in_flight: int | None = None
+    is_lost: bool = False
     is_over: bool = False
+    may_read: asyncio.Event = field(factory=asyncio.Event)
+    may_finish: asyncio.Event = field(factory=asyncio.Event)
+
+    async def run(self, consumer: RecordBatchConsumer) -> RunResult:
+        await self.may_read.wait()
+        self.may_read.clear()
+        shard, number = self.shard, self.next_record
+        if number <= shard.records:
+            (record,) = sample_records(1, shard=shard.shard)
+            numbered = record._replace(sequence_number=str(number))
+            await consumer(batch_of([numbered], shard=shard.shard, millis_behind_latest=None))
+            self.next_record += 1
+        elif shard.children:
+            last = batch_of([], shard=shard.shard, millis_behind_latest=None)
+            await consumer(evolve(last, child_shards=shard.children))
+            return RunResult.COMPLETE
+        return RunResult.INCOMPLETE
 
 
 @define(eq=False)
@@ -212,8 +248,40 @@ def _place(progress: ShardProgress) -> tuple[bool, int]:
 
 
 @define(eq=False)
+class Application(DeliverySink):
+    """What processes the records of one worker, and sees whether it may."""
+
+    _worker: ModelWorker
+
+    async def deliver(self, delivery: Delivery) -> None:
+        worker, key, number = self._worker, delivery.shard.key, _place(delivery.progress)[1]
+        world, tenure, shard = worker.world, worker.tenures[key], worker.world.shards[key]
+        if not worker.leases.may_deliver(key):
+            world.violations.append(f"{worker.name} delivers {key} without the lease")
+        if others := [one.name for one in world.workers if one.can_deliver(key, but=worker)]:
+            world.violations.append(f"{worker.name} delivers {key}, as {others} may")
+        if not all(world.shards[one].is_processed for one in shard.shard.parent_keys):
+            world.violations.append(f"{worker.name} delivers {key} before its parents")
+        earlier = shard.handed_out.setdefault(number, [])
+        if any(one.is_over for one in earlier):
+            world.violations.append(f"{worker.name} repeats {number} of {key}")
+        earlier.append(tenure)
+        tenure.in_flight = number
+        await tenure.may_finish.wait()
+        tenure.may_finish.clear()
+        tenure.in_flight = None
+        shard.finished.add(number)
+        delivery.release()
+
+
+@define(eq=False)
 class ModelWorker:
-    """One process: real leases and a real checkpointer, and a model of what reads and delivers."""
+    """One process: real but for the application, the publishers and the listing of shards.
+
+    Attributes:
+        tenures: the latest one with each shard.
+        keeps_nothing: whether what it processed last could not be recorded.
+    """
 
     world: World
     name: str
@@ -221,27 +289,60 @@ class ModelWorker:
     store: FaultyStore
     leases: Leases = field(init=False)
     checkpointer: Checkpointer = field(init=False)
+    consumers: RunningConsumers = field(init=False)
     tenures: dict[ShardKey, Tenure] = field(factory=dict, init=False)
     progress: dict[ShardKey, ShardProgress] = field(factory=dict, init=False)
+    keeps_nothing: bool = field(default=False, init=False)
     is_busy: bool = field(default=False, init=False)
     is_paused: bool = field(default=False, init=False)
     _is_begun: bool = field(default=False, init=False)
+    _scope: TaskScope = field(factory=TaskScope, init=False)
+    _process: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.store.worker = self.name
-        self.leases = Leases(self.store, config(self.name), self.clock)
+        self.leases = Leases(self.store, config(self.name), self.clock, self._note)
         checkpoints = CheckpointConfig(
             application=APPLICATION, store="memory", interval_seconds=10.0, max_records=1000
         )
-        self.checkpointer = Checkpointer(self.leases, evolve(checkpoints), self.clock)
+        self.checkpointer = Checkpointer(self.leases, checkpoints, self.clock)
+        reader = ShardReader(
+            factory=ScriptedPublisherFactory(), clock=self.clock, aggregation=AggregationMode.OFF
+        )
+        context = evolve(
+            reader.context,
+            sink=AssignedSink(self.checkpointer.sink(Application(self)), self.leases),
+            create_publisher=self._begin_tenure,
+        )
+        self.consumers = RunningConsumers(
+            context, self.leases, self.checkpointer, self._note_finished
+        )
 
     @classmethod
     def named(cls, world: World, name: str, ahead_seconds: float) -> ModelWorker:
         clock = WorkerClock(world, ahead_seconds)
         return cls(world, name, clock, FaultyStore(world, clock))
 
-    def can_deliver(self, key: ShardKey) -> bool:
-        return self.leases.may_deliver(key) and key not in self.leases.leaving()
+    def _note(self, event: Event) -> None:
+        if isinstance(event, LeaseLost) and event.shard in self.tenures:
+            self.tenures[event.shard].is_lost = True
+        elif isinstance(event, LeaseReleased) and event.shard in self.tenures:
+            tenure = self.tenures[event.shard]
+            tenure.is_over = not (tenure.is_lost or self.keeps_nothing)
+
+    async def _begin_tenure(self, position: StartingPosition, shard: Shard) -> Tenure:
+        done = (
+            0 if position.sequence_number is None else int(position.sequence_number.sequence_number)
+        )
+        tenure = self.tenures[shard.key] = Tenure(self.world.shards[shard.key], done + 1)
+        return tenure
+
+    def _note_finished(self, consumer: ShardConsumer) -> None:
+        self.progress[consumer.shard.key] = consumer.progress
+
+    def can_deliver(self, key: ShardKey, *, but: ModelWorker | None = None) -> bool:
+        may = self.leases.may_deliver(key) and key not in self.leases.leaving()
+        return may and self is not but
 
     @property
     def is_free(self) -> bool:
@@ -249,7 +350,7 @@ class ModelWorker:
         return not (self.is_busy or self.is_paused)
 
     async def do(self, *steps: Step) -> bool:
-        """Do something that calls the store; say whether all of it succeeded."""
+        """Do something that calls the store, and what follows; say whether all of it succeeded."""
         if not self.is_free:
             return False
         self.is_busy = True
@@ -261,28 +362,46 @@ class ModelWorker:
                 raise
             return False
         finally:
+            await self._settle()
             self.is_busy = False
         return True
+
+    async def _settle(self) -> None:
+        """Let all tasks run until they wait for something; raise what they have raised."""
+        # Nothing public tells it; a timeout that is due is among them one turn later.
+        ready, quiet = asyncio.get_running_loop()._ready, 0  # type: ignore[attr-defined]  # noqa: SLF001
+        for _ in range(_MOST_TURNS):
+            quiet = 0 if ready else quiet + 1
+            if quiet > 1:
+                break
+            await asyncio.sleep(0)
+        if self._process is not None and self._process.done():
+            self._process.result()
 
     async def look(self) -> None:
         """Look at the rows as the real loop does, and start and stop reading as a fetcher does."""
         if self._is_begun:
-            self.assign()
+            await self.do(self._assign)
             await self.do(self._follow, self.leases.look)
-            self.assign()
+            await self.do(self._assign)
         else:
             self._is_begun = await self.do(self._begin)
 
     async def _begin(self) -> None:
-        await self.store.open()
+        if self._process is None:
+            self._process = asyncio.create_task(self._live())
+            await self.store.open()
         stored = await self.checkpointer.take_over(IDENTITIES)
-        known = {
+        self.progress = {
             ShardKey(STREAM_ARN, id_): one
             for arn in stored
             for id_, one in stored[arn].shards.items()
         }
-        self.progress = known
         await self._follow()
+
+    async def _live(self) -> None:
+        async with self._scope:
+            await asyncio.Event().wait()
 
     async def _follow(self) -> None:
         listed = {key: one.shard for key, one in self.world.shards.items()}
@@ -290,96 +409,66 @@ class ModelWorker:
         self.progress = dict.fromkeys(listed, BEGINNING) | self.progress
         await self.checkpointer.follow(IDENTITIES, listed, self.progress)
 
-    def assign(self) -> None:
-        """Do what ``RunningConsumers.assign`` does."""
-        for key, one in self.leases.known_progress().items():
-            if key not in self.tenures:
-                self.progress[key] = one
-        listed = [one.shard for key, one in self.world.shards.items() if key in self.progress]
-        shards = startable(listed, self.progress)
-        mine, leaving = self.leases.mine(shards), self.leases.leaving()
-        for key in [*self.tenures]:
-            if not (key in mine or key in leaving):
-                del self.tenures[key]
-                self.checkpointer.forget(key)
-        for shard in shards:
-            if shard.key in mine and shard.key not in self.tenures:
-                self.checkpointer.forget(shard.key)
-                start = _place(self.progress[shard.key])[1] + 1
-                self.tenures[shard.key] = Tenure(self, start)
+    async def _assign(self) -> None:
+        """Do what the fetcher does when the assigner wakes it."""
+        known = self.leases.known_progress()
+        self.progress |= {key: known[key] for key in known.keys() - self.consumers.keys}
+        progress = self.progress | self.consumers.progress
+        listed = [one.shard for key, one in self.world.shards.items() if key in progress]
+        shards = startable(listed, progress)
+        self.consumers.assign(shards, self.progress, self._scope, given_up=())
 
     async def live(self, *, is_slow: bool, checkpoints: bool) -> None:
         """Do what a process does in a second."""
         await self.look()
-        for key in [*self.tenures]:
-            self.begin_record(key)
-            if not is_slow:
-                self.finish_record(key)
+        await self.begin_records(self.consumers.keys)
+        if not is_slow:
+            await self.finish_records()
         if checkpoints:
-            await self.do(self.checkpointer.flush)
+            await self.checkpoint()
         if not is_slow:
             await self.hand_over()
 
-    def begin_record(self, key: ShardKey) -> None:
-        """Hand the next record of a shard out, if that may be done now."""
-        tenure, shard = self.tenures.get(key), self.world.shards[key]
-        if tenure is None or tenure.in_flight is not None or not self.is_free:
-            return
-        if not self.can_deliver(key) or tenure.next_record > shard.records:
-            return
-        parents = [self.world.shards[one] for one in shard.shard.parent_keys]
-        if not all(one.is_processed for one in parents):
-            self.world.violations.append(f"{self.name} delivers {key} before its parents")
-        tenure.in_flight = tenure.next_record
-        earlier = shard.handed_out.setdefault(tenure.in_flight, [])
-        if any(one.is_over for one in earlier):
-            self.world.violations.append(f"{self.name} repeats {tenure.in_flight} of {key}")
-        earlier.append(tenure)
+    async def begin_records(self, keys: Collection[ShardKey]) -> None:
+        """Let the next record of each of some shards come, or their ends."""
 
-    def finish_record(self, key: ShardKey) -> None:
-        """Finish the record in progress, and the shard if it was the last one."""
-        tenure, shard = self.tenures.get(key), self.world.shards[key]
-        if tenure is None or not self.is_free:
-            return
-        if tenure.in_flight is not None:
-            shard.finished.add(tenure.in_flight)
-            tenure.next_record = tenure.in_flight + 1
-            self.progress[key] = at(tenure.in_flight)
-            tenure.in_flight = None
-            self.checkpointer.record(key, self.progress[key], records=1)
-        is_end = shard.children and tenure.next_record > shard.records
-        if is_end and self.can_deliver(key) and not self.progress[key].is_ended:
-            self.progress[key] = self.progress[key].ended()
-            self.leases.note_children(key, shard.children)
-            self.checkpointer.record(key, self.progress[key])
-            del self.tenures[key]
+        async def begin() -> None:
+            for key in keys:
+                if key in self.tenures:
+                    self.tenures[key].may_read.set()
+
+        await self.do(begin)
+
+    async def finish_records(self) -> None:
+        """Finish the records that are being processed."""
+
+        async def finish() -> None:
+            for tenure in self.tenures.values():
+                if tenure.in_flight is not None:
+                    tenure.may_finish.set()
+
+        await self.do(finish)
 
     async def checkpoint(self) -> None:
         await self.do(self.checkpointer.flush)
 
     async def hand_over(self) -> None:
-        """Do what ``RunningConsumers`` does with the shards that others ask for."""
-        self.assign()
-        for key in [*self.leases.leaving()]:
-            if not self.is_free:
-                return
-            self.finish_record(key)
-            await self._give_up([key], lambda key=key: self.leases.release([key]))  # type: ignore[misc]
-        self.assign()
+        """Hand over what others ask for, as soon as the records in progress are finished."""
+        await self.do(self._assign)
+        await self.finish_records()
+        await self.do(self._assign)
 
     async def stop(self) -> None:
         """End as after SIGTERM; it is gone then."""
-        for key in [*self.tenures]:
-            self.finish_record(key)
-        await self._give_up([*self.tenures], self.checkpointer.release)
-        self.world.workers.remove(self)
+        self.consumers.stop()
+        await self.finish_records()
+        self.keeps_nothing = not await self.do(self.checkpointer.flush)
+        await self.do(self.checkpointer.release)
+        await self.kill()
 
-    async def _give_up(self, keys: Sequence[ShardKey], release: Step) -> None:
-        tenures = {key: self.tenures.get(key) for key in keys}
-        had = {key for key in keys if self.leases.get(key) is not None}
-        if await self.do(self.checkpointer.flush):
-            had = {key for key in had if self.leases.get(key) is not None}
-            if await self.do(release):
-                for key, tenure in tenures.items():
-                    if tenure is not None and key in had and not self.leases.get(key):
-                        tenure.is_over = True
+    async def kill(self) -> None:
+        """Be gone, at once."""
+        self.world.workers.remove(self)
+        if self._process is not None:
+            self._process.cancel()
+            await asyncio.wait([self._process])

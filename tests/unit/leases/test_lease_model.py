@@ -79,7 +79,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.world.workers) > 1)
     @rule(index=INDEX)
     def kill(self, index: int) -> None:
-        self.world.workers.remove(self.worker(index))
+        self.run(self.worker(index).kill())
 
     @precondition(lambda self: len(self.world.workers) > 1)
     @rule(index=INDEX)
@@ -136,15 +136,14 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(index=INDEX)
     def begin_records(self, index: int) -> None:
         for worker in self.world.workers:
-            for number, key in enumerate([*worker.tenures]):
-                if (number + index) % 3:
-                    worker.begin_record(key)
+            keys = [*worker.consumers.keys]
+            begun = [key for number, key in enumerate(keys) if (number + index) % 3]
+            self.run(worker.begin_records(begun))
 
     @rule()
     def finish_records(self) -> None:
         for worker in self.world.workers:
-            for key in [*worker.tenures]:
-                worker.finish_record(key)
+            self.run(worker.finish_records())
 
     @precondition(lambda self: self.world.workers)
     @rule(index=INDEX, elsewhere=ELSEWHERE)
