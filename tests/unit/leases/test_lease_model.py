@@ -25,7 +25,8 @@ INDEX = st.integers(0, 1000)
 # Around what matters: between looks, renewals, the end of a lease, that of a hand-over.
 SECONDS = st.sampled_from([0.1, 1.0, 3.0, FAILOVER - 0.1, FAILOVER, FAILOVER + 1, HANDOVER + 1])
 _EVENTS = st.tuples(st.sampled_from(["look", "wait", "late"]), INDEX, SECONDS)
-ELSEWHERE = st.lists(_EVENTS, max_size=4)
+# At each point of a call.
+ELSEWHERE = st.lists(st.lists(_EVENTS, max_size=2), max_size=4)
 
 logging.getLogger("kinesis_publishers.leases").setLevel(logging.ERROR)
 
@@ -94,20 +95,21 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.workers)
     @rule(index=INDEX, elsewhere=ELSEWHERE)
-    def look(self, index: int, elsewhere: list[tuple[str, int, float]]) -> None:
+    def look(self, index: int, elsewhere: list[list[tuple[str, int, float]]]) -> None:
         worker = self.worker(index)
-        worker.store.script = [partial(self.elsewhere, *one) for one in elsewhere]
+        worker.store.script = [partial(self.elsewhere, one) for one in elsewhere]
         self.run(worker.look())
         worker.store.script.clear()
 
-    async def elsewhere(self, what: str, index: int, seconds: float) -> None:
+    async def elsewhere(self, events: list[tuple[str, int, float]]) -> None:
         """Do what happens while a call to the store is under way."""
-        if what == "look":
-            await self.worker(index).look()
-        elif what == "wait":
-            self.world.now += seconds
-        else:
-            await self.arrive_late(index)
+        for what, index, seconds in events:
+            if what == "look":
+                await self.worker(index).look()
+            elif what == "wait":
+                self.world.now += seconds
+            else:
+                await self.arrive_late(index)
 
     @rule(seconds=st.integers(1, 12), is_slow=st.booleans(), checkpoints=st.booleans())
     def work(self, seconds: int, *, is_slow: bool, checkpoints: bool) -> None:
@@ -116,6 +118,26 @@ class LeaseMachine(RuleBasedStateMachine):
             self.world.now += 1.0
             for worker in [*self.world.workers]:
                 self.run(worker.live(is_slow=is_slow, checkpoints=checkpoints))
+
+    @precondition(lambda self: len(self.world.workers) > 1)
+    @rule(index=INDEX, seconds=st.integers(9, 15), others_stop=st.booleans(), looks=st.booleans())
+    def sleep_while_others_work(
+        self, index: int, seconds: int, *, others_stop: bool, looks: bool
+    ) -> None:
+        """Let a process that was suspended go on where it was: with its records, or a look."""
+        worker = self.worker(index)
+        self.run(worker.begin_records(worker.consumers.keys))
+        worker.is_paused = True
+        self.work(seconds, is_slow=False, checkpoints=True)
+        if others_stop:
+            for other in [*self.world.workers]:
+                if other is not worker and other.is_free:
+                    self.run(other.stop())
+        worker.is_paused = False
+        if not looks:
+            self.run(worker.finish_records())
+            self.run(worker.checkpoint())
+        self.run(worker.look())
 
     @precondition(lambda self: self.world.workers)
     @rule(index=INDEX)
@@ -147,9 +169,9 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.workers)
     @rule(index=INDEX, elsewhere=ELSEWHERE)
-    def checkpoint(self, index: int, elsewhere: list[tuple[str, int, float]]) -> None:
+    def checkpoint(self, index: int, elsewhere: list[list[tuple[str, int, float]]]) -> None:
         worker = self.worker(index)
-        worker.store.script = [partial(self.elsewhere, *one) for one in elsewhere]
+        worker.store.script = [partial(self.elsewhere, one) for one in elsewhere]
         self.run(worker.checkpoint())
         worker.store.script.clear()
 

@@ -125,7 +125,7 @@ async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(
     await other.leases.write({SHARDS[0].key: at(200)})
     await other.leases.close()
     await one.leases.look()
-    assert SHARDS[0].key not in one.leases.mine([])
+    assert one.leases.mine(one.shards) == set()
     # Of the time before: dropped, and not written over what the other one has done.
     await one.leases.write({SHARDS[0].key: at(100)})
     assert progress_of(memory, SHARDS[0]) == at(200)
@@ -148,6 +148,17 @@ async def test_a_checkpoint_whose_answer_was_lost_is_not_set_back_by_a_renewal(
     await one.look()
     assert progress_of(memory, SHARDS[0]) == at(7)
     assert one.readable == {0}
+
+
+async def test_nothing_is_delivered_of_what_may_have_been_released(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock, 1)
+    await one.look()
+    one.store.loses_answers = True
+    with pytest.raises(ConnectionFailedError):
+        await one.leases.release([SHARDS[0].key])
+    assert one.readable == set()
 
 
 async def test_an_end_whose_write_has_failed_is_written_when_the_store_is_back(

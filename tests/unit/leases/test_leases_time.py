@@ -14,6 +14,7 @@ from kinesis_publishers.errors import ConnectionFailedError
 from kinesis_publishers.events import LeaseLost
 from kinesis_publishers.testing.fakes import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.checkpoints.checkpoint_support import at
 from tests.unit.leases.lease_support import (
     APPLICATION,
     FAILOVER,
@@ -22,6 +23,7 @@ from tests.unit.leases.lease_support import (
     config,
     down,
     lease,
+    progress_of,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +87,21 @@ async def test_nothing_is_delivered_while_the_store_is_down_for_longer() -> None
     assert not [event for event in one.events if isinstance(event, LeaseLost)]
 
 
+async def test_a_lease_lasts_from_when_its_write_was_sent() -> None:
+    # Rule 5: others may have seen the write before its answer has come.
+    memory, clock = CheckpointMemory(), ManualClock()
+    one = await begin("one", memory, clock)
+    one.leases.mine(one.shards)
+    one.store.write_seconds = 2.0
+    looking = asyncio.create_task(one.leases.look())
+    await clock.advance(2)
+    await looking
+    await clock.advance(FAILOVER - 2.1)
+    assert one.readable == {0, 1}
+    await clock.advance(0.1)
+    assert one.readable == set()
+
+
 async def test_a_paused_worker_has_lost_what_was_taken_meanwhile() -> None:
     # Rule 6: it delivers nothing, also before its first look.
     memory, clock, paused_clock = CheckpointMemory(), ManualClock(), ManualClock()
@@ -94,7 +111,11 @@ async def test_a_paused_worker_has_lost_what_was_taken_meanwhile() -> None:
     for _ in range(12):
         await heir.look()
         await clock.advance(1)
+    await heir.leases.write({SHARDS[0].key: at(5)})
     await paused_clock.advance(60)
+    # What it had in hand is not recorded over what its heir has done.
+    await paused.leases.write({SHARDS[0].key: at(1)})
+    assert progress_of(memory, SHARDS[0]) == at(5)
     assert (paused.readable, heir.readable) == (set(), {0})
     await paused.look()
     assert (paused.readable, heir.readable) == (set(), {0})
