@@ -39,8 +39,8 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 _default = settings.get_profile("default")
 settings.register_profile("usual", _default, deadline=None)
 settings.register_profile("long", _default, deadline=None, max_examples=1000)
-# An hour of the model of the leases; `tox -e soak`, which nothing runs by itself.
-settings.register_profile("soak", deadline=None, max_examples=60_000)
+# An hour of the model of the leases, in rounds; `tox -e soak`, which nothing runs by itself.
+settings.register_profile("soak", _default, deadline=None, max_examples=1000)
 settings.load_profile("usual")
 
 if TYPE_CHECKING:

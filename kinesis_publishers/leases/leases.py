@@ -116,7 +116,12 @@ class Leases(LeaseWorker, ShardAssigner):
                 if not pending:
                     break
                 await self._create_children(key for key, one in pending.items() if one.is_ended)
-                changed = [self._with_progress(key, one) for key, one in pending.items()]
+                # That may have shown that a lease is lost.
+                changed = [
+                    self._with_progress(key, one)
+                    for key, one in pending.items()
+                    if key in self._held
+                ]
                 for row in changed:
                     # If the answer is lost, a renewal must not set the progress back.
                     held = self._held[row.shard]

@@ -229,6 +229,10 @@ class World:
         was, becomes = lease_of(old), lease_of(new)
         if becomes.leaving and not was.leaving:
             self.asked_at[key] = self.now
+        if after.progress.is_ended and not before.progress.is_ended:
+            children = {ShardKey(STREAM_ARN, one.shard_id) for one in self.shards[key].children}
+            if children - self.rows.keys():
+                self.violations.append(f"{store.worker} ended {key} before its children had rows")
         if _place(after.progress) < _place(before.progress):
             self.violations.append(f"{store.worker} set {key} back: {before} -> {after}")
         if after.progress != before.progress and was.holder != store.worker:

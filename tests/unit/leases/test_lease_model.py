@@ -7,9 +7,17 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.unit.leases.lease_model import Fault, ModelWorker, World
 from tests.unit.leases.lease_support import FAILOVER, HANDOVER
@@ -255,5 +263,13 @@ class LeaseMachine(RuleBasedStateMachine):
         return found
 
 
-TestLeaseMachine = LeaseMachine.TestCase
-TestLeaseMachine.settings = settings(settings.default, stateful_step_count=50)
+# Hypothesis remembers all that it has tried: a long search is several short ones.
+ROUNDS = 60 if settings.get_current_profile_name() == "soak" else 1
+
+
+@pytest.mark.hypothesis
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("_", range(ROUNDS))
+def test_every_record_is_processed_by_who_has_the_lease(_: int) -> None:
+    # Once it has failed, it takes some minutes to find the shortest way there.
+    run_state_machine_as_test(LeaseMachine, settings=settings(stateful_step_count=50))

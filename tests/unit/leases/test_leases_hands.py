@@ -207,6 +207,20 @@ async def test_children_are_created_before_the_end_is_written(
     assert lease(memory, FAMILY[0]).children == (shard_name(1), shard_name(2))
 
 
+async def test_the_end_of_a_shard_that_another_worker_has_ended_is_dropped(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await Worker.begin("one", memory, manual_clock, FAMILY[:1])
+    await one.look()
+    heir = await Worker.begin("heir", memory, manual_clock, FAMILY[:1])
+    await heir.look()
+    await heir.look_for(FAILOVER, manual_clock)
+    for worker, place in ((heir, 9), (one, 5)):
+        worker.leases.note_children(FAMILY[0].key, CHILDREN)
+        await worker.leases.write({FAMILY[0].key: at(place, ended=True)})
+    assert progress_of(memory, FAMILY[0]) == at(9, ended=True)
+
+
 async def test_rows_that_others_create_meanwhile_are_left_alone(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
