@@ -1,4 +1,7 @@
-"""The rules by which workers share shards; the KCL's own scenarios for its taker are among them."""
+"""The rules by which workers share shards.
+
+What is named like ``testNonGreedyTake`` is a scenario of the KCL's tests of its taker.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def numbers(keys: Sequence[ShardKey]) -> list[int]:
 
 
 def test_a_version_that_changes_is_young_again() -> None:
-    # Rule 2; the KCL's testNotTakeUpdatedLease.
+    # Rule 2; testNotTakeUpdatedLease.
     seen = Sightings(FAILOVER)
     seen.note({key(0): row(0, Lease(owner="other"))}, 5.0)
     seen.note({key(0): row(0, Lease(owner="other"))}, 9.0)
@@ -100,8 +103,8 @@ def test_nothing_is_old_after_a_gap_between_two_looks() -> None:
 @pytest.mark.parametrize(
     ("lease", "age", "is_free"),
     [
-        (Lease(), 0.0, True),  # testSimpleLeaseTake
-        (Lease(owner="other"), FAILOVER - 0.1, False),  # testNotTakeNewOwnedLease
+        (Lease(), 0.0, True),
+        (Lease(owner="other"), FAILOVER - 0.1, False),
         (Lease(owner="other"), FAILOVER, True),
         (Lease(owner="other", leaving="third"), FAILOVER, True),
         (Lease(owner=_ME), FAILOVER, False),  # its own: it renews it
@@ -117,21 +120,64 @@ def test_only_what_may_start_is_taken() -> None:
     assert free_to_take(view([Lease(), Lease()]), [key(7)]) == []
 
 
-def test_a_share_is_taken_and_not_all() -> None:
-    # testNonGreedyTake: three workers, two of them alive with two shards each, eight free.
-    leases = [*owned(0, 2, 2), *[Lease()] * 8]
-    assert len(free_to_take(view(leases), [key(number) for number in range(12)])) == 4
+_LATER = FAILOVER
+_VERY_OLD = 3 * FAILOVER
+
+
+@pytest.mark.parametrize(
+    ("leases", "age", "takes", "asks"),
+    [
+        pytest.param([Lease()], 0, 1, 0, id="testSimpleLeaseTake"),
+        pytest.param(owned(0, 1), 0, 0, 0, id="testNotTakeNewOwnedLease"),
+        pytest.param(owned(0, 1), _LATER, 1, 0, id="testNotTakeNewOwnedLease, later"),
+        pytest.param([*owned(0, 1), *[Lease()] * 3], 0, 2, 0, id="testNonGreedyTake"),
+        pytest.param([*owned(0, 2, 2), *[Lease()] * 8], 0, 4, 0, id="three workers"),
+        # The KCL takes all three of them, beyond its share.
+        pytest.param([*owned(0, 1), *[Lease()] * 3], _VERY_OLD, 4, 0, id="testVeryOldLeaseTaker"),
+        pytest.param(owned(1, 2, 2), 0, 0, 0, id="testNoStealWhenOffByOne"),
+        pytest.param(owned(1, 2), 0, 0, 0, id="off by one, two workers"),
+        pytest.param(owned(0, 1), 0, 0, 0, id="the only shard of another worker"),
+        pytest.param(owned(0, 1, 5), 0, 0, 1, id="testSteal"),
+        pytest.param(owned(1, 3), 0, 0, 1, id="one of three"),
+        pytest.param(owned(2, 3, 4), 0, 0, 1, id="one of four"),
+        pytest.param(owned(3, 3), 0, 0, 0, id="level"),
+        pytest.param(owned(5, 1), 0, 0, 0, id="more than the other one"),
+        pytest.param([Lease(), *owned(0, 3)], 0, 1, 0, id="testNoStealWhenExpiredLeases"),
+    ],
+)
+def test_the_scenarios_of_the_kcls_taker(
+    leases: list[Lease], age: float, takes: int, asks: int
+) -> None:
+    """Case by case; the rows that others have are all of one ``age``."""
+    seen = view(leases, ages=dict.fromkeys(range(len(leases)), age))
+    keys = [key(number) for number in range(len(leases))]
+    asked = to_request(seen, keys)
+    assert (len(free_to_take(seen, keys)), len(asked)) == (takes, asks)
+    owners = [one.owner for one in leases]
+    for one in asked:
+        owner = owners[int(one.shard_id[-12:])]
+        assert owners.count(owner) == max(map(owners.count, owners))
+
+
+def test_who_counts_as_a_worker() -> None:
+    # test_computeLeaseCounts_noExpiredLease and _withExpiredLease.
+    leases = [Lease(), *owned(1, 1, 1)]
+    alive = {_ME: [key(1)], "other1": [key(2)], "other2": [key(3)]}
+    assert view(leases).owners() == alive
+    silent = dict.fromkeys(range(4), FAILOVER)
+    assert view(leases, ages=silent).owners() == {_ME: [key(1)]}
 
 
 def test_what_nobody_has_taken_for_long_comes_first() -> None:
-    # testVeryOldLeaseTaker.
+    # test_veryOldLeaseDurationNanosMultiplierGetsCorrectLeases.
     leases = [*owned(0, 4), *[Lease(owner="dead")] * 20]
-    ages = dict.fromkeys(range(4, 24), FAILOVER) | {7: 3 * FAILOVER, 19: 3 * FAILOVER}
+    ages = dict.fromkeys(range(4, 24), FAILOVER) | {7: _VERY_OLD, 19: _VERY_OLD}
     taken = free_to_take(view(leases, ages=ages, most=2), [key(number) for number in range(24)])
     assert numbers(taken) == [7, 19]
 
 
 def test_never_more_than_the_worker_may_have() -> None:
+    # performAssignment_moreLeasesThanMaxConfigured_assertSomeUnassignedLeases.
     leases = [*owned(2), *[Lease()] * 5]
     keys = [key(number) for number in range(7)]
     assert len(free_to_take(view(leases, most=3), keys)) == 1
@@ -140,33 +186,11 @@ def test_never_more_than_the_worker_may_have() -> None:
     assert spilled(view(leases, most=3), keys) == 4
 
 
-@pytest.mark.parametrize(
-    ("counts", "asks"),
-    [
-        ((0, 1), 0),  # the only shard of another one
-        ((1, 2), 0),  # testNoStealWhenOffByOne
-        ((1, 3), 1),  # testSteal
-        ((0, 4), 1),
-        ((3, 3), 0),
-        ((5, 1), 0),
-        ((2, 3, 4), 1),
-    ],
-)
-def test_how_many_are_asked_for(counts: tuple[int, ...], asks: int) -> None:
-    leases = owned(*counts)
-    assert len(to_request(view(leases), [key(number) for number in range(len(leases))])) == asks
-
-
-def test_the_worker_with_the_most_is_asked() -> None:
-    assert numbers(to_request(view(owned(0, 2, 5)), [key(n) for n in range(7)]))[0] >= 2
-
-
-def test_nothing_is_asked_for_while_there_is_something_free() -> None:
-    # testNoStealWhenExpiredLeases.
+@pytest.mark.parametrize("age", [0.0, FAILOVER])
+def test_nothing_is_asked_for_while_there_is_something_free(age: float) -> None:
     leases = [*owned(0, 8), Lease(owner="dead")]
-    keys = [key(number) for number in range(9)]
-    assert to_request(view(leases), keys) != []
-    assert to_request(view(leases, ages={8: FAILOVER}), keys) == []
+    asked = to_request(view(leases, ages={8: age}), [key(number) for number in range(9)])
+    assert bool(asked) is (age < FAILOVER)
 
 
 def test_nothing_more_is_asked_for_during_a_hand_over() -> None:

@@ -1,8 +1,13 @@
-"""What several hands do to the same rows: nothing is lost, robbed or set back."""
+"""What several hands do to the same rows: nothing is lost, robbed or set back.
+
+What is named like ``testUpdateLostLease`` is a scenario of the KCL's tests of its renewer, its
+coordinator and its cleanup.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -58,6 +63,60 @@ def memory() -> CheckpointMemory:
 
 async def begin(name: str, memory: CheckpointMemory, clock: ManualClock, shards: int = 2) -> Worker:
     return await Worker.begin(name, memory, clock, SHARDS[:shards])
+
+
+async def rewrite(memory: CheckpointMemory, clock: ManualClock, shard: Shard, **to: Any) -> None:
+    """Let another hand change the lease in the row of a shard, as it is now."""
+    store = CountingStore(clock, memory)
+    await store.open()
+    row = (await store.load())[shard.key]
+    changed = with_lease(row, evolve(lease_of(row), **to))
+    await store.save([CheckpointWrite(checkpoint=changed, expected=row.version)])
+
+
+@pytest.mark.parametrize(
+    ("change", "looks", "is_held"),
+    [
+        pytest.param({}, True, True, id="testSimpleRenew, testUpdateLease, testUpdateCheckpoint"),
+        pytest.param({"owner": "bar"}, False, False, id="testUpdateLostLease"),
+        pytest.param({"owner": "bar"}, True, False, id="testLeaseLoss, testUpdateOldLease"),
+        pytest.param({"owner": None}, False, False, id="evicted"),
+        pytest.param(
+            {"owner": "bar", "leaving": "one"},
+            True,
+            True,
+            id="testRenewalRenewShutdownRequestedLeasesIfCheckpointOwnerMatches",
+        ),
+        pytest.param(
+            {"owner": "bar", "leaving": "third"},
+            True,
+            False,
+            id="testRenewalDropsLeaseWhenCheckpointOwnerMismatch",
+        ),
+    ],
+)
+async def test_the_scenarios_of_the_kcls_renewer(
+    memory: CheckpointMemory,
+    manual_clock: ManualClock,
+    change: dict[str, str],
+    *,
+    looks: bool,
+    is_held: bool,
+) -> None:
+    """Only who has the lease records progress; who ``looks`` notices before that it is lost."""
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    if change:
+        await rewrite(memory, manual_clock, SHARDS[0], **change)
+    if looks:
+        await one.look()
+    await one.leases.write({SHARDS[0].key: at(1), SHARDS[1].key: at(1)})
+    assert one.leases.get(SHARDS[0].key) == (at(1) if is_held else None)
+    assert progress_of(memory, SHARDS[0]) == (at(1) if is_held else BEGINNING)
+    assert progress_of(memory, SHARDS[1]) == at(1)
+    await manual_clock.advance(FAILOVER / 2)
+    await one.leases.look()
+    assert one.leases.get(SHARDS[1].key) == at(1)
 
 
 async def test_two_workers_of_one_name_never_have_the_same_shard(
@@ -252,21 +311,36 @@ async def test_rows_of_a_stream_that_was_created_again_are_not_undone(
     assert lease(memory, SHARDS[0]).owner == "new"
 
 
+@pytest.mark.parametrize(
+    ("second_child", "is_removed"),
+    [
+        pytest.param(BEGINNING, False, id="testParentShardLeaseNotDeletedWhenChildIsAtTrim"),
+        pytest.param(
+            ShardProgress(position=StartingPosition.at_timestamp(CREATED_AT)),
+            False,
+            id="testParentShardLeaseNotDeletedWhenChildIsAtTimestamp",
+        ),
+        pytest.param(at(7), True, id="testParentShardLeaseDeletedSplitCase"),
+        pytest.param(at(7, ended=True), True, id="the child has ended"),
+    ],
+)
 async def test_rows_are_removed_when_all_children_have_begun(
-    memory: CheckpointMemory, manual_clock: ManualClock
+    memory: CheckpointMemory,
+    manual_clock: ManualClock,
+    second_child: ShardProgress,
+    *,
+    is_removed: bool,
 ) -> None:
     # Rule 10.
     one = await Worker.begin("one", memory, manual_clock, FAMILY)
-    one.leases.mine(FAMILY)
-    await one.leases.look()
-    one.leases.mine(FAMILY)
-    await one.leases.write({FAMILY[0].key: at(5, ended=True), FAMILY[1].key: at(6)})
+    await one.look()
+    parent, first, second = (shard.key for shard in FAMILY)
+    await one.leases.write({parent: at(5, ended=True), first: at(6), second: second_child})
+    await one.follow()
+    assert parent in memory.applications[APPLICATION], "it is still listed"
     one.shards = FAMILY[1:]
     await one.follow()
-    assert FAMILY[0].key in memory.applications[APPLICATION]
-    await one.leases.write({FAMILY[2].key: at(7)})
-    await one.follow()
-    assert FAMILY[0].key not in memory.applications[APPLICATION]
+    assert (parent not in memory.applications[APPLICATION]) is is_removed
 
 
 async def test_rows_of_shards_that_have_left_unread_go_when_that_is_known() -> None:
@@ -311,20 +385,10 @@ async def test_a_hand_over_is_passed_on_to_a_third_worker(
     await one.look()
     await one.hand_over()
     # What a third one writes before the second one has looked.
-    third = CountingStore(manual_clock, memory)
-    await third.open()
-    (row,) = (
-        row
-        for row in (await third.load()).values()
-        if row.checkpoint.lease and row.checkpoint.lease.owner == "second"
-    )
-    asked = evolve(lease_of(row), owner="third", leaving="second")
-    await third.save(
-        [CheckpointWrite(checkpoint=with_lease(row, asked), expected=row.version)],
-    )
+    (found,) = (shard for shard in SHARDS if lease(memory, shard).owner == "second")
+    await rewrite(memory, manual_clock, found, owner="third", leaving="second")
     await second.look()
-    (found,) = (one for one in SHARDS if lease(memory, one).owner == "third")
-    assert lease(memory, found).leaving is None
+    assert lease(memory, found) == evolve(lease(memory, found), owner="third", leaving=None)
     assert second.readable == set()
 
 
