@@ -10,7 +10,7 @@ from kinesis_publishers.leases.leases import Leases
 from kinesis_publishers.model import StartingPosition
 from kinesis_publishers.testing.fakes import sample_shard
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.leases.lease_support import BEGINNING, IDENTITIES, CountingStore, config
+from tests.unit.leases.lease_support import Worker
 
 SHARD = sample_shard(0)
 SUBSCRIBED = SubscriptionStarted(
@@ -20,11 +20,7 @@ SUBSCRIBED = SubscriptionStarted(
 
 async def new_worker(name: str, clock: ManualClock, memory: CheckpointMemory) -> Leases:
     """Return one that wants the shard."""
-    store = CountingStore(clock, memory)
-    await store.open()
-    leases = Leases(store, config(name), clock)
-    await leases.take_over(IDENTITIES)
-    await leases.follow(IDENTITIES, {SHARD.key: SHARD}, {SHARD.key: BEGINNING})
+    leases = (await Worker.begin(name, memory, clock, [SHARD])).leases
     leases.mine([SHARD])
     return leases
 
