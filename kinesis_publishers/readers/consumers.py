@@ -24,12 +24,15 @@ from kinesis_publishers.tasks import TaskScope
 
 
 class AssignedSink(ForwardingSink):
-    """Delivers only what this process may read at that moment."""
+    """Delivers only what this process may read at that moment.
+
+    Attributes:
+        waiting: the shards with a delivery that may not be handed out yet.
+    """
 
     def __init__(self, inner: DeliverySink, assigner: ShardAssigner) -> None:
         super().__init__(inner)
         self._assigner = assigner
-        #: The shards whose next delivery waits until it is allowed.
         self.waiting: set[ShardKey] = set()
 
     async def deliver(self, delivery: Delivery) -> None:
@@ -53,6 +56,7 @@ class RunningConsumers:
     """Starts and stops the consumers of shards as the assigner says.
 
     Args:
+        sink: that of the context.
         finished: is told of each consumer that has stopped, for any reason.
     """
 
@@ -157,14 +161,15 @@ class RunningConsumers:
     def _withdraw(self, key: ShardKey, *, is_lost: bool) -> None:
         """Stop reading a shard; unless it is lost, finish the delivery in progress."""
         self._sink.withdraw(key, is_lost=is_lost)
+        self._stop(key, at_once=is_lost)
+
+    def _stop(self, key: ShardKey, *, at_once: bool = False) -> None:
+        """Stop reading a shard; unless ``at_once``, after what is being processed of it."""
         consumer, task = self._running[key]
         consumer.stop()
-        if is_lost or not self._is_delivering(consumer):
-            task.cancel()
-
-    def _is_delivering(self, consumer: ShardConsumer) -> bool:
         # What waits for its lease may wait for as long as the store is down.
-        return consumer.is_delivering and consumer.shard.key not in self._sink.waiting
+        if at_once or not consumer.is_delivering or key in self._sink.waiting:
+            task.cancel()
 
     async def _hand_over(self, key: ShardKey) -> None:
         """Finish what has been delivered of a shard, record it, and let another worker go on."""
@@ -190,7 +195,5 @@ class RunningConsumers:
 
     def stop(self) -> None:
         """Finish the deliveries in progress, and cancel everything else."""
-        for consumer, task in self._running.values():
-            consumer.stop()
-            if not self._is_delivering(consumer):
-                task.cancel()
+        for key in self._running:
+            self._stop(key)

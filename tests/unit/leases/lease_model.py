@@ -39,6 +39,17 @@ from tests.unit.leases.lease_world import FaultyStore, ModelShard, Step, WorkerC
 _MOST_TURNS = 50
 
 
+async def _quiet() -> None:
+    """Return when all other tasks wait for something."""
+    # Nothing public tells it; a timeout that is due is among them one turn later.
+    ready, quiet = asyncio.get_running_loop()._ready, 0  # type: ignore[attr-defined]  # noqa: SLF001
+    for _ in range(_MOST_TURNS):
+        quiet = 0 if ready else quiet + 1
+        if quiet > 1:
+            break
+        await asyncio.sleep(0)
+
+
 @define(eq=False)
 class Tenure(RecordPublisher):
     """One worker's time with one shard, and what brings it its records, one by one.
@@ -94,11 +105,17 @@ class Application(DeliverySink):
             world.violations.append(f"{worker.name} repeats {number} of {key}")
         earlier.append(tenure)
         tenure.in_flight = number
-        await tenure.may_finish.wait()
-        tenure.may_finish.clear()
-        tenure.in_flight = None
-        shard.finished.add(number)
-        delivery.release()
+        try:
+            await tenure.may_finish.wait()
+            shard.finished.add(number)
+            delivery.release()
+        except asyncio.CancelledError:
+            # What is cancelled may take its time to clean up.
+            await tenure.may_finish.wait()
+            raise
+        finally:
+            tenure.may_finish.clear()
+            tenure.in_flight = None
 
 
 @define(eq=False)
@@ -136,13 +153,10 @@ class ModelWorker:
         reader = ShardReader(
             factory=ScriptedPublisherFactory(), clock=self.clock, aggregation=AggregationMode.OFF
         )
-        context = evolve(
-            reader.context,
-            sink=AssignedSink(self.checkpointer.sink(Application(self)), self.leases),
-            create_publisher=self._begin_tenure,
-        )
+        sink = AssignedSink(self.checkpointer.sink(Application(self)), self.leases)
+        context = evolve(reader.context, sink=sink, create_publisher=self._begin_tenure)
         self.consumers = RunningConsumers(
-            context, self.leases, self.checkpointer, self._note_finished
+            context, sink, self.leases, self.checkpointer, self._note_finished
         )
 
     @classmethod
@@ -195,13 +209,7 @@ class ModelWorker:
 
     async def _settle(self) -> None:
         """Let all tasks run until they wait for something; raise what they have raised."""
-        # Nothing public tells it; a timeout that is due is among them one turn later.
-        ready, quiet = asyncio.get_running_loop()._ready, 0  # type: ignore[attr-defined]  # noqa: SLF001
-        for _ in range(_MOST_TURNS):
-            quiet = 0 if ready else quiet + 1
-            if quiet > 1:
-                break
-            await asyncio.sleep(0)
+        await _quiet()
         if self._process is not None and self._process.done():
             self._process.result()
 
@@ -289,6 +297,8 @@ class ModelWorker:
         """End as after SIGTERM; it is gone then."""
         self.consumers.stop()
         await self.finish_records()
+        if read := [*self.consumers.keys]:
+            self.world.violations.append(f"{self.name} stops, and yet goes on with {read}")
         self.keeps_nothing = not await self.do(self.checkpointer.flush)
         await self.do(self.checkpointer.release)
         await self.kill()
@@ -298,4 +308,7 @@ class ModelWorker:
         self.world.workers.remove(self)
         if self._process is not None:
             self._process.cancel()
+            await _quiet()
+            for tenure in self.tenures.values():
+                tenure.may_finish.set()
             await asyncio.wait([self._process])

@@ -231,6 +231,8 @@ class LeaseMachine(RuleBasedStateMachine):
         try:
             self.run(self.end())
         finally:
+            for worker in [*self.world.workers]:
+                self.run(worker.kill())
             self.runner.close()
 
     async def end(self) -> None:
@@ -275,3 +277,19 @@ ROUNDS = 60 if settings.get_current_profile_name() == "soak" else 1
 def test_every_record_is_processed_by_who_has_the_lease(_: int) -> None:
     # Once it has failed, it takes some minutes to find the shortest way there.
     run_state_machine_as_test(LeaseMachine, settings=settings(stateful_step_count=50))
+
+
+async def test_a_worker_stops_although_its_records_wait_for_a_lease_that_has_ended() -> None:
+    world = World()
+    world.add_shard()
+    (key,) = world.shards
+    world.shards[key].records = 1
+    worker = ModelWorker.named(world, "w1", 0.0)
+    world.workers.append(worker)
+    for _ in range(2):
+        await worker.look()
+    world.now += FAILOVER
+    await worker.begin_records([key])
+    assert worker.tenures[key].in_flight is None
+    await worker.stop()
+    assert not world.violations
