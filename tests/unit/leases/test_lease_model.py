@@ -282,17 +282,48 @@ def test_every_record_is_processed_by_who_has_the_lease(_: int) -> None:
     run_state_machine_as_test(LeaseMachine, settings=settings(stateful_step_count=50))
 
 
-async def test_a_worker_stops_although_its_records_wait_for_a_lease_that_has_ended() -> None:
+def world_of(shards: int) -> tuple[World, list[ModelWorker]]:
+    """Return shards of three records each, and two workers."""
     world = World()
-    world.add_shard()
-    (key,) = world.shards
-    world.shards[key].records = 1
-    worker = ModelWorker.named(world, "w1", 0.0)
-    world.workers.append(worker)
+    for _ in range(shards):
+        world.add_shard()
+    for shard in world.shards.values():
+        shard.records = 3
+    world.workers += [ModelWorker.named(world, name, 0.0) for name in ("w1", "w2")]
+    return world, [*world.workers]
+
+
+async def test_a_worker_stops_although_its_records_wait_for_a_lease_that_has_ended() -> None:
+    world, (one, _) = world_of(1)
     for _ in range(2):
-        await worker.look()
+        await one.look()
     world.now += FAILOVER
-    await worker.begin_records([key])
-    assert worker.tenures[key].in_flight is None
-    await worker.stop()
+    await one.begin_records(one.consumers.keys)
+    assert [tenure.in_flight for tenure in one.tenures.values()] == [None]
+    await one.stop()
     assert not world.violations
+
+
+async def test_what_was_recorded_before_another_worker_had_a_shard_is_dropped() -> None:
+    world, (one, other) = world_of(2)
+    for _ in range(2):
+        await one.look()
+    await one.begin_records(one.consumers.keys)
+    await one.finish_records()
+    for _ in range(2):
+        await other.look()
+    # It hands a shard over, and cannot record how far it is; the other one finds it silent.
+    one.store.faults = [Fault.REFUSED] * 9
+    await one.look()
+    assert len(one.consumers.keys) == 1
+    for _ in range(int(FAILOVER) + 2):
+        world.now += 1
+        await other.live(is_slow=False, checkpoints=True)
+    await other.stop()
+    one.store.faults.clear()
+    await one.do(one.leases.look)
+    for _ in range(2):
+        await one.look()
+    await one.checkpoint()
+    assert (len(one.consumers.keys), world.violations) == (2, [])
+    await one.kill()
