@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from tests.unit.leases.lease_support import FAILOVER, HANDOVER
 from tests.unit.leases.lease_world import Fault, World
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncIterator, Coroutine
 
     from kinesis_publishers import ShardKey
 
@@ -282,48 +283,52 @@ def test_every_record_is_processed_by_who_has_the_lease(_: int) -> None:
     run_state_machine_as_test(LeaseMachine, settings=settings(stateful_step_count=50))
 
 
-def world_of(shards: int) -> tuple[World, list[ModelWorker]]:
-    """Return shards of three records each, and two workers."""
+@asynccontextmanager
+async def world_of(shards: int) -> AsyncIterator[tuple[World, list[ModelWorker]]]:
+    """Yield shards of three records each, and two workers."""
     world = World()
     for _ in range(shards):
         world.add_shard()
     for shard in world.shards.values():
         shard.records = 3
     world.workers += [ModelWorker.named(world, name, 0.0) for name in ("w1", "w2")]
-    return world, [*world.workers]
+    try:
+        yield world, [*world.workers]
+    finally:
+        for worker in [*world.workers]:
+            await worker.kill()
 
 
 async def test_a_worker_stops_although_its_records_wait_for_a_lease_that_has_ended() -> None:
-    world, (one, _) = world_of(1)
-    for _ in range(2):
-        await one.look()
-    world.now += FAILOVER
-    await one.begin_records(one.consumers.keys)
-    assert [tenure.in_flight for tenure in one.tenures.values()] == [None]
-    await one.stop()
-    assert not world.violations
+    async with world_of(1) as (world, (one, _)):
+        for _ in range(2):
+            await one.look()
+        world.now += FAILOVER
+        await one.begin_records(one.consumers.keys)
+        assert [tenure.in_flight for tenure in one.tenures.values()] == [None]
+        await one.stop()
+        assert not world.violations
 
 
 async def test_what_was_recorded_before_another_worker_had_a_shard_is_dropped() -> None:
-    world, (one, other) = world_of(2)
-    for _ in range(2):
+    async with world_of(2) as (world, (one, other)):
+        for _ in range(2):
+            await one.look()
+        await one.begin_records(one.consumers.keys)
+        await one.finish_records()
+        for _ in range(2):
+            await other.look()
+        # It hands a shard over, and cannot record how far it is; the other one finds it silent.
+        one.store.faults = [Fault.REFUSED] * 9
         await one.look()
-    await one.begin_records(one.consumers.keys)
-    await one.finish_records()
-    for _ in range(2):
-        await other.look()
-    # It hands a shard over, and cannot record how far it is; the other one finds it silent.
-    one.store.faults = [Fault.REFUSED] * 9
-    await one.look()
-    assert len(one.consumers.keys) == 1
-    for _ in range(int(FAILOVER) + 2):
-        world.now += 1
-        await other.live(is_slow=False, checkpoints=True)
-    await other.stop()
-    one.store.faults.clear()
-    await one.do(one.leases.look)
-    for _ in range(2):
-        await one.look()
-    await one.checkpoint()
-    assert (len(one.consumers.keys), world.violations) == (2, [])
-    await one.kill()
+        assert len(one.consumers.keys) == 1
+        for _ in range(int(FAILOVER) + 2):
+            world.now += 1
+            await other.live(is_slow=False, checkpoints=True)
+        await other.stop()
+        one.store.faults.clear()
+        await one.do(one.leases.look)
+        for _ in range(2):
+            await one.look()
+        await one.checkpoint()
+        assert (len(one.consumers.keys), world.violations) == (2, [])
