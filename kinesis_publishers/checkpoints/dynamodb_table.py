@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
-from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
+from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
-from kinesis_publishers.model import Checkpoint
+from kinesis_publishers.model import Checkpoint, CheckpointVersion
 from kinesis_publishers.retry import call_with_retries
 from kinesis_publishers.tasks import TaskScope
 
 _T = TypeVar("_T")
+Item: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""An item as DynamoDB writes it: ``{"version": {"N": "3"}, ...}``."""
+Values: TypeAlias = dict[str, Any]
+"""The same with values of Python."""
 
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -141,7 +146,7 @@ class TableClient:
                 return
             request["ExclusiveStartKey"] = last_key
 
-    async def write_item(self, operation: str, **request: Any) -> Mapping[str, Any] | None:
+    async def write_item(self, operation: str, **request: Any) -> Values | None:
         """Make a conditional write; return ``None``, or the item that it did not replace."""
         try:
             await self.call(
@@ -150,7 +155,7 @@ class TableClient:
         except RefusedError as error:
             if error.code != _CONDITION_FAILED:
                 raise
-            return error.answer.get("Item") or {}
+            return values_of(error.answer.get("Item") or {})
         return None
 
     def _missing_table(self) -> CheckpointError:
@@ -161,27 +166,103 @@ class TableClient:
         )
 
 
-async def write_all(
-    changes: Sequence[Change],
-    write: Callable[[Attempt, Checkpoint | None], Awaitable[Refusal | None]],
-) -> list[Refusal]:
-    """Make every change, a limited number at the same time; return the refusals.
+class DynamoDbStore(VersionedStore):
+    """What the two forms of a table have in common: each change is a conditional write.
 
-    A refusal does not keep the others from being made; another failure ends it early.
+    Of a batch, a limited number is under way at the same time.
     """
-    refusals: list[Refusal] = []
-    pending = iter(changes)
 
-    async def work() -> None:
-        for attempt, checkpoint in pending:
-            refusal = await write(attempt, checkpoint)
-            if refusal is not None:
-                refusals.append(refusal)
+    def __init__(
+        self,
+        context: CheckpointStoreContext,
+        aws: AwsConfig,
+        config: DynamoDbCheckpointConfig,
+        form: TableForm,
+    ) -> None:
+        super().__init__(context)
+        self._client = TableClient(aws, config, context, form)
 
-    async with TaskScope() as scope:
-        for number in range(min(MAX_IN_FLIGHT, len(changes))):
-            scope.spawn(work(), name=f"write checkpoints {number}")
-    return refusals
+    def __str__(self) -> str:
+        return str(self._client)
+
+    async def open(self) -> None:
+        await self._client.open()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
+        refusals: list[Refusal] = []
+        pending = iter(changes)
+
+        async def work() -> None:
+            for attempt, checkpoint in pending:
+                operation, request = self._request(attempt, checkpoint)
+                found = await self._client.write_item(operation, **request)
+                if found is not None:
+                    stored, written_at = self._written(found) if found else (None, None)
+                    refusals.append(Refusal(attempt=attempt, stored=stored, written_at=written_at))
+
+        # A refusal does not keep the others from being made; another failure ends it early.
+        async with TaskScope() as scope:
+            for number in range(min(MAX_IN_FLIGHT, len(changes))):
+                scope.spawn(work(), name=f"write checkpoints {number}")
+        return refusals
+
+    @abstractmethod
+    def _request(
+        self, attempt: Attempt, checkpoint: Checkpoint | None
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the operation that makes a change, and its parameters."""
+
+    @abstractmethod
+    def _written(self, found: Values) -> tuple[CheckpointVersion, str | None]:
+        """Return the version of an item, and when that was written, if it says so."""
+
+
+def values_of(item: Item) -> Values:
+    """Return an item with values of Python; other than texts, integers and sets of texts stay."""
+    return {name: _value(one) for name, one in item.items()}
+
+
+def _value(value: Mapping[str, Any]) -> object:
+    if "N" in value:
+        text: str = value["N"]
+        return int(text) if text.removeprefix("-").isdecimal() else text
+    return tuple(sorted(value["SS"])) if "SS" in value else value.get("S", value)
+
+
+def item_of(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the item of which :func:`values_of` makes ``values``."""
+    kinds = {"str": "S", "tuple": "SS"}
+    return {
+        name: {kind: one} if (kind := kinds.get(type(one).__name__)) else {"N": str(one)}
+        for name, one in values.items()
+    }
+
+
+def condition_of(
+    attempt: Attempt, expected: Values, repeated: str, *, also: str = ""
+) -> dict[str, Any]:
+    """Return ``attempt.replaces`` as parameters of a write.
+
+    Args:
+        attempt: which write it is.
+        expected: attributes of the expected item, ``None`` for those that it does not have.
+        repeated: the condition of an own write with one of the numbers :first to :last.
+        also: another condition for the expected item.
+    """
+    own = attempt.version
+    values = {f":known_{name}": one for name, one in expected.items() if one is not None}
+    values |= {":own": own.writer, ":first": attempt.first_unanswered, ":last": own.number}
+    known = " AND ".join(
+        f"attribute_not_exists({name})" if one is None else f"{name} = :known_{name}"
+        for name, one in expected.items()
+    )
+    return {
+        "ConditionExpression": f"({known}{also}) OR ({repeated})",
+        "ExpressionAttributeValues": item_of(values),
+    }
 
 
 # Creating a table takes about ten seconds.
@@ -253,14 +334,20 @@ async def _create(client: TableClient) -> bool:
 
 
 def _new_table(form: TableForm, config: DynamoDbCheckpointConfig) -> dict[str, Any]:
-    capacity = {}
-    if config.billing_mode is BillingMode.PROVISIONED:
-        units = {
-            "ReadCapacityUnits": config.read_capacity,
-            "WriteCapacityUnits": config.write_capacity,
+    units = {"ReadCapacityUnits": config.read_capacity, "WriteCapacityUnits": config.write_capacity}
+    is_provisioned = config.billing_mode is BillingMode.PROVISIONED
+    capacity = {"ProvisionedThroughput": units} if is_provisioned else {}
+    indexes = [
+        {
+            "IndexName": name,
+            "KeySchema": _schema(keys),
+            "Projection": {"ProjectionType": "KEYS_ONLY"},
+            **capacity,
         }
-        capacity["ProvisionedThroughput"] = units
-    table: dict[str, Any] = {
+        for name, keys in form.indexes.items()
+    ]
+    tags = [{"Key": key, "Value": value} for key, value in config.tags]
+    table = {
         "BillingMode": config.billing_mode.value,
         "KeySchema": _schema(form.keys),
         "AttributeDefinitions": [
@@ -270,19 +357,11 @@ def _new_table(form: TableForm, config: DynamoDbCheckpointConfig) -> dict[str, A
         **capacity,
     }
     # Neither may be there and empty.
-    if form.indexes:
-        table["GlobalSecondaryIndexes"] = [
-            {
-                "IndexName": name,
-                "KeySchema": _schema(keys),
-                "Projection": {"ProjectionType": "KEYS_ONLY"},
-                **capacity,
-            }
-            for name, keys in form.indexes.items()
-        ]
-    if config.tags:
-        table["Tags"] = [{"Key": key, "Value": value} for key, value in config.tags]
-    return table
+    return table | {
+        name: value
+        for name, value in (("GlobalSecondaryIndexes", indexes), ("Tags", tags))
+        if value
+    }
 
 
 def _schema(keys: Mapping[str, str]) -> list[dict[str, str]]:

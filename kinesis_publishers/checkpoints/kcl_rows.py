@@ -14,6 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
+from kinesis_publishers.checkpoints.dynamodb_table import (
+    Item,
+    Values,
+    condition_of,
+    item_of,
+    values_of,
+)
 from kinesis_publishers.checkpoints.stored_form import fields_of, instant_of, progress_of
 from kinesis_publishers.checkpoints.versions import Attempt
 from kinesis_publishers.errors import CheckpointError
@@ -30,14 +37,22 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.model.checkpoints import KCL_WRITER
 
-Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 Beginning: TypeAlias = Callable[[PositionType], StartingPosition]
 
 KEY: Final = "leaseKey"
+# By field of a lease. What has no value is not there.
+_ATTRIBUTES: Final = {
+    "owner": "leaseOwner",
+    "leaving": "checkpointOwner",
+    "switches": "ownerSwitchesSinceCheckpoint",
+    "parents": "parentShardId",
+    "children": "childShardIds",
+}
 # Ours. The KCL's updates leave them as they are, so that each has to show whether it still holds:
 # the writer does while kpCounter is the leaseCounter, and the position in kpState while it is the
 # one of `checkpoint`.
 _STATE: Final = "kpState"
+_UNASKED: Final = " AND (attribute_not_exists(checkpointOwner) OR checkpointOwner = kpLeaving)"
 _LEASE: Final = "LEASE"
 _SHARD_END: Final = "SHARD_END"
 _LATEST: Final = PositionType.LATEST.value
@@ -92,7 +107,7 @@ def split_key(lease_key: str) -> tuple[str | None, str]:
 
 def is_lease(item: Item) -> bool:
     """Return whether a row is a lease; the KCL keeps other things in the same table."""
-    return _text(item, "entityType") in (None, _LEASE)
+    return item.get("entityType") in (None, {"S": _LEASE})
 
 
 @frozen(kw_only=True)
@@ -126,15 +141,16 @@ def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
         CheckpointError: it is no lease, or damaged.
     """
     try:
-        state = json.loads(_text(item, _STATE) or "{}")
+        values = values_of(item)
+        state = json.loads(values.get(_STATE, "{}"))
         created_at = state.get("stream_created_at")
         return LeaseRow(
-            key=item[KEY]["S"],
+            key=values[KEY],
             stream_arn=state.get("stream"),
             created_at=None if created_at is None else instant_of(created_at),
-            progress=_progress(item, state, beginning),
-            lease=_lease(item, state),
-            version=version_of(item),
+            progress=_progress(values, state, beginning),
+            lease=_lease(values, state),
+            version=version_of(values),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(
@@ -147,32 +163,31 @@ def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
         ) from error
 
 
-def version_of(item: Item) -> CheckpointVersion:
+def version_of(values: Values) -> CheckpointVersion:
     """Return the version of a row, with an invented writer if the KCL has written it last."""
-    number = int(item["leaseCounter"]["N"])
-    if _is_ours(item):
-        return CheckpointVersion(number=number, writer=item["kpWriter"]["S"])
     # The KCL asks for a hand-over without a new counter: such a row has another version, too.
-    owners = [_text(item, "leaseOwner"), _text(item, "checkpointOwner")]
-    return CheckpointVersion(number=number, writer=KCL_WRITER + json.dumps(owners))
+    owners = [values.get("leaseOwner"), values.get("checkpointOwner")]
+    return CheckpointVersion(
+        number=int(values["leaseCounter"]),
+        writer=values["kpWriter"] if _is_ours(values) else KCL_WRITER + json.dumps(owners),
+    )
 
 
-def written_at(item: Item) -> str | None:
+def written_at(values: Values) -> str | None:
     """Return when a row was written, if that was not the KCL."""
-    return json.loads(_text(item, _STATE) or "{}").get("written_at") if _is_ours(item) else None
+    return json.loads(values[_STATE]).get("written_at") if _is_ours(values) else None
 
 
-def _is_ours(item: Item) -> bool:
-    leaving = _text(item, "checkpointOwner")
-    is_last = "kpCounter" in item and _number(item, "kpCounter") == _number(item, "leaseCounter")
-    return is_last and (leaving is None or leaving == _text(item, "kpLeaving"))
+def _is_ours(values: Values) -> bool:
+    is_last = values.get("kpCounter") == values["leaseCounter"]
+    return is_last and values.get("checkpointOwner") in (None, values.get("kpLeaving"))
 
 
-def _progress(item: Item, state: Mapping[str, Any], beginning: Beginning) -> ShardProgress:
-    if "NULL" in item["checkpoint"]:
+def _progress(values: Values, state: Mapping[str, Any], beginning: Beginning) -> ShardProgress:
+    text, sub = values["checkpoint"], values.get("checkpointSubSequenceNumber", 0)
+    if text == {"NULL": True}:
         # zio-kinesis, before its first checkpoint.
         return ShardProgress(position=StartingPosition.trim_horizon())
-    text, sub = item["checkpoint"]["S"], _number(item, "checkpointSubSequenceNumber")
     if "position" in state:
         ours = progress_of(state)
         instant = ours.position.timestamp
@@ -206,21 +221,16 @@ def _checkpoint_of(progress: ShardProgress, initial: datetime | None) -> tuple[s
     return number.sequence_number, _WHOLE if is_after else _NOTHING
 
 
-def _lease(item: Item, state: Mapping[str, Any]) -> Lease | None:
-    if _is_ours(item) and "settle_seconds" not in state:
+def _lease(values: Values, state: Mapping[str, Any]) -> Lease | None:
+    is_ours = _is_ours(values)
+    if is_ours and "settle_seconds" not in state:
         return None
-    throughput, first = item.get("throughputKBps"), _text(item, "startingHashKey")
+    throughput, first = values.get("throughputKBps"), values.get("startingHashKey")
     return Lease(
-        owner=_text(item, "leaseOwner"),
-        leaving=_text(item, "checkpointOwner"),
-        switches=_number(item, "ownerSwitchesSinceCheckpoint"),
-        parents=_texts(item, "parentShardId"),
-        children=_texts(item, "childShardIds"),
-        hash_range=HashRange(int(first), int(item["endingHashKey"]["S"])) if first else None,
-        bytes_per_second=(
-            None if throughput is None else round(float(throughput["N"]) * _BYTES_PER_KB)
-        ),
-        settle_seconds=int(state["settle_seconds"]) if _is_ours(item) else 0,
+        **{field: values[name] for field, name in _ATTRIBUTES.items() if name in values},
+        hash_range=HashRange(int(first), int(values["endingHashKey"])) if first else None,
+        bytes_per_second=None if throughput is None else round(float(throughput) * _BYTES_PER_KB),
+        settle_seconds=state["settle_seconds"] if is_ours else 0,
         # It stays true after a worker of the KCL has written the row.
         consumer_arn=state.get("consumer_arn"),
     )
@@ -241,36 +251,30 @@ def row_update(
     lease = checkpoint.lease or Lease()
     if _asks_kcl(attempt, lease):
         return _request(key, lease)
-    changes = _attributes_of(attempt, checkpoint, now, initial) | _owners_of(lease)
+    changes = _progress_changes(attempt, checkpoint, now, initial) | _lease_changes(lease)
     if attempt.expected is None:
-        changes["entityType"] = {"S": _LEASE}
+        changes["entityType"] = _LEASE
     stream, shard_id = split_key(key)
     if stream is not None:
-        changes |= {"streamName": {"S": stream}, "shardId": {"S": shard_id}}
+        changes |= {"streamName": stream, "shardId": shard_id}
     if lease.switches == 0:
         # The new owner has made a checkpoint: what the former one had prepared is over.
         for name in ("", "SubSequenceNumber", "State"):
             changes[f"pendingCheckpoint{name}"] = None
     sets = {name: value for name, value in changes.items() if value is not None}
     removes = [name for name, value in changes.items() if value is None]
-    condition = row_condition(key, attempt)
-    values = {f":{name}": value for name, value in sets.items()}
-    return condition | {
-        "UpdateExpression": f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
-        + (f" REMOVE {', '.join(removes)}" if removes else ""),
-        "ExpressionAttributeValues": condition["ExpressionAttributeValues"] | values,
-    }
+    request = row_condition(key, attempt)
+    request["UpdateExpression"] = f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
+    if removes:
+        request["UpdateExpression"] += f" REMOVE {', '.join(removes)}"
+    request["ExpressionAttributeValues"] |= item_of({f":{name}": sets[name] for name in sets})
+    return request
 
 
 def _asks_kcl(attempt: Attempt, lease: Lease) -> bool:
     """Return whether a write asks a worker of the KCL to hand its shard over."""
-    expected = attempt.expected
-    return (
-        expected is not None
-        and expected.is_foreign
-        and _owners_in(expected.writer) == [lease.leaving, None]
-        and lease.leaving is not None
-    )
+    holder = {"leaseOwner": lease.leaving, "checkpointOwner": None}
+    return lease.leaving is not None and _owners_of(attempt.expected) == holder
 
 
 def _request(key: str, lease: Lease) -> dict[str, Any]:
@@ -278,122 +282,71 @@ def _request(key: str, lease: Lease) -> dict[str, Any]:
     # the one that it knows, and would take another one for the loss of its lease. The version that
     # this makes is thus the KCL's, and nothing is written on it before the row is loaded again.
     return {
-        "Key": {KEY: {"S": key}},
+        "Key": item_of({KEY: key}),
         "UpdateExpression": "SET leaseOwner = :next, checkpointOwner = :leaving",
         "ConditionExpression": (
             "(leaseOwner = :leaving AND attribute_not_exists(checkpointOwner))"
             " OR (leaseOwner = :next AND checkpointOwner = :leaving)"
         ),
-        "ExpressionAttributeValues": {
-            ":next": {"S": lease.owner},
-            ":leaving": {"S": lease.leaving},
-        },
+        "ExpressionAttributeValues": item_of({":next": lease.owner, ":leaving": lease.leaving}),
     }
 
 
-def _attributes_of(
+def _progress_changes(
     attempt: Attempt, checkpoint: Checkpoint, now: datetime, initial: datetime | None
-) -> dict[str, Any]:
+) -> Values:
     version, lease = attempt.version, checkpoint.lease
     text, sub = _checkpoint_of(checkpoint.progress, initial)
-    fields = fields_of(checkpoint, version, now) | {"stream": checkpoint.shard.stream_arn}
-    state: dict[str, Any] = {
-        name: value
-        for name, value in fields.items()
-        if value is not None and name not in ("version", "writer", "lease")
-    }
+    state: Values = fields_of(checkpoint, version, now) | {"stream": checkpoint.shard.stream_arn}
     if lease is not None:
-        state["settle_seconds"] = lease.settle_seconds
-        if lease.consumer_arn is not None:
-            state["consumer_arn"] = lease.consumer_arn
+        state |= {"settle_seconds": lease.settle_seconds, "consumer_arn": lease.consumer_arn}
+    # These have attributes.
+    state |= dict.fromkeys(("version", "writer", "lease"))
+    known = {name: value for name, value in state.items() if value is not None}
     return {
-        "leaseCounter": {"N": str(version.number)},
-        "checkpoint": {"S": text},
-        "checkpointSubSequenceNumber": {"N": str(sub)},
-        "kpCounter": {"N": str(version.number)},
-        "kpWriter": {"S": version.writer},
-        _STATE: {"S": json.dumps(state, separators=(",", ":"))},
+        "leaseCounter": version.number,
+        "checkpoint": text,
+        "checkpointSubSequenceNumber": sub,
+        "kpCounter": version.number,
+        "kpWriter": version.writer,
+        _STATE: json.dumps(known, separators=(",", ":")),
     }
 
 
-def _owners_of(lease: Lease) -> dict[str, Any]:
-    changes: dict[str, Any] = {
-        "ownerSwitchesSinceCheckpoint": {"N": str(lease.switches)},
-        "leaseOwner": lease.owner and {"S": lease.owner},
-        "checkpointOwner": lease.leaving and {"S": lease.leaving},
-        "kpLeaving": lease.leaving and {"S": lease.leaving},
-    }
-    # What is known of a shard stays known: the KCL adds it without a new counter.
-    if lease.parents:
-        changes["parentShardId"] = {"SS": list(lease.parents)}
-    if lease.children:
-        changes["childShardIds"] = {"SS": list(lease.children)}
+def _lease_changes(lease: Lease) -> Values:
+    changes: Values = {name: getattr(lease, field) for field, name in _ATTRIBUTES.items()}
+    changes["kpLeaving"] = lease.leaving
     # The KCL cannot read a row with the range of a single key.
     if lease.hash_range is not None and lease.hash_range.first < lease.hash_range.last:
-        changes["startingHashKey"] = {"S": str(lease.hash_range.first)}
-        changes["endingHashKey"] = {"S": str(lease.hash_range.last)}
+        changes["startingHashKey"] = str(lease.hash_range.first)
+        changes["endingHashKey"] = str(lease.hash_range.last)
     if lease.bytes_per_second is not None:
-        changes["throughputKBps"] = {"N": f"{lease.bytes_per_second / _BYTES_PER_KB:.6f}"}
-    return changes
-
-
-_IS_OURS: Final = (
-    "kpCounter = leaseCounter"
-    " AND (attribute_not_exists(checkpointOwner) OR checkpointOwner = kpLeaving)"
-)
+        changes["throughputKBps"] = round(lease.bytes_per_second / _BYTES_PER_KB, 6)
+    # What is known of a shard stays known: the KCL adds it without a new counter.
+    return {name: value for name, value in changes.items() if value != ()}
 
 
 def row_condition(key: str, attempt: Attempt) -> dict[str, Any]:
     """Return which row, and ``attempt.replaces``, as parameters of a write."""
-    own, expected = attempt.version, attempt.expected
-    values = {
-        ":own": {"S": own.writer},
-        ":first": {"N": str(attempt.first_unanswered)},
-        ":last": {"N": str(own.number)},
-    }
-    if expected is None:
-        condition = f"attribute_not_exists({KEY})"
+    known, also = attempt.expected, ""
+    if known is None:
+        expected: Values = {KEY: None}
+    elif (owners := _owners_of(known)) is not None:
+        expected = owners | {"leaseCounter": known.number}
     else:
-        values[":known"] = {"N": str(expected.number)}
-        if expected.is_foreign:
-            condition = _owned_as_known(expected.writer, values)
-        else:
-            values[":writer"] = {"S": expected.writer}
-            condition = f"leaseCounter = :known AND kpWriter = :writer AND {_IS_OURS}"
-    repeated = f"leaseCounter BETWEEN :first AND :last AND kpWriter = :own AND {_IS_OURS}"
-    return {
-        "Key": {KEY: {"S": key}},
-        "ConditionExpression": f"({condition}) OR ({repeated})",
-        "ExpressionAttributeValues": values,
-    }
+        expected = dict.fromkeys(("leaseCounter", "kpCounter"), known.number)
+        expected["kpWriter"], also = known.writer, _UNASKED
+    repeated = (
+        "leaseCounter BETWEEN :first AND :last AND kpCounter = leaseCounter AND kpWriter = :own"
+        + _UNASKED
+    )
+    condition = condition_of(attempt, expected, repeated, also=also)
+    return condition | {"Key": item_of({KEY: key})}
 
 
-def _owners_in(writer: str) -> list[str | None]:
-    """Return the owners of which :func:`version_of` made the writer."""
-    owners: list[str | None] = json.loads(writer.removeprefix(KCL_WRITER))
-    return owners
-
-
-def _owned_as_known(writer: str, values: dict[str, dict[str, str]]) -> str:
-    """Return the condition that a row is as the KCL has written it; add its values."""
-    names = ("leaseOwner", "checkpointOwner")
-    owners = dict(zip(names, _owners_in(writer), strict=True))
-    values |= {f":known_{name}": {"S": owner} for name, owner in owners.items() if owner}
-    is_known = [
-        f"{name} = :known_{name}" if owner else f"attribute_not_exists({name})"
-        for name, owner in owners.items()
-    ]
-    return f"leaseCounter = :known AND {' AND '.join(is_known)}"
-
-
-def _text(item: Item, name: str) -> str | None:
-    value = item.get(name)
-    return None if value is None else str(value["S"])
-
-
-def _number(item: Item, name: str) -> int:
-    return int(item[name]["N"]) if name in item else 0
-
-
-def _texts(item: Item, name: str) -> tuple[str, ...]:
-    return tuple(sorted(item[name]["SS"])) if name in item else ()
+def _owners_of(version: CheckpointVersion | None) -> Values | None:
+    """Return the owners of which :func:`version_of` made the writer, if the KCL has written."""
+    if version is None or not version.is_foreign:
+        return None
+    owners = json.loads(version.writer.removeprefix(KCL_WRITER))
+    return dict(zip(("leaseOwner", "checkpointOwner"), owners, strict=True))

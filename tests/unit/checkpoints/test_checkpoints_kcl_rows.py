@@ -355,7 +355,7 @@ async def test_a_stream_with_a_row_was_begun_and_the_mark_of_it_is_not_stored(
         mark = write_of(BEGINNING, shard=MARK)
         versions = await store.save([mark, write_of()])
         found = await store.load()
-        assert found[MARK] == StoredCheckpoint(checkpoint=mark.checkpoint, version=versions[MARK])
+        assert found[MARK].checkpoint == mark.checkpoint
         assert (await other.load())[MARK].checkpoint == mark.checkpoint
         await other.save([evolve(mark, expected=(await other.load())[MARK].version)])
         await store.remove(versions)

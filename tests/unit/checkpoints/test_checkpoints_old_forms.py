@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers.checkpoints.dynamodb import item_of, stored_of
+from kinesis_publishers.checkpoints.dynamodb import row_of, stored_of
 from kinesis_publishers.checkpoints.sqlite import SqliteCheckpointStore
 from kinesis_publishers.model import (
     Checkpoint,
@@ -167,4 +167,4 @@ async def test_a_sqlite_file_is_still_written_for_an_earlier_version(tmp_path: P
 def test_an_item_of_an_earlier_version_is_read_and_still_written(shard_id: str) -> None:
     item = _ITEM | _ITEMS[shard_id]
     assert stored_of(item, where="there") == _stored(shard_id)
-    assert item_of("billing", _checkpoint(shard_id), _VERSION, _NOON) == item
+    assert row_of("billing", _checkpoint(shard_id), _VERSION, _NOON) == item

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.checkpoints.dynamodb import item_of, stored_of
+from kinesis_publishers.checkpoints.dynamodb import row_of, stored_of
 from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
@@ -63,7 +63,7 @@ def test_fields_and_items_give_the_checkpoint_and_its_version_back(
     fields = fields_of(checkpoint, stored.version, NOON)
     assert tuple(fields) == FIELDS
     assert stored_from_fields(checkpoint.shard, fields, where="there") == stored
-    assert stored_of(item_of("billing", checkpoint, stored.version, NOON), where="there") == stored
+    assert stored_of(row_of("billing", checkpoint, stored.version, NOON), where="there") == stored
 
 
 CHECKPOINT = Checkpoint(
@@ -114,4 +114,4 @@ def test_a_damaged_item_is_an_error_that_names_the_shard(
     damage: dict[str, dict[str, str]],
 ) -> None:
     with pytest.raises(CheckpointError, match=f"{KEY.shard_id} of .*Do not remove it"):
-        stored_of({**item_of("billing", CHECKPOINT, VERSION, NOON), **damage}, where="there")
+        stored_of({**row_of("billing", CHECKPOINT, VERSION, NOON), **damage}, where="there")
