@@ -10,7 +10,6 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
     Item,
-    TableClient,
     TableForm,
     Values,
     condition_of,
@@ -43,8 +42,17 @@ class DynamoDbCheckpointStore(DynamoDbStore):
         )
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        rows = [stored_of(item, where=self) async for item in items_of(self._client)]
+        rows = [stored_of(item, where=self) async for item in self.items()]
         return {row.checkpoint.shard: row for row in rows}
+
+    def items(self, **request: Any) -> AsyncIterator[Item]:
+        """Yield the items of the application."""
+        return self._client.read_items(
+            "Query",
+            KeyConditionExpression="application = :application",
+            ExpressionAttributeValues=item_of({":application": self._context.application}),
+            **request,
+        )
 
     def _request(
         self, attempt: Attempt, checkpoint: Checkpoint | None
@@ -66,16 +74,6 @@ class DynamoDbCheckpointStore(DynamoDbStore):
         writer = found.get("writer", "an unknown writer")
         version = CheckpointVersion(number=found.get("version", 0), writer=writer)
         return version, found.get("written_at")
-
-
-def items_of(client: TableClient, **request: Any) -> AsyncIterator[Item]:
-    """Yield the items of the application, of which a table in this form may have several."""
-    return client.read_items(
-        "Query",
-        KeyConditionExpression="application = :application",
-        ExpressionAttributeValues=item_of({":application": client.context.application}),
-        **request,
-    )
 
 
 def _key(application: str, shard: ShardKey) -> Values:

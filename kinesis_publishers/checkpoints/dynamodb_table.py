@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
@@ -28,12 +27,13 @@ Values: TypeAlias = dict[str, Any]
 
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
+_IN_USE: Final = "ResourceInUseException"
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
 _DESCRIBE: Final = "DescribeTable"
 # The caller handles these; everything else is mapped here.
-_ANSWERS: Final = frozenset({_CONDITION_FAILED, _NOT_FOUND, "ResourceInUseException"})
+_ANSWERS: Final = frozenset({_CONDITION_FAILED, _NOT_FOUND, _IN_USE})
 
 
 @frozen(kw_only=True)
@@ -46,7 +46,7 @@ class TableForm:
     """
 
     keys: Mapping[str, str]
-    indexes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    indexes: Mapping[str, Mapping[str, str]] = field(factory=dict)
 
     def __str__(self) -> str:
         """Say how to create it."""
@@ -90,10 +90,7 @@ class TableClient:
     ) -> _T:
         """Make a call, with retries; return what ``read`` takes from the answer.
 
-        Args:
-            operation: the API operation, as ``PutItem``.
-            read: extracts the result from the answer; fails if that is not AWS's.
-            request: its parameters, without the table's name.
+        ``read`` fails if that is not AWS's; ``request`` has no name of a table.
 
         Raises:
             RefusedError: a condition does not hold, the table is being changed, or a description
@@ -232,12 +229,27 @@ def _value(value: Mapping[str, Any]) -> object:
     return tuple(sorted(value["SS"])) if "SS" in value else value.get("S", value)
 
 
-def item_of(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def item_of(values: Values) -> dict[str, dict[str, Any]]:
     """Return the item of which :func:`values_of` makes ``values``."""
-    kinds = {"str": "S", "tuple": "SS"}
+    return {name: _attribute(one) for name, one in values.items()}
+
+
+def _attribute(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    kind = {"str": "S", "tuple": "SS"}.get(type(value).__name__)
+    return {kind: value} if kind else {"N": str(value)}
+
+
+def update_of(key: Values, changes: Values) -> dict[str, Any]:
+    """Return the parameters of an UpdateItem; ``None`` removes an attribute."""
+    sets = {name: value for name, value in changes.items() if value is not None}
+    removes = [name for name, value in changes.items() if value is None]
     return {
-        name: {kind: one} if (kind := kinds.get(type(one).__name__)) else {"N": str(one)}
-        for name, one in values.items()
+        "Key": item_of(key),
+        "UpdateExpression": f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
+        + (f" REMOVE {', '.join(removes)}" if removes else ""),
+        "ExpressionAttributeValues": item_of({f":{name}": one for name, one in sets.items()}),
     }
 
 
@@ -296,13 +308,23 @@ async def _is_active(client: TableClient) -> bool:
     except RefusedError as error:
         if error.code != _NOT_FOUND:
             raise
-        return await _create(client)
     except AccessDeniedError as error:
         error.add_note(
             "With kinesis.checkpoint.dynamodb.createtable = false the table is neither described "
             "nor created."
         )
         raise
+    try:
+        return await client.call(
+            "CreateTable",
+            lambda answer: _is_usable(client, answer["TableDescription"]),
+            **_new_table(client.form, client.config),
+        )
+    except RefusedError as error:
+        # Another process has just created it.
+        if error.code != _IN_USE:
+            raise
+        return False
 
 
 def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
@@ -316,21 +338,6 @@ def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
         )
     # An update allows reads and writes; while DELETING, wait and create.
     return status in {"ACTIVE", "UPDATING"}
-
-
-async def _create(client: TableClient) -> bool:
-    """Create the table; return whether it is ready."""
-    try:
-        return await client.call(
-            "CreateTable",
-            lambda answer: _is_usable(client, answer["TableDescription"]),
-            **_new_table(client.form, client.config),
-        )
-    except RefusedError as error:
-        # Another process has just created it.
-        if error.code != "ResourceInUseException":
-            raise
-        return False
 
 
 def _new_table(form: TableForm, config: DynamoDbCheckpointConfig) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
     Values,
     condition_of,
     item_of,
+    update_of,
     values_of,
 )
 from kinesis_publishers.checkpoints.stored_form import fields_of, instant_of, progress_of
@@ -129,13 +130,9 @@ class LeaseRow:
 
 
 def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
-    """Return what a row says.
+    """Return what a row says for which :func:`is_lease` holds; ``where`` is its table.
 
-    Args:
-        item: a row for which :func:`is_lease` holds.
-        beginning: where reading begins that has not begun, and of which the row says no more than
-            LATEST or AT_TIMESTAMP.
-        where: the table, for the message.
+    ``beginning`` says where reading begins of which the row says only LATEST or AT_TIMESTAMP.
 
     Raises:
         CheckpointError: it is no lease, or damaged.
@@ -241,12 +238,7 @@ def row_update(
 ) -> dict[str, Any]:
     """Return the parameters of an UpdateItem that writes ``checkpoint`` on its condition.
 
-    Args:
-        key: the leaseKey of its row.
-        attempt: which write it is.
-        checkpoint: what to write.
-        now: when it is written.
-        initial: the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
+    ``initial`` is the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
     """
     lease = checkpoint.lease or Lease()
     if _asks_kcl(attempt, lease):
@@ -261,14 +253,9 @@ def row_update(
         # The new owner has made a checkpoint: what the former one had prepared is over.
         for name in ("", "SubSequenceNumber", "State"):
             changes[f"pendingCheckpoint{name}"] = None
-    sets = {name: value for name, value in changes.items() if value is not None}
-    removes = [name for name, value in changes.items() if value is None]
-    request = row_condition(key, attempt)
-    request["UpdateExpression"] = f"SET {', '.join(f'{name} = :{name}' for name in sets)}"
-    if removes:
-        request["UpdateExpression"] += f" REMOVE {', '.join(removes)}"
-    request["ExpressionAttributeValues"] |= item_of({f":{name}": sets[name] for name in sets})
-    return request
+    request, condition = update_of({KEY: key}, changes), row_condition(key, attempt)
+    request["ExpressionAttributeValues"] |= condition.pop("ExpressionAttributeValues")
+    return request | condition
 
 
 def _asks_kcl(attempt: Attempt, lease: Lease) -> bool:
@@ -281,15 +268,12 @@ def _request(key: str, lease: Lease) -> dict[str, Any]:
     # As the KCL's own (initiateGracefulLeaseHandoff), without a new counter: its worker renews on
     # the one that it knows, and would take another one for the loss of its lease. The version that
     # this makes is thus the KCL's, and nothing is written on it before the row is loaded again.
-    return {
-        "Key": item_of({KEY: key}),
-        "UpdateExpression": "SET leaseOwner = :next, checkpointOwner = :leaving",
-        "ConditionExpression": (
-            "(leaseOwner = :leaving AND attribute_not_exists(checkpointOwner))"
-            " OR (leaseOwner = :next AND checkpointOwner = :leaving)"
-        ),
-        "ExpressionAttributeValues": item_of({":next": lease.owner, ":leaving": lease.leaving}),
-    }
+    request = update_of({KEY: key}, {"leaseOwner": lease.owner, "checkpointOwner": lease.leaving})
+    request["ConditionExpression"] = (
+        "(leaseOwner = :checkpointOwner AND attribute_not_exists(checkpointOwner))"
+        " OR (leaseOwner = :leaseOwner AND checkpointOwner = :checkpointOwner)"
+    )
+    return request
 
 
 def _progress_changes(

@@ -8,11 +8,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, Self
 
+from attrs import evolve
+
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.dynamodb import OWN_FORM, items_of
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
-    TableClient,
     TableForm,
     Values,
 )
@@ -33,12 +34,11 @@ from kinesis_publishers.checkpoints.kcl_rows import (
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
 from kinesis_publishers.config import (
     AwsConfig,
-    CheckpointConfig,
     DynamoDbCheckpointConfig,
     InitialPositionConfig,
     Properties,
 )
-from kinesis_publishers.errors import AccessDeniedError, CheckpointError, InvalidOptionError
+from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -58,7 +58,6 @@ _FORM: Final = TableForm(
     indexes={"LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}},
 )
 _MARK: Final = "*"
-_SHORTEST_TABLE: Final = 3
 
 
 class KclLeaseTable(DynamoDbStore):
@@ -78,12 +77,8 @@ class KclLeaseTable(DynamoDbStore):
     ) -> None:
         """Make a store that is not open yet.
 
-        Args:
-            context: what every store needs.
-            aws: how to reach DynamoDB.
-            config: which table.
-            initial: the instant of AT_TIMESTAMP, if streams begin there.
-            former: the table in which a reader without leases would have had checkpoints.
+        ``initial`` is the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in
+        which a reader without leases would have had checkpoints.
         """
         super().__init__(context, aws, config, _FORM)
         self._initial = initial
@@ -107,7 +102,7 @@ class KclLeaseTable(DynamoDbStore):
             former = DynamoDbCheckpointConfig(
                 table=config.table, endpoint_url=config.endpoint_url, create_table=False
             )
-            named = {DynamoDbCheckpointConfig.table: _table_of(context.application)}
+            named = {DynamoDbCheckpointConfig.table: context.application}
             config = DynamoDbCheckpointConfig.from_properties(properties.with_values(named))
         initial = InitialPositionConfig.from_properties(properties).timestamp
         return cls(context, AwsConfig.from_properties(properties), config, initial, former)
@@ -193,18 +188,16 @@ class KclLeaseTable(DynamoDbStore):
     async def check_first_use(self) -> None:
         if self._former is None:
             return
-        client = TableClient(self._client.aws, self._former, self._context, OWN_FORM)
+        former = DynamoDbCheckpointStore(self._context, self._client.aws, self._former)
         try:
-            await client.open()
-            has_checkpoints = await anext(items_of(client, Limit=1), None) is not None
+            async with former:
+                has_checkpoints = await anext(former.items(Limit=1), None) is not None
         except (CheckpointError, AccessDeniedError):
             # There is no such table, or it is not for this application.
             return
-        finally:
-            await client.close()
         if has_checkpoints:
             raise CheckpointError(
-                f"{self} has no leases, and {client} has checkpoints of the application "
+                f"{self} has no leases, and {former} has checkpoints of the application "
                 f"{self._context.application}, made without leases. To go on there, set "
                 "kinesis.lease.format = own; or copy them into the KCL's form: pipe "
                 "`kinesis-publishers leases list --json`, with properties without leases, into "
@@ -246,28 +239,12 @@ class KclLeaseTable(DynamoDbStore):
 
 def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckpoint]:
     """Return the mark of every stream that has a row: of its last creation."""
-    marks = {
-        ShardKey(one.shard.stream_arn, _MARK): one.stream_created_at
-        for one in sorted((one.checkpoint for one in stored), key=lambda one: one.stream_created_at)
-    }
-    return {
-        mark: StoredCheckpoint(
-            checkpoint=Checkpoint(
-                shard=mark,
-                stream_created_at=instant,
-                progress=ShardProgress(position=StartingPosition.trim_horizon()),
-            ),
-            version=CheckpointVersion(number=0, writer="its rows"),
+    marks = {}
+    for row in sorted(stored, key=lambda one: one.checkpoint.stream_created_at):
+        mark = Checkpoint(
+            shard=ShardKey(row.checkpoint.shard.stream_arn, _MARK),
+            stream_created_at=row.checkpoint.stream_created_at,
+            progress=ShardProgress(position=StartingPosition.trim_horizon()),
         )
-        for mark, instant in marks.items()
-    }
-
-
-def _table_of(application: str) -> str:
-    if len(application) < _SHORTEST_TABLE:
-        raise InvalidOptionError(
-            f"{CheckpointConfig.application.full_key} = {application} cannot be the name of a "
-            f"table, which has at least {_SHORTEST_TABLE} characters: set "
-            f"{DynamoDbCheckpointConfig.table.full_key} as well"
-        )
-    return application
+        marks[mark.shard] = evolve(row, checkpoint=mark)
+    return marks

@@ -14,7 +14,7 @@ from kinesis_publishers.config import BillingMode, DynamoDbCheckpointConfig, Pro
 from kinesis_publishers.errors import (
     AccessDeniedError,
     CheckpointError,
-    InvalidOptionError,
+    ConfigErrors,
     RetriesExhaustedError,
     StaleCheckpointError,
 )
@@ -375,7 +375,7 @@ def test_the_table_has_the_name_of_the_application_unless_it_is_given() -> None:
     assert str(_of({})) == "the DynamoDB table billing"
     named = _of({"kinesis.checkpoint.dynamodb.table": "leases"}, "b")
     assert str(named) == "the DynamoDB table leases"
-    with pytest.raises(InvalidOptionError, match=r"has at least 3 characters: set kinesis\.check"):
+    with pytest.raises(ConfigErrors, match=r"dynamodb\.table: got 'b1', expected 3 to 255 letters"):
         _of({}, "b1")
 
 
