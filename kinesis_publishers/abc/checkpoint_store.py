@@ -90,6 +90,13 @@ class CheckpointStore(ABC):
             CheckpointError: the application has checkpoints in another form, and would begin again.
         """
 
+    async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
+        """Report a worker to a leader that shares the shards out; return whether there is one.
+
+        Called after each :meth:`load`. The worker then takes what rows give it, and asks for none.
+        """
+        return False
+
     @abstractmethod
     async def load(self) -> Mapping[ShardKey, StoredCheckpoint]:
         """Return the newest checkpoint of each shard of the application.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -56,6 +58,9 @@ _STATE: Final = "kpState"
 _UNASKED: Final = " AND (attribute_not_exists(checkpointOwner) OR checkpointOwner = kpLeaving)"
 _LEASE: Final = "LEASE"
 _SHARD_END: Final = "SHARD_END"
+_METRICS: Final = "WORKER_METRIC_STATS"
+# A worker of the KCL writes its row every 30 seconds, and counts as gone after two.
+_SILENT_SECONDS: Final = 60
 _LATEST: Final = PositionType.LATEST.value
 _AT_TIMESTAMP: Final = PositionType.AT_TIMESTAMP.value
 
@@ -334,3 +339,40 @@ def _owners_of(version: CheckpointVersion | None) -> Values | None:
         return None
     owners = json.loads(version.writer.removeprefix(KCL_WRITER))
     return dict(zip(("leaseOwner", "checkpointOwner"), owners, strict=True))
+
+
+def worker_row(items: Iterable[Item], worker: str, now: datetime) -> Values | None:
+    """Return what ``worker`` needs to get shards of a leader of the KCL; ``None`` without one.
+
+    In the KCL's own mode its workers say how busy their machines are, and the leader evens that
+    out. How busy another program is compares with that badly: this worker counts as busy as the
+    KCL's workers are with as many shards.
+    """
+    rows: defaultdict[str, list[Values]] = defaultdict(list)
+    for item in items:
+        rows[item.get("entityType", {}).get("S", _LEASE)].append(values_of(item))
+    theirs = [one for one in rows[_METRICS] if "kpWorker" not in one]
+    live = [one for one in theirs if one.get("lut", 0) > now.timestamp() - _SILENT_SECONDS]
+    modes = [one.get("cv", "") for one in rows["CLIENT_VERSION_MIGRATION"]]
+    if not live or not any(one.startswith("CLIENT_VERSION_3X") for one in modes):
+        return None
+    unread = (one for one in rows[_LEASE] if one["checkpoint"] != _SHARD_END)
+    shards = Counter(one.get("leaseOwner") for one in unread)
+    ratio = shards[worker] / max(1, sum(shards[one[KEY]] for one in live))
+    stats = [one.get("sts", {"M": {}})["M"] for one in live]
+    busy = {name: sum(_recent(one[name]["L"]) for one in stats if name in one) for name in stats[0]}
+    return {
+        "entityType": _METRICS,
+        "opr": live[0].get("opr", {"M": {}}),
+        "sts": {"M": {name: {"L": [{"N": f"{busy[name] * ratio:.3f}"}]} for name in busy}},
+        **dict.fromkeys(("lut", "slu"), max(one["lut"] for one in live)),
+        "sup": 1,
+        # Only what the KCL's workers write says how busy they are.
+        "kpWorker": 1,
+    }
+
+
+def _recent(values: Iterable[Mapping[str, str]]) -> float:
+    """Return the moving average of the KCL; -1 is a measurement that failed."""
+    known = [number for one in values if (number := float(one["N"])) != -1]
+    return reduce(lambda mean, number: (mean + number) / 2, known) if known else 0.0

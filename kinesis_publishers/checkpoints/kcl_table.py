@@ -14,8 +14,11 @@ from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
+    Item,
     TableForm,
     Values,
+    item_of,
+    update_of,
 )
 from kinesis_publishers.checkpoints.kcl_rows import (
     KEY,
@@ -29,6 +32,7 @@ from kinesis_publishers.checkpoints.kcl_rows import (
     split_key,
     stream_key,
     version_of,
+    worker_row,
     written_at,
 )
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
@@ -94,6 +98,9 @@ class KclLeaseTable(DynamoDbStore):
         # When a row was first seen that is at LATEST, by its key.
         self._seen_at: dict[str, datetime] = {}
         self._warned: set[str] = set()
+        # What the table has, and what a leader of the KCL was told there.
+        self._items: list[Item] = []
+        self._reported: Values | None = None
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -118,9 +125,10 @@ class KclLeaseTable(DynamoDbStore):
             )
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
+        self._items = [item async for item in self._client.read_items("Scan")]
         rows = [
             lease_row(item, partial(self._beginning, item[KEY]["S"]), where=self)
-            async for item in self._client.read_items("Scan")
+            for item in self._items
             if is_lease(item)
         ]
         known = {stream for row in rows if (stream := split_key(row.key)[0])}
@@ -184,6 +192,16 @@ class KclLeaseTable(DynamoDbStore):
             "to read from that instant",
         )
         return StartingPosition.trim_horizon()
+
+    async def report(self, worker: str, *, is_leaving: bool = False) -> bool:
+        key, now = {KEY: worker}, self._context.clock.now()
+        row = None if is_leaving else worker_row(self._items, worker, now)
+        if row is None and self._reported is not None:
+            await self._client.call("DeleteItem", dict, Key=item_of(key))
+        elif row is not None and row != self._reported:
+            await self._client.call("UpdateItem", dict, **update_of(key, row))
+        self._reported = row
+        return row is not None
 
     async def check_first_use(self) -> None:
         if self._former is None:

@@ -214,6 +214,15 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
     return wanted
 
 
+def given_to(view: View) -> list[ShardKey]:
+    """Return the shards that a leader of the KCL has given to this worker without being asked."""
+    return [
+        key
+        for key, row in view.rows.items()
+        if key not in view.own and row.version.is_foreign and lease_of(row).owner == view.worker
+    ]
+
+
 def to_settle(
     view: View, asked_seconds: Mapping[ShardKey, float], patience: float
 ) -> list[ShardKey]:

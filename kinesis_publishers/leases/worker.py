@@ -25,6 +25,7 @@ from kinesis_publishers.leases.rules import (
     Rows,
     View,
     free_to_take,
+    given_to,
     lease_of,
     spilled,
     to_request,
@@ -114,9 +115,11 @@ class LeaseWorker(LeaseRows):
             await self._load()
             if self._is_closing:
                 return
-            await self._settle()
+            async with self._limited("report to"):
+                has_leader = await self._store.report(self.worker)
+            await self._settle(has_leader=has_leader)
             await self._take(free_to_take(self._view(), self._startable))
-            await self._ask(to_request(self._view(), self._startable))
+            await self._ask([] if has_leader else to_request(self._view(), self._startable))
             if any(one.is_new for one in self._held.values()):
                 # It may have been waiting until a subscription is accepted.
                 self._wake()
@@ -166,11 +169,11 @@ class LeaseWorker(LeaseRows):
             consumer_arn=self._consumer_arns.get(key.stream_arn, lease.consumer_arn),
         )
 
-    async def _settle(self) -> None:
+    async def _settle(self, *, has_leader: bool) -> None:
         """Begin with what was asked for and has been handed over; pass on what others ask for."""
-        now = self._clock.monotonic()
+        now, view = self._clock.monotonic(), self._view()
+        self._asked |= dict.fromkeys(given_to(view) if has_leader else (), now)
         asked = {key: now - since for key, since in self._asked.items()}
-        view = self._view()
         keys = to_settle(view, asked, self._config.handover_seconds)
         for key in asked:
             row = self.rows.get(key)

@@ -100,6 +100,10 @@ class KclApplication:
         self._workers.append(self._resources.enter_context(running))
         return self._workers[-1]
 
+    def log(self, worker: str) -> str:
+        """Return what a worker has logged."""
+        return (self._logs / f"{worker}.log").read_text()
+
     def create_table(self, *rows: Row) -> None:
         """Create the table as the KCL does; with rows, a worker begins with them at once."""
         self.dynamodb.create_table(

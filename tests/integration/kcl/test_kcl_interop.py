@@ -86,13 +86,10 @@ def check_survivors(kcl: KclApplication, shards: int) -> None:
         assert {name: row[name] for name in UNKNOWN_ATTRIBUTES} == UNKNOWN_ATTRIBUTES
 
 
-@pytest.mark.parametrize("version", ["COMPATIBLE_WITH_2X", "3X"])
-def test_ours_asks_the_kcl_for_shards_and_nothing_is_read_twice(
-    kcl: KclApplication, version: str
-) -> None:
+def test_ours_asks_the_kcl_for_shards_and_nothing_is_read_twice(kcl: KclApplication) -> None:
     create_table(kcl, 4)
     written = put_numbers(kcl, 0)
-    theirs = kcl.start("theirs", version=version)
+    theirs = kcl.start("theirs")
     kcl.wait_until(lambda: len(theirs.records) == len(written))
     with OurWorker.running(kcl, "ours") as ours:
         kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 2)
@@ -102,6 +99,47 @@ def test_ours_asks_the_kcl_for_shards_and_nothing_is_read_twice(
         kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
     assert len(read_by(theirs, ours)) == len(written)
     assert 0 < len(ours.records) < 40
+    check_survivors(kcl, 4)
+
+
+def given_by_leader(kcl: KclApplication, worker: str) -> int:
+    """Say how often the leader of the KCL has given a shard that a worker has to another one."""
+    return kcl.log("theirs").count(f"to {worker}.")
+
+
+def test_a_leader_of_the_kcl_gives_shards_to_ours_until_it_leaves(kcl: KclApplication) -> None:
+    # With four, the leader would move the last one or not, depending on rounding.
+    create_table(kcl, 5)
+    written = put_numbers(kcl, 0)
+    theirs = kcl.start("theirs", version="3X")
+    kcl.wait_until(lambda: len(theirs.records) == len(written))
+    with OurWorker.running(kcl, "ours") as ours:
+        kcl.wait_for_rows(lambda rows: owned_by(rows, "ours") == 2, 120)
+        assert given_by_leader(kcl, "ours") == len(theirs.of("shutdownRequested")) == 2
+        written |= put_numbers(kcl, 100)
+        kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+        assert 0 < len(ours.records) < 40
+    assert "ours" not in kcl.rows()
+    kcl.wait_for_rows(lambda rows: owned_by(rows, "theirs") == 5)
+    written |= put_numbers(kcl, 200)
+    kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    assert len(read_by(theirs, ours)) == len(written)
+    check_survivors(kcl, 5)
+
+
+def test_a_leader_of_the_kcl_takes_shards_from_ours(kcl: KclApplication) -> None:
+    create_table(kcl, 4)
+    written = put_numbers(kcl, 0)
+    with OurWorker.running(kcl, "ours") as ours:
+        kcl.wait_until(lambda: len(ours.records) == len(written))
+        # The other strategy waits until the machine is not busy.
+        theirs = kcl.start("theirs", version="3X", strategy="LEASE_COUNT_BASED")
+        kcl.wait_for_rows(lambda rows: owned_by(rows, "theirs") == 2, 120)
+        assert given_by_leader(kcl, "theirs") == 2
+        written |= put_numbers(kcl, 100)
+        kcl.wait_until(lambda: set(read_by(theirs, ours)) == written)
+    assert len(read_by(theirs, ours)) == len(written)
+    assert theirs.records
     check_survivors(kcl, 4)
 
 

@@ -21,6 +21,7 @@ import software.amazon.kinesis.common.StreamConfig;
 import software.amazon.kinesis.common.StreamIdentifier;
 import software.amazon.kinesis.coordinator.CoordinatorConfig.ClientVersionConfig;
 import software.amazon.kinesis.coordinator.Scheduler;
+import software.amazon.kinesis.leases.LeaseAssignmentStrategy;
 import software.amazon.kinesis.metrics.NullMetricsFactory;
 import software.amazon.kinesis.processor.FormerStreamsLeasesDeletionStrategy;
 import software.amazon.kinesis.processor.FormerStreamsLeasesDeletionStrategy.NoLeaseDeletionStrategy;
@@ -78,6 +79,7 @@ public final class KclWorker {
         }
         var leases = configs.leaseManagementConfig()
                 .failoverTimeMillis(settings.failoverMillis)
+                .leaseAssignmentStrategy(settings.strategy)
                 // It begins so long after it has filled an empty table.
                 .shardSyncIntervalMillis(1000);
         // What it would choose on EC2, without asking EC2's metadata service.
@@ -110,6 +112,7 @@ public final class KclWorker {
             List<String> streams,
             InitialPositionInStreamExtended position,
             ClientVersionConfig clientVersion,
+            LeaseAssignmentStrategy strategy,
             long failoverMillis,
             boolean fanOut,
             int checkpointEvery) {
@@ -126,6 +129,7 @@ public final class KclWorker {
                     position(given.getProperty("position", "TRIM_HORIZON")),
                     ClientVersionConfig.valueOf(
                             "CLIENT_VERSION_CONFIG_" + given.getProperty("version", "COMPATIBLE_WITH_2X")),
+                    LeaseAssignmentStrategy.valueOf(given.getProperty("strategy", "WORKER_UTILIZATION_AWARE")),
                     Long.parseLong(given.getProperty("failover_millis", "10000")),
                     Boolean.parseBoolean(given.getProperty("fan_out", "false")),
                     Integer.parseInt(given.getProperty("checkpoint_every", "1")));
