@@ -195,12 +195,10 @@ def _progress(values: Values, state: Mapping[str, Any], beginning: Beginning) ->
         instant = ours.position.timestamp
         if (text, sub) in {_checkpoint_of(ours, None), _checkpoint_of(ours, instant)}:
             return ours
-    if text == _SHARD_END:
-        return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=True)
+    if text in (_SHARD_END, PositionType.TRIM_HORIZON.value):
+        return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=text == _SHARD_END)
     if text in (_LATEST, _AT_TIMESTAMP):
         return ShardProgress(position=beginning(PositionType(text)))
-    if text == PositionType.TRIM_HORIZON.value:
-        return ShardProgress(position=StartingPosition.trim_horizon())
     if sub >= _WHOLE:
         return ShardProgress(position=StartingPosition.after(SequenceNumber(text)))
     number = SequenceNumber(text, None if sub < 0 else sub)
@@ -246,8 +244,11 @@ def row_update(
     ``initial`` is the instant of AT_TIMESTAMP in the configuration, also in that of the KCL.
     """
     lease = checkpoint.lease or Lease()
-    if _asks_kcl(attempt, lease):
-        return _request(key, lease)
+    if lease.leaving is not None and _owners_of(attempt.expected) == {
+        "leaseOwner": lease.leaving,
+        "checkpointOwner": None,
+    }:
+        return _request_to_kcl(key, lease)
     changes = _progress_changes(attempt, checkpoint, now, initial) | _lease_changes(lease)
     if attempt.expected is None:
         changes["entityType"] = _LEASE
@@ -263,13 +264,7 @@ def row_update(
     return request | condition
 
 
-def _asks_kcl(attempt: Attempt, lease: Lease) -> bool:
-    """Return whether a write asks a worker of the KCL to hand its shard over."""
-    holder = {"leaseOwner": lease.leaving, "checkpointOwner": None}
-    return lease.leaving is not None and _owners_of(attempt.expected) == holder
-
-
-def _request(key: str, lease: Lease) -> dict[str, Any]:
+def _request_to_kcl(key: str, lease: Lease) -> dict[str, Any]:
     # As the KCL's own (initiateGracefulLeaseHandoff), without a new counter: its worker renews on
     # the one that it knows, and would take another one for the loss of its lease. The version that
     # this makes is thus the KCL's, and nothing is written on it before the row is loaded again.

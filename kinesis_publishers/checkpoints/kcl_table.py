@@ -87,12 +87,9 @@ class KclLeaseTable(DynamoDbStore):
         super().__init__(context, aws, config, _FORM)
         self._initial = initial
         self._former = former
-        # By ARN, with the keys that they have in the table, and by those; a table of one stream
-        # has no keys of streams.
+        # By ARN, and by the key in the table: a table of one stream has rows without one.
         self._streams: dict[str, StreamIdentity] = {}
-        self._stream_keys: dict[str, str] = {}
         self._by_key: dict[str | None, StreamIdentity] = {}
-        self._has_stream_keys = False
         # Of the rows that there are.
         self._keys: dict[ShardKey, str] = {}
         # When a row was first seen that is at LATEST, by its key.
@@ -116,13 +113,21 @@ class KclLeaseTable(DynamoDbStore):
 
     def name_streams(self, streams: Collection[StreamIdentity]) -> None:
         self._streams = {one.arn: one for one in streams}
-        self._stream_keys = {one.arn: stream_key(one) for one in streams}
-        if len(set(self._stream_keys.values())) < len(self._streams):
+        if len({stream_key(one) for one in streams}) < len(self._streams):
             raise CheckpointError(
                 f"Two of the streams {', '.join(sorted(self._streams))} have the same key in "
                 f"{self}, which has no region: read each with a kinesis.checkpoint.application of "
                 "its own."
             )
+        self._find_keys(())
+
+    def _find_keys(self, known: Collection[str]) -> None:
+        """Learn which keys the streams have, if the table has the ``known`` ones."""
+        streams = [*self._streams.values()]
+        keyed = [(key_in_table(one, known), one) for one in streams]
+        alone = [(None, one) for one in streams] if len(streams) == 1 else []
+        # A new row has the first one of its stream.
+        self._by_key = dict([*keyed, *alone] if known else [*alone, *keyed])
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         self._items = [item async for item in self._client.read_items("Scan")]
@@ -131,14 +136,8 @@ class KclLeaseTable(DynamoDbStore):
             for item in self._items
             if is_lease(item)
         ]
-        known = {stream for row in rows if (stream := split_key(row.key)[0])}
-        self._keys, self._has_stream_keys = {}, bool(known)
-        self._stream_keys = {
-            arn: key_in_table(identity, known) for arn, identity in self._streams.items()
-        }
-        self._by_key = {key: self._streams[arn] for arn, key in self._stream_keys.items()}
-        if len(self._streams) == 1:
-            self._by_key[None] = next(iter(self._streams.values()))
+        self._find_keys({key for row in rows if (key := split_key(row.key)[0])})
+        self._keys = {}
         found = [one for row in rows if (one := self._stored(row)) is not None]
         return {one.checkpoint.shard: one for one in found} | _marks_of(found)
 
@@ -245,14 +244,13 @@ class KclLeaseTable(DynamoDbStore):
     def _key_of(self, shard: ShardKey) -> str:
         if shard in self._keys:
             return self._keys[shard]
-        if shard.stream_arn not in self._streams:
-            raise CheckpointError(
-                f"{self} keeps leases of {', '.join(sorted(self._streams)) or 'no stream'}, not of "
-                f"{shard.stream_arn}: name_streams has to be called with each stream that is read."
-            )
-        if len(self._streams) > 1 or self._has_stream_keys:
-            return f"{self._stream_keys[shard.stream_arn]}:{shard.shard_id}"
-        return shard.shard_id
+        for key, identity in self._by_key.items():
+            if identity.arn == shard.stream_arn:
+                return shard.shard_id if key is None else f"{key}:{shard.shard_id}"
+        raise CheckpointError(
+            f"{self} keeps leases of {', '.join(sorted(self._streams)) or 'no stream'}, not of "
+            f"{shard.stream_arn}: name_streams has to be called with each stream that is read."
+        )
 
 
 def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckpoint]:
