@@ -40,7 +40,7 @@ from kinesis_publishers.model import (
 )
 from kinesis_publishers.model.checkpoints import KCL_WRITER
 
-Beginning: TypeAlias = Callable[[PositionType], StartingPosition]
+Beginning: TypeAlias = Callable[[str, PositionType], StartingPosition]
 
 KEY: Final = "leaseKey"
 # By field of a lease. What has no value is not there.
@@ -137,7 +137,8 @@ class LeaseRow:
 def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
     """Return what a row says for which :func:`is_lease` holds; ``where`` is its table.
 
-    ``beginning`` says where reading begins of which the row says only LATEST or AT_TIMESTAMP.
+    ``beginning`` says where reading begins of which the row of a key has only LATEST or
+    AT_TIMESTAMP.
 
     Raises:
         CheckpointError: it is no lease, or damaged.
@@ -198,7 +199,7 @@ def _progress(values: Values, state: Mapping[str, Any], beginning: Beginning) ->
     if text in (_SHARD_END, PositionType.TRIM_HORIZON.value):
         return ShardProgress(position=StartingPosition.trim_horizon(), is_ended=text == _SHARD_END)
     if text in (_LATEST, _AT_TIMESTAMP):
-        return ShardProgress(position=beginning(PositionType(text)))
+        return ShardProgress(position=beginning(values[KEY], PositionType(text)))
     if sub >= _WHOLE:
         return ShardProgress(position=StartingPosition.after(SequenceNumber(text)))
     number = SequenceNumber(text, None if sub < 0 else sub)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, Self
 
 from attrs import evolve
@@ -132,9 +131,7 @@ class KclLeaseTable(DynamoDbStore):
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         self._items = [item async for item in self._client.read_items("Scan")]
         rows = [
-            lease_row(item, partial(self._beginning, item[KEY]["S"]), where=self)
-            for item in self._items
-            if is_lease(item)
+            lease_row(item, self._beginning, where=self) for item in self._items if is_lease(item)
         ]
         self._find_keys({key for row in rows if (key := split_key(row.key)[0])})
         self._keys = {}
