@@ -157,9 +157,9 @@ class TableClient:
 
     def _missing_table(self) -> CheckpointError:
         return CheckpointError(
-            f"{self} does not exist in {self.aws.region}: create it with {self.form}, or let it be "
-            "created with kinesis.checkpoint.dynamodb.createtable = true. If it was removed while "
-            "it was in use, its checkpoints are gone."
+            f"{self} does not exist in {self.aws.region}. The first reader creates it with "
+            f"kinesis.checkpoint.dynamodb.createtable = true; or create it with {self.form}. If it "
+            "was removed while it was in use, its checkpoints are gone."
         )
 
 

@@ -209,9 +209,9 @@ class SqlCheckpointStore(VersionedStore):
                 return
             ddl = " ".join(str(create.compile(dialect=connection.dialect)).split())
             raise CheckpointError(
-                f"{self} does not exist: create it with {ddl!r}, or let it be created with "
-                "kinesis.checkpoint.sql.createtable = true. If it was removed while it was in use, "
-                "its checkpoints are gone."
+                f"{self} does not exist. The first reader creates it with "
+                f"kinesis.checkpoint.sql.createtable = true; or create it with {ddl!r}. If it was "
+                "removed while it was in use, its checkpoints are gone."
             ) from None
         if found["constrained_columns"] != list(_KEYS):
             raise CheckpointError(

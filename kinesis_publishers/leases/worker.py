@@ -300,6 +300,7 @@ class LeaseWorker(LeaseRows):
             and key not in self._asked
             and row.version.number > before.version.number
             and row.version.writer == before.version.writer
+            and not row.version.is_foreign
         )
 
     def _lose(self, key: ShardKey, owner: str | None) -> None:
