@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -32,11 +33,17 @@ _DRIVERS: Final = {
     "mariadb": ("mysql+asyncmy", "mysql"),
     "sqlite": ("sqlite+aiosqlite", "sql"),
 }
+# By extra: a process that stands still in a transaction lets others have its rows after a second.
+# MySQL, to which the second one is a comment, has no such limit.
+_LIMITS: Final = {
+    "postgres": "SET idle_in_transaction_session_timeout = 1000",
+    "mysql": "SET @limits = 1 /*M!100300 , SESSION idle_transaction_timeout = 1 */",
+}
 # By SQLSTATE of PostgreSQL, or by number of MySQL and MariaDB.
 _MEANINGS: Final[tuple[Meaning, ...]] = (
     (
         # Gone, going down, or not up yet; also a certificate that is refused.
-        "^(08|57P|1053|1158|1159|1160|1161|1927|2002|2003|2006|2013|2055|4031)|OSError",
+        "^(08|25P03|57P|1053|1158|1159|1160|1161|1927|2002|2003|2006|2013|2055|4031)|OSError",
         ConnectionFailedError,
         f"check that the server is up, and {_URL_KEY}",
     ),
@@ -117,7 +124,16 @@ def engine_of(text: str) -> AsyncEngine:
     if url.drivername == "sqlite":
         sa.event.listen(engine.sync_engine, "connect", _leave_transactions_to_us)
         sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
+    else:
+        sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
     return engine
+
+
+def _limit(statement: str, connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute(statement)
+    cursor.close()
+    connection.commit()
 
 
 def _leave_transactions_to_us(connection: Any, _: object) -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 from attrs import evolve
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
+from kinesis_publishers.checkpoints.sql_database import engine_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
     AccessDeniedError,
@@ -186,6 +188,21 @@ async def test_a_row_that_is_locked_for_too_long_is_tried_again(
     await other.dispose()
     assert isinstance(event, CallRetried)
     assert event.code == "1205"
+
+
+async def test_a_process_that_stands_still_in_a_transaction_does_not_stop_the_others(
+    server: Server, table: str
+) -> None:
+    async with store_on(server.url, table) as store:
+        versions = await store.save([WRITE])
+        # As a process that was stopped: its connection stays, and does nothing.
+        sql = f"SELECT * FROM {table} FOR UPDATE"
+        async with engine_of(server.url).connect() as still:
+            await still.exec_driver_sql(sql)
+            again = await store.save([evolve(WRITE, expected=versions[KEY])])
+            assert again.keys() == {KEY}
+            with pytest.raises(DBAPIError):
+                await still.exec_driver_sql(sql)
 
 
 async def test_sslmode_is_called_as_everywhere(postgres: PostgresServer, table: str) -> None:
