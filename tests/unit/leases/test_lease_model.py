@@ -248,8 +248,9 @@ class LeaseMachine(RuleBasedStateMachine):
             await self.arrive_late(0)
         for worker in self.world.workers:
             worker.is_paused = False
+        records = sum(shard.records for shard in self.world.shards.values())
         # No hand-over has to end by force any more, which takes longer.
-        for _ in range(int(3 * FAILOVER)):
+        for _ in range(int(3 * FAILOVER) + records):
             self.world.now += 1.0
             for worker in self.world.workers:
                 for _ in range(4):
