@@ -147,7 +147,7 @@ class RunningConsumers:
                 yield
             finally:
                 stopping.cancel()
-                # It may have been set for what is to be started.
+                # It may have been set for a shard that can start.
                 wake.set()
 
     async def _consume(self, consumer: ShardConsumer) -> None:

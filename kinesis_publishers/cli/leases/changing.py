@@ -214,7 +214,7 @@ async def _rewrite(
 ) -> set[ShardKey]:
     """Write what ``plan`` makes of the rows; return which ones.
 
-    Nothing is written while somebody reads ``unread``, or has changed a row in between. Without
+    Nothing is written while a worker reads ``unread``, or has changed a row in between. Without
     these, such a row is read again, and ``plan`` decides again.
     """
     written: set[ShardKey] = set()
