@@ -344,16 +344,16 @@ def worker_row(items: Iterable[Item], worker: str, now: datetime) -> Values | No
     out. How busy another program is compares with that badly: this worker counts as busy as the
     KCL's workers are with as many shards.
     """
-    rows: defaultdict[str, list[Values]] = defaultdict(list)
+    rows: defaultdict[str, list[Item]] = defaultdict(list)
     for item in items:
-        rows[item.get("entityType", {}).get("S", _LEASE)].append(values_of(item))
-    theirs = [one for one in rows[_METRICS] if "kpWorker" not in one]
+        rows[item.get("entityType", {}).get("S", _LEASE)].append(item)
+    theirs = [values_of(one) for one in rows[_METRICS] if "kpWorker" not in one]
     live = [one for one in theirs if one.get("lut", 0) > now.timestamp() - _SILENT_SECONDS]
-    modes = [one.get("cv", "") for one in rows["CLIENT_VERSION_MIGRATION"]]
+    modes = [values_of(one).get("cv", "") for one in rows["CLIENT_VERSION_MIGRATION"]]
     if not live or not any(one.startswith("CLIENT_VERSION_3X") for one in modes):
         return None
-    unread = (one for one in rows[_LEASE] if one["checkpoint"] != _SHARD_END)
-    shards = Counter(one.get("leaseOwner") for one in unread)
+    unread = (one for one in rows[_LEASE] if one.get("checkpoint") != {"S": _SHARD_END})
+    shards = Counter(values_of(one).get("leaseOwner") for one in unread)
     ratio = shards[worker] / max(1, sum(shards[one[KEY]] for one in live))
     stats = [one.get("sts", {"M": {}})["M"] for one in live]
     busy = {name: sum(_recent(one[name]["L"]) for one in stats if name in one) for name in stats[0]}

@@ -34,6 +34,7 @@ from kinesis_publishers.checkpoints.kcl_rows import (
     worker_row,
     written_at,
 )
+from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal
 from kinesis_publishers.config import (
     AwsConfig,
@@ -47,7 +48,6 @@ from kinesis_publishers.model import (
     CheckpointVersion,
     PositionType,
     ShardKey,
-    ShardProgress,
     StartingPosition,
     StoredCheckpoint,
     StreamIdentity,
@@ -60,7 +60,6 @@ _FORM: Final = TableForm(
     # Version 3 of the KCL adds it to a table that has none, which takes minutes.
     indexes={"LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}},
 )
-_MARK: Final = "*"
 
 
 class KclLeaseTable(DynamoDbStore):
@@ -224,7 +223,7 @@ class KclLeaseTable(DynamoDbStore):
             _LOGGER.warning("%s. This is logged once.", message)
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        return await super()._apply([one for one in changes if one[0].shard.shard_id != _MARK])
+        return await super()._apply([one for one in changes if one[0].shard.shard_id != STREAM])
 
     def _request(
         self, attempt: Attempt, checkpoint: Checkpoint | None
@@ -255,9 +254,9 @@ def _marks_of(stored: Iterable[StoredCheckpoint]) -> dict[ShardKey, StoredCheckp
     marks = {}
     for row in sorted(stored, key=lambda one: one.checkpoint.stream_created_at):
         mark = Checkpoint(
-            shard=ShardKey(row.checkpoint.shard.stream_arn, _MARK),
+            shard=ShardKey(row.checkpoint.shard.stream_arn, STREAM),
             stream_created_at=row.checkpoint.stream_created_at,
-            progress=ShardProgress(position=StartingPosition.trim_horizon()),
+            progress=FOUND_LATER,
         )
         marks[mark.shard] = evolve(row, checkpoint=mark)
     return marks

@@ -173,8 +173,6 @@ class RedisCheckpointStore(VersionedStore):
         }
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
-        if not changes:
-            return []
         names = [f"{one.shard.stream_arn}/{one.shard.shard_id}" for one, _ in changes]
         found = await self._call(lambda: self._client.hmget(self._key, names))
         refusals: list[Refusal] = []
@@ -186,9 +184,12 @@ class RedisCheckpointStore(VersionedStore):
             else:
                 accepted.append((attempt, checkpoint))
                 arguments += [name, text or "", self._text_of(attempt, checkpoint)]
-        others = await self._call(lambda: self._client.eval(_REPLACE, 1, self._key, *arguments))
-        # Another writer's, or, if an answer was lost, what this call has written.
-        return refusals + await self._apply([accepted[index] for index in others])
+        if accepted:
+            others = await self._call(lambda: self._client.eval(_REPLACE, 1, self._key, *arguments))
+            if others:
+                # Another writer's, or, if an answer was lost, what this call has written.
+                refusals += await self._apply([accepted[index] for index in others])
+        return refusals
 
     def _refusal(self, attempt: Attempt, name: str, text: str | None) -> Refusal | None:
         if text is None:

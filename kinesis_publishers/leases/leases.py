@@ -202,8 +202,10 @@ class Leases(LeaseWorker, ShardAssigner):
         self._is_closing = True
         try:
             async with self._clock.timeout(_RELEASE_SECONDS):
-                await self._store.report(self.worker, is_leaving=True)
-                await self.release(tuple(self._held))
+                try:
+                    await self._store.report(self.worker, is_leaving=True)
+                finally:
+                    await self.release(tuple(self._held))
                 if self._identities:
                     await self._load()
                     self._has_left = True

@@ -36,7 +36,7 @@ _LONGEST_GAP: Final = 0.5
 
 
 def first_row(shard: Shard, stream_created_at: datetime, progress: ShardProgress) -> Checkpoint:
-    """Return the row of a shard that nobody has read."""
+    """Return the row of a shard that has not been read."""
     parents = tuple(key.shard_id for key in shard.parent_keys)
     return Checkpoint(
         shard=shard.key,

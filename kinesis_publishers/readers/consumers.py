@@ -133,13 +133,15 @@ class RunningConsumers:
                 self._running[key] = (consumer, task)
 
     @asynccontextmanager
-    async def withdrawing(self, wake: asyncio.Event, scope: TaskScope) -> AsyncIterator[None]:
+    async def withdrawing(
+        self, wake: asyncio.Event, progress: Mapping[ShardKey, ShardProgress], scope: TaskScope
+    ) -> AsyncIterator[None]:
         """Stop what is no longer this process's whenever ``wake`` is set; start nothing."""
 
         async def stop_reading() -> None:
             while await wake.wait():
                 wake.clear()
-                self.assign((), {}, scope, given_up=())
+                self.assign((), progress, scope, given_up=())
 
         async with TaskScope() as stopping:
             stopping.spawn(stop_reading(), name="stop what is another worker's")

@@ -341,7 +341,7 @@ class KinesisDataFetcher:
             if endings == self._settled_endings and not is_due:
                 continue
             listed_at = clock.monotonic()
-            async with self._consumers.withdrawing(self._wake, scope):
+            async with self._consumers.withdrawing(self._wake, self._shards.progress, scope):
                 await self._shards.discover(in_use=self._consumers.keys, given_up=self._finished)
             await self._start_found(scope)
             self._settled_endings = endings

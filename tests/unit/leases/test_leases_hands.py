@@ -299,3 +299,16 @@ async def test_a_reader_without_leases_ends_a_worker_and_the_way_back(
     await again.look()
     await again.look_for(FAILOVER, manual_clock)
     assert again.leases.get(key) == at(4)
+
+
+async def test_leases_are_released_although_a_leader_cannot_be_told(
+    memory: CheckpointMemory, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(worker: str, *, is_leaving: bool = False) -> bool:
+        raise down()
+
+    one = await begin("one", memory, manual_clock, 1)
+    await one.look()
+    monkeypatch.setattr(one.store, "report", fail)
+    await one.leases.close()
+    assert lease(memory, SHARDS[0]).owner is None

@@ -249,6 +249,21 @@ async def test_a_shard_that_is_handed_over_in_the_middle_has_not_ended() -> None
     assert world.ended == world.lost == []
 
 
+@asynccontextmanager
+async def hanging_listing(world: LeaseWorld) -> AsyncIterator[None]:
+    """Let a listing begin that has no answer while the context lasts."""
+    answers, list_shards = asyncio.Event(), world.control_plane.list_shards
+
+    async def hang(*arguments: Any, **options: Any) -> Any:
+        await answers.wait()
+        return await list_shards(*arguments, **options)
+
+    with patch.object(world.control_plane, "list_shards", hang):
+        await world.clock.advance(FAILOVER)
+        yield
+    answers.set()
+
+
 async def test_a_shard_is_handed_over_while_a_listing_takes_its_time() -> None:
     world = LeaseWorld(sink=RecordingSink())
     for number in (0, 1):
@@ -256,20 +271,24 @@ async def test_a_shard_is_handed_over_while_a_listing_takes_its_time() -> None:
     async with world.opened(world.sink, records=True) as fetcher:
         task = asyncio.create_task(fetcher.run())
         await world.clock.advance(3)
-        answers, list_shards = asyncio.Event(), world.control_plane.list_shards
-
-        async def hang(*arguments: Any, **options: Any) -> Any:
-            await answers.wait()
-            return await list_shards(*arguments, **options)
-
-        with patch.object(world.control_plane, "list_shards", hang):
-            await world.clock.advance(FAILOVER)
+        async with hanging_listing(world):
             other = await world.other_worker(0, 1)
             await other.look()
             await other.look_for(3, world.clock)
             assert len(other.readable) == 1
-        answers.set()
         fetcher.stop()
         await world.clock.advance(1)
         await task
     assert not [event for event in world.events if isinstance(event, LeaseLost)]
+
+
+async def test_the_end_of_a_shard_stays_to_be_told_while_a_listing_takes_its_time() -> None:
+    world, reader = family(), Reader(holds_at=4)
+    async with reading(world, reader), hanging_listing(world):
+        other = await reading_with_an_end_behind_a_slow_record(world, reader)
+        await other.look_for(FAILOVER, world.clock)
+        assert 0 not in other.readable
+        reader.gate.set()
+        await world.clock.advance(1)
+        assert world.ended == [shard_name(0)]
+        assert progress_of(world.memory, world.shard(0)).is_ended
