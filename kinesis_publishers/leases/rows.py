@@ -59,6 +59,8 @@ class LeaseRows:
     rows: dict[ShardKey, StoredCheckpoint] = field(factory=dict, init=False)
     _identities: dict[str, StreamIdentity] = field(factory=dict, init=False)
     _listed: dict[ShardKey, Shard] = field(factory=dict, init=False)
+    # The shards that have left the retention unread, as was reported.
+    _lost: set[ShardKey] = field(factory=set, init=False)
     _sightings: Sightings = field(
         init=False,
         default=Factory(
@@ -264,16 +266,23 @@ class LeaseRows:
     def _lost_unread(
         self, progress: Mapping[ShardKey, ShardProgress]
     ) -> dict[ShardKey, CheckpointVersion]:
-        rows = self._current_rows()
-        return {
-            key: rows[key].version
+        rows, ages = self._current_rows(), self._sightings.ages(self._clock.monotonic())
+        gone = {
+            key
             for arn in self._identities
             for key in gone_shards(
                 [key for key in rows if key.stream_arn == arn],
                 [one for one in self._listed.values() if one.stream_arn == arn],
             )
-            # One that a worker still has is its to end.
+            if not rows[key].checkpoint.progress.is_ended
+        }
+        reported = {key for key in gone if key not in progress or progress[key].is_ended}
+        # Until it is removed, a row is known progress again.
+        self._lost = gone & (self._lost | reported)
+        return {
+            key: rows[key].version
+            for key in self._lost
+            # One that a live worker still has is its to end.
             if lease_of(rows[key]).owner is None
-            and not rows[key].checkpoint.progress.is_ended
-            and (key not in progress or progress[key].is_ended)
+            or ages.get(key, 0.0) >= self._config.failover_seconds
         }

@@ -13,7 +13,7 @@ from kinesis_publishers.events import ConsumerRegistered
 from kinesis_publishers.model import ChildShard, ShardProgress, StartingPosition
 from kinesis_publishers.testing.fakes import STREAM_ARN, sample_shard, shard_name
 from kinesis_publishers.testing.manual_clock import ManualClock
-from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, at
+from tests.unit.checkpoints.checkpoint_support import BEGINNING, CREATED_AT, IDENTITIES, at
 from tests.unit.leases.lease_support import APPLICATION, FAILOVER, Worker, config, down, progress_of
 
 # 0 and 1 are read; 1 is split into 2 and 3, and 2 is merged with 0 at once.
@@ -138,3 +138,22 @@ async def test_rows_of_shards_that_are_newer_than_a_listing_stay(
     late = await Worker.begin("late", memory, manual_clock, [*old, sample_shard(4, parent=1)])
     await late.follow()
     assert {one.key for one in (*old, *new)} < memory.applications[APPLICATION].keys()
+
+
+async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    shards = [sample_shard(0), sample_shard(1), sample_shard(2)]
+    dead = await Worker.begin("dead", memory, manual_clock, shards)
+    await dead.look()
+    # It comes when the shard is gone, and its fetcher reports that at once.
+    late = await Worker.begin("late", memory, manual_clock, shards[1:])
+    assert shards[0].key in memory.applications[APPLICATION], "its worker may be alive"
+    for _ in range(int(FAILOVER) + 1):
+        await manual_clock.advance(1)
+        await late.look()
+    # The row counts as known progress of the shard.
+    known = late.leases.known_progress()
+    assert shards[0].key in known
+    await late.leases.follow(IDENTITIES, {one.key: one for one in shards[1:]}, known)
+    assert shards[0].key not in memory.applications[APPLICATION]
