@@ -207,13 +207,7 @@ class Leases(LeaseWorker, ShardAssigner):
                 finally:
                     await self.release(tuple(self._held))
                 if self._identities:
-                    await self._load()
-                    self._has_left = True
-                if self.unused_consumers():
-                    # A worker without a lease shows itself when it takes one of those.
-                    looks = 2 * _LOOK_PART * self._config.failover_seconds
-                    await self._clock.sleep(min(looks, _RELEASE_SECONDS / 2))
-                    await self._load()
+                    await self._leave()
         except (KinesisPublishersError, TimeoutError) as error:
             _LOGGER.warning(
                 "The worker %s could not release its leases, which end in %g seconds: %r",
@@ -221,6 +215,22 @@ class Leases(LeaseWorker, ShardAssigner):
                 self._config.failover_seconds,
                 error,
             )
+
+    async def _leave(self) -> None:
+        """Release what still comes, which was asked for; learn whether another worker is left."""
+        looks = 2 * _LOOK_PART * self._config.failover_seconds
+        until = self._clock.monotonic() + min(looks, _RELEASE_SECONDS / 2)
+        while True:
+            async with self._turn:
+                await self._load()
+                await self._settle(has_leader=False)
+            await self.release(tuple(self._held))
+            self._has_left = True
+            left = until - self._clock.monotonic()
+            # A worker without a lease shows itself when it takes one of those.
+            if left <= 0 or not (self._asked or self.unused_consumers()):
+                break
+            await self._clock.sleep(min(left, self._seconds_to_look()))
 
     # What a fetcher asks for.
 

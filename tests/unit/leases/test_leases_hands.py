@@ -6,6 +6,7 @@ coordinator.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -155,6 +156,22 @@ async def test_a_stop_while_another_worker_asks(
     assert {lease(memory, shard).holder for shard in SHARDS} == {None, "thief"}
     assert sum(isinstance(event, LeaseReleased) for event in one.events) == len(SHARDS)
     assert not any(isinstance(event, LeaseLost) for event in one.events)
+
+
+async def test_what_was_asked_for_before_a_stop_is_released_when_it_comes(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    thief = await begin("thief", memory, manual_clock)
+    await thief.look()
+    closing = asyncio.create_task(thief.leases.close())
+    await manual_clock.settle()
+    await one.look()
+    await one.hand_over()
+    await manual_clock.advance(2)
+    await closing
+    assert {lease(memory, shard).holder for shard in SHARDS} == {None, "one"}
 
 
 async def test_what_was_lost_is_not_taken_before_the_fetcher_knows(
