@@ -186,30 +186,33 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
     share = sum(loads.values()) / len(loads)
     margin = sum(weights.values()) / max(1, len(weights)) / 2
     most = min(view.has_room, max(1, math.ceil(len(view.rows) / len(owners) / _ASKED_PARTS)))
-    order = {key: _order_of_taking(view, key) for key in candidates}
+    # Another process of this name is not asked: it would not tell the request from its own.
+    askable = {
+        owner: {
+            key: weights[key]
+            for key in sorted(keys, key=lambda key: _order_of_taking(view, key), reverse=True)
+            if key in candidates
+            and not lease_of(view.rows[key]).leaving
+            and lease_of(view.rows[key]).owner != view.worker
+        }
+        for owner, keys in owners.items()
+    }
     wanted: list[ShardKey] = []
     while len(wanted) < most:
         victim = max(loads, key=lambda owner: (loads[owner], owner))
         gap = loads[victim] - loads[view.worker]
-        # Afterwards the victim still has more: a shard never goes back for the same reason.
-        fitting = [
-            key
-            for key in owners[victim]
-            if key in candidates
-            and not lease_of(view.rows[key]).leaving
-            # Another process of this name is not asked: it would not tell the request from its own.
-            and lease_of(view.rows[key]).owner != view.worker
-            and weights[key] <= gap - margin
-            # After the first step, only up to the share: others ask at the same time.
-            and (not wanted or loads[view.worker] + weights[key] <= share)
-        ]
+        # Afterwards the victim still has more: a shard never goes back for the same reason. After
+        # the first step, only up to the share: others ask at the same time.
+        limit = min(gap - margin, share - loads[view.worker] if wanted else gap)
+        # What brings both closest together; ties go by this worker's own order.
+        fitting = {
+            abs(gap / 2 - weight): key for key, weight in askable[victim].items() if weight <= limit
+        }
         if victim == view.worker or not fitting:
             break
-        # What brings both closest together; ties in an order of this worker's own.
-        best = min(fitting, key=lambda key: (abs(gap / 2 - weights[key]), order[key]))
-        owners[victim].remove(best)
-        loads[victim] -= weights[best]
+        best = fitting[min(fitting)]
         loads[view.worker] += weights[best]
+        loads[victim] -= askable[victim].pop(best)
         wanted.append(best)
     return wanted
 
