@@ -264,7 +264,10 @@ class Leases(LeaseWorker, ShardAssigner):
 
     def may_deliver(self, shard: ShardKey) -> bool:
         held = self._held.get(shard)
-        return held is not None and self._clock.monotonic() < held.valid_until
+        # Of what another worker waits for, only what was handed out before is finished.
+        if held is None or shard in self._leaving:
+            return False
+        return self._clock.monotonic() < held.valid_until
 
     async def permission(self, shard: ShardKey) -> None:
         while not self.may_deliver(shard):

@@ -182,8 +182,7 @@ class ModelWorker:
         self.progress[consumer.shard.key] = consumer.progress
 
     def can_deliver(self, key: ShardKey, *, but: ModelWorker | None = None) -> bool:
-        may = self.leases.may_deliver(key) and key not in self.leases.leaving()
-        return may and self is not but
+        return self.leases.may_deliver(key) and self is not but
 
     @property
     def is_free(self) -> bool:

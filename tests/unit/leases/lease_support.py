@@ -146,11 +146,8 @@ class Worker:
     @property
     def readable(self) -> set[int]:
         """The numbers of the shards that it may deliver records of at this moment."""
-        return {
-            number
-            for number, one in enumerate(self.shards)
-            if self.leases.may_deliver(one.key) and one.key not in self.leases.leaving()
-        }
+        shards = enumerate(self.shards)
+        return {number for number, one in shards if self.leases.may_deliver(one.key)}
 
 
 def lease(memory: CheckpointMemory, shard: Shard) -> Lease:

@@ -30,6 +30,7 @@ from tests.unit.leases.lease_support import (
     APPLICATION,
     BEGINNING,
     FAILOVER,
+    HANDOVER,
     IDENTITIES,
     CountingStore,
     Worker,
@@ -156,6 +157,23 @@ async def test_a_stop_while_another_worker_asks(
     assert {lease(memory, shard).holder for shard in SHARDS} == {None, "thief"}
     assert sum(isinstance(event, LeaseReleased) for event in one.events) == len(SHARDS)
     assert not any(isinstance(event, LeaseLost) for event in one.events)
+
+
+async def test_nothing_more_is_delivered_of_what_another_worker_waits_for(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    # A process that is suspended just then goes on when the other one's patience has ended.
+    one = await begin("one", memory, manual_clock)
+    await one.look()
+    thief = await begin("thief", memory, manual_clock)
+    await thief.look()
+    await one.look()
+    await one.look_for(HANDOVER - 1, manual_clock)
+    await thief.look()
+    await manual_clock.advance(1)
+    await thief.look()
+    assert one.readable | thief.readable == {0, 1}
+    assert not one.readable & thief.readable
 
 
 async def test_what_was_asked_for_before_a_stop_is_released_when_it_comes(
