@@ -31,11 +31,11 @@ _T = TypeVar("_T")
 _FAILURES_TO_REPORT = 2
 _PROMPT_SECONDS = 2.0
 _REPORT_PERIOD_SECONDS = 60.0
-_ADVICE = "Raise its maxretries or backoff options if the service is expected to recover."
-_ADVICE_AFTER_OUTAGE = "Raise kinesis.retry.outagemillis if the service is expected to recover."
+_OUTAGE = "kinesis.retry.outagemillis"
+_ADVICE = "Raise {} if the service is expected to recover."
 _ADVICE_AT_START = (
     "The service has not answered once: check its address (aws.region, aws.endpoint or that of the "
-    "checkpoint store), DNS and the proxy, or set kinesis.retry.outagemillis to wait longer for it."
+    "checkpoint store), DNS and the proxy, or set {} to wait longer for it."
 )
 # Answers that say "later": they need no attention unless they persist.
 _REQUESTS_TO_WAIT = (ThroughputExceededError, LimitExceededError, ResourceInUseError)
@@ -58,6 +58,7 @@ class RetryPolicy:
             regardless of ``max_retries``.
         start_seconds: replaces both limits while the service has not answered once, so that a wrong
             endpoint is noticed soon; ``None`` keeps them.
+        option: what ``max_retries`` is called in properties, for the advice of an error.
     """
 
     max_retries: int = field(validator=validators.ge(0))
@@ -66,6 +67,7 @@ class RetryPolicy:
     exponent: float = field(validator=validators.ge(0.0))
     outage_seconds: float = field(default=0.0, validator=validators.ge(0.0))
     start_seconds: float | None = None
+    option: str = field(default="its maxretries", eq=False)
 
     def delay_bound_seconds(self, attempt: int) -> float:
         """Return the longest delay before repetition ``attempt`` (counted from 0), in seconds."""
@@ -150,10 +152,14 @@ class RetryBudget:
         return delay
 
     @property
+    def _is_unanswered(self) -> bool:
+        """Whether the service has never answered; a request to wait is an answer."""
+        return self._is_start and self._unexpected == self._attempts
+
+    @property
     def _start_seconds(self) -> float | None:
-        """The limit until the service answers; a request to wait is an answer."""
-        is_unanswered = self._is_start and self._unexpected == self._attempts
-        return self._policy.start_seconds if is_unanswered else None
+        """The limit until the service answers."""
+        return self._policy.start_seconds if self._is_unanswered else None
 
     def _report(self, error: Exception, delay: float, elapsed: float, limit: str) -> None:
         operation = getattr(error, "operation", "")
@@ -209,8 +215,10 @@ class RetryBudget:
 
     def _exhausted(self, error: Exception, elapsed: float) -> RetriesExhaustedError:
         operation, code = getattr(error, "operation", ""), getattr(error, "code", "")
-        advice = _ADVICE_AFTER_OUTAGE if self._policy.outage_seconds else _ADVICE
-        advice = advice if self._start_seconds is None else _ADVICE_AT_START
+        is_by_time = self._policy.outage_seconds or self._start_seconds is not None
+        advice = (_ADVICE_AT_START if self._is_unanswered else _ADVICE).format(
+            _OUTAGE if is_by_time else self._policy.option
+        )
         return RetriesExhaustedError(
             f"{operation or 'the call'} failed {self._attempts} times in {elapsed:.1f} s, "
             f"the last time with {code or type(error).__name__}: {str(error).rstrip('.')}. "

@@ -103,4 +103,5 @@ class RetryOptions(Declared["RetryPolicy"]):
             exponent=self.exponent.read(lookup),
             outage_seconds=OUTAGE.read(lookup) if outlasts_outages else 0.0,
             start_seconds=None if is_counted or has_outage else _START_SECONDS,
+            option=self.max_retries.full_key,
         )

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from kinesis_publishers import SequenceNumber, ShardKey, ShardProgress, StartingPosition
 from kinesis_publishers.model import HashRange, Lease
+from tests.servers import free_port
 from tests.unit.cli.lease_support import BEGINNING, Application, after, shard_name
 
 if TYPE_CHECKING:
@@ -126,6 +127,27 @@ def test_listing_creates_no_table(run: RunCommand, moto_url: str) -> None:
     result = run("leases list", "--application", "billing", *options)
     assert result.exit_code == 1
     assert "not-there does not exist" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("store", "address"),
+    [
+        ("redis", "checkpoint.redis.url=redis://127.0.0.1:{}"),
+        ("sql", "checkpoint.sql.url=postgresql://user:password@127.0.0.1:{}/database"),
+        ("dynamodb", "checkpoint.dynamodb.endpoint=http://127.0.0.1:{}"),
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_said_with_what_to_do(
+    run: RunCommand, store: str, address: str
+) -> None:
+    pairs = (f"checkpoint.store={store}", address.format(port := free_port()))
+    options = [part for pair in pairs for part in ("-P", f"kinesis.{pair}")]
+    result = run("leases list", "--application", "billing", *options)
+    assert result.exit_code == 1
+    error = result.stderr.splitlines()[-1]
+    assert f"127.0.0.1:{port}" in error
+    assert "check its address" in error
+    assert "set kinesis.checkpoint.store.maxretries to wait longer" in error
 
 
 def test_releasing_takes_a_shard_from_its_owner_and_from_the_next_one(

@@ -229,6 +229,7 @@ def test_calls_are_repeated_by_time_unless_the_number_is_given(
     assert config.get_records_retry == _policy(
         max_retries=retries, base_seconds=0.3, max_seconds=1.0, outage=outage, start=start
     )
+    assert config.get_records_retry.option == "kinesis.shard.getrecords.maxretries"
 
 
 def test_the_defaults_of_the_other_configs() -> None:

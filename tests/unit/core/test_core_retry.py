@@ -109,6 +109,19 @@ async def test_the_last_error_is_quoted_and_what_to_do_follows(manual_clock: Man
         await finish(call_with_retries(service, policy=POLICY, clock=manual_clock), manual_clock)
 
 
+@pytest.mark.parametrize("is_start", [False, True])
+async def test_the_advice_names_the_option_that_is_the_limit(
+    manual_clock: ManualClock, *, is_start: bool
+):
+    policy = evolve(POLICY, option="kinesis.checkpoint.store.maxretries")
+    service = Service(*(failure() for _ in range(10)))
+    work = call_with_retries(service, policy=policy, clock=manual_clock, is_start=is_start)
+    with pytest.raises(RetriesExhaustedError) as caught:
+        await finish(work, manual_clock)
+    assert policy.option in str(caught.value)
+    assert ("check its address" in str(caught.value)) is is_start
+
+
 async def test_the_retries_are_exhausted_after_the_configured_number(manual_clock: ManualClock):
     service = Service(*(failure() for _ in range(10)))
     with pytest.raises(RetriesExhaustedError, match="ListShards failed 4 times") as caught:
