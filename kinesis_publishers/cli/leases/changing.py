@@ -158,13 +158,11 @@ def reset(
         return
     changed = shards_of({key: rows[key] for key in new})
     print_rich(row_table(changed, SystemClock().now(), new))
-    if dry_run:
-        say("Nothing was changed.")
-        return
-    if not yes:
+    if not (yes or dry_run):
         confirm("Set these positions?", refusal="nothing was changed")
-    written = run_until_signal(lambda: _rewrite(properties, plan, () if force else new))
-    say(f"Positions set: {len(changed.keys() & written)}.")
+    unread = () if force else new
+    written = run_until_signal(lambda: _rewrite(properties, plan, unread, is_dry_run=dry_run))
+    say("Nothing was changed." if dry_run else f"Positions set: {len(changed.keys() & written)}.")
 
 
 async def _plan_reset(
@@ -210,7 +208,11 @@ def _chosen(
 
 
 async def _rewrite(
-    properties: Properties, plan: Plan, unread: Collection[ShardKey] = ()
+    properties: Properties,
+    plan: Plan,
+    unread: Collection[ShardKey] = (),
+    *,
+    is_dry_run: bool = False,
 ) -> set[ShardKey]:
     """Write what ``plan`` makes of the rows; return which ones.
 
@@ -221,7 +223,7 @@ async def _rewrite(
     tries = 1 if unread else _MOST_TRIES
     async with open_store(properties) as store:
         rows = await settled_rows(store, properties, unread)
-        while True:
+        while not is_dry_run:
             new, tries = plan(rows), tries - 1
             try:
                 await save(store, rows, new.values())
@@ -232,6 +234,7 @@ async def _rewrite(
                 # The others have been written.
                 written |= refused.written.keys()
             rows = await load_rows(store, properties)
+        return written
 
 
 def _released(row: StoredCheckpoint) -> Checkpoint:

@@ -203,14 +203,18 @@ def test_a_shard_that_has_left_the_retention_is_left_out(application: Applicatio
     assert application.row(0).progress == BEGINNING
 
 
-def test_while_a_worker_renews_the_lease_nothing_is_changed(application: Application) -> None:
+@pytest.mark.parametrize("way", ["--yes", "--dry-run"])
+def test_while_a_worker_renews_the_lease_nothing_is_changed(
+    application: Application, way: str
+) -> None:
     lease = Lease(owner="host/1")
     application.save(
         application.checkpoint(0, after(7), lease), application.checkpoint(1, after(8))
     )
     with application.worker(0):
-        result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes", *WITH_LEASES)
+        result = application("reset", "--all", "--to", "TRIM_HORIZON", way, *WITH_LEASES)
     assert result.exit_code == 1
+    assert "TRIM_HORIZON" in result.stdout
     assert f"being read: orders/{shard_name(0)} (host/1). Stop their workers" in result.stderr
     assert application.row(0) == application.checkpoint(0, after(7), lease)
     assert application.row(1).progress == after(8)
@@ -251,9 +255,12 @@ def test_a_single_reader_that_has_not_stopped_is_refused_or_replaced(
 ) -> None:
     application.save(application.checkpoint(0, after(7)), application.checkpoint("*"))
     writer = application.rows()[application.key("*")].version.writer
-    refused = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes")
-    assert refused.exit_code == 1
-    assert f"has not noted that it has stopped: {writer} (orders)" in refused.stderr
+    for way in ("--yes", "--dry-run"):
+        refused = application("reset", "--all", "--to", "TRIM_HORIZON", way)
+        assert refused.exit_code == 1
+        assert f"has not noted that it has stopped: {writer} (orders)" in refused.stderr
+    forced_dry = application("reset", "--all", "--to", "TRIM_HORIZON", "--force", "--dry-run")
+    assert (forced_dry.exit_code, forced_dry.stderr) == (0, "Nothing was changed.\n")
     forced = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes", "--force")
     assert forced.exit_code == 0
     # Another owner: the reader's next write is refused, and the next reader need not wait.
