@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 from attrs import evolve
@@ -20,9 +20,9 @@ from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.rows import (
+    all_shards,
     describe_progress,
     lease_options,
-    listed_shards,
     open_store,
     row_fields,
     save,
@@ -51,9 +51,6 @@ from kinesis_publishers.model import (
     ShardProgress,
     StreamIdentity,
 )
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # Where something stands about a shard, and that as `leases list --json` prints it.
 _Found: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -178,8 +175,9 @@ async def _import(
     properties: Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
 ) -> None:
     async with open_control(properties) as control:
-        streams, listed = await listed_shards(control)
+        streams, shards = await control.streams(), await all_shards(control)
         now = control.clock.now()
+    listed = {shard.key for shard in shards}
     named: dict[ShardKey, ShardProgress] = {}
     left_out = []
     for where, fields in await read(streams):
@@ -200,13 +198,17 @@ async def _import(
         raise click.ClickException("No row is about a shard of these streams: nothing to import.")
     if missing := [one.name for one in streams if one.arn not in arns]:
         say(f"Warning: left out, for no row is about these streams: {', '.join(missing)}.")
-    shards = [shard for key, shard in listed.items() if key.stream_arn in arns]
+    shards = [shard for shard in shards if shard.stream_arn in arns]
     taken = named | starting_progress(shards, named, None)
-    print_rich(_table(taken, named))
+    table = new_table("Shard", "Position", "Without a row", no_wrap=True)
+    for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
+        reason = "its descendants were read" if progress.is_ended else "from its beginning"
+        table.add_row(str(key), describe_progress(progress), "" if key in named else reason)
+    print_rich(table)
     if is_dry_run:
         say("Nothing was changed.")
         return
-    async with open_store(properties, streams, creates=True) as store:
+    async with open_store(properties, creates=True) as store:
         stored = await store.load()
         there = sorted(map(str, taken.keys() & stored.keys()))
         if there and not replaces:
@@ -214,9 +216,32 @@ async def _import(
                 f"The application has rows for {len(there)} of these shards, as {there[0]}: import "
                 "into a new application, or replace them with --force."
             )
-        for batch in _batches(taken, listed, streams, properties):
+        for batch in _batches(taken, shards, streams, properties):
             await save(store, stored, batch)
     say(f"Imported: {len(taken)} shards.")
+
+
+def _batches(
+    taken: Mapping[ShardKey, ShardProgress],
+    shards: Sequence[Shard],
+    streams: Sequence[StreamIdentity],
+    properties: Properties,
+) -> Iterator[list[Checkpoint]]:
+    """Yield the rows to write: parents first, and last of all that their streams have begun.
+
+    If this is interrupted, the streams have not begun, and nothing is taken for read.
+    """
+    created_at = {one.arn: one.created_at for one in streams}
+    has_leases = LeaseConfig.from_properties(properties).is_enabled
+    for generation in generations(shards):
+        rows = [first_row(one, created_at[one.stream_arn], taken[one.key]) for one in generation]
+        yield rows if has_leases else [evolve(row, lease=None) for row in rows]
+    # Ended: no reader is running.
+    mark = FOUND_LATER.ended()
+    yield [
+        Checkpoint(shard=ShardKey(arn, STREAM), stream_created_at=created_at[arn], progress=mark)
+        for arn in sorted({key.stream_arn for key in taken})
+    ]
 
 
 def _place_in(
@@ -247,34 +272,3 @@ def _is_of(given: Mapping[str, Any], stream: StreamIdentity) -> bool:
         "stream_created_at": instant_text(stream.created_at),
     }
     return all(given.get(name, value) == value for name, value in own.items())
-
-
-def _batches(
-    taken: Mapping[ShardKey, ShardProgress],
-    listed: Mapping[ShardKey, Shard],
-    streams: Sequence[StreamIdentity],
-    properties: Properties,
-) -> Iterator[list[Checkpoint]]:
-    """Yield the rows to write: parents first, and last of all that their streams have begun.
-
-    If this is interrupted, the streams have not begun, and nothing is taken for read.
-    """
-    created_at = {one.arn: one.created_at for one in streams}
-    has_leases = LeaseConfig.from_properties(properties).is_enabled
-    for generation in generations(listed[key] for key in taken):
-        rows = [first_row(one, created_at[one.stream_arn], taken[one.key]) for one in generation]
-        yield rows if has_leases else [evolve(row, lease=None) for row in rows]
-    # Ended: no reader is running.
-    mark = FOUND_LATER.ended()
-    yield [
-        Checkpoint(shard=ShardKey(arn, STREAM), stream_created_at=created_at[arn], progress=mark)
-        for arn in sorted({key.stream_arn for key in taken})
-    ]
-
-
-def _table(taken: Mapping[ShardKey, ShardProgress], named: Mapping[ShardKey, object]) -> Table:
-    table = new_table("Shard", "Position", "Without a row", no_wrap=True)
-    for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
-        reason = "its descendants were read" if progress.is_ended else "from its beginning"
-        table.add_row(str(key), describe_progress(progress), "" if key in named else reason)
-    return table

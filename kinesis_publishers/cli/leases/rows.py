@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import MappingProxyType
@@ -50,7 +50,6 @@ from kinesis_publishers.model import (
     ShardKey,
     ShardProgress,
     StoredCheckpoint,
-    StreamIdentity,
 )
 
 if TYPE_CHECKING:
@@ -72,68 +71,54 @@ def lease_options(command: Callable[..., _T]) -> Callable[..., _T]:
 
     The lowest of the decorators, as :func:`connection_options`.
     """
+    application = CheckpointConfig.application.full_key
 
-    @click.option(
-        "--application",
-        metavar="NAME",
-        help=f"The application, as {CheckpointConfig.application.full_key}.",
-    )
+    @click.option("--application", metavar="NAME", help=f"The application, as {application}.")
     @connection_options
     @functools.wraps(command)
-    def with_properties(
-        *args: Any, application: str | None, connection: Connection, **options: Any
-    ) -> _T:
-        return command(*args, properties=lease_properties(connection, application), **options)
+    def with_properties(*args: Any, connection: Connection, **options: Any) -> _T:
+        properties = connection.properties_without_reading()
+        config = CheckpointConfig.from_properties(properties)
+        if config.application is None:
+            raise click.UsageError(
+                f"Nothing names the application: use --application, or set {application}."
+            )
+        if config.store == "memory":
+            raise click.UsageError(
+                f"{CheckpointConfig.store.full_key} is memory, which ends with its process: there "
+                "is nothing to show or to change."
+            )
+        # A person waits, as for the service.
+        retries = CheckpointConfig.retry.max_retries
+        if not properties.is_given(retries):
+            properties = properties.with_values({retries: 3})
+        return command(*args, properties=properties, **options)
 
     return with_properties
 
 
-def lease_properties(connection: Connection, application: str | None) -> Properties:
-    """Return the properties of a command; ``application`` takes precedence over theirs."""
-    key = CheckpointConfig.application.full_key
-    properties = connection.properties_without_reading({key: application} if application else {})
-    config = CheckpointConfig.from_properties(properties)
-    if config.application is None:
-        raise click.UsageError(f"Nothing names the application: use --application, or set {key}.")
-    if config.store == "memory":
-        raise click.UsageError(
-            f"{CheckpointConfig.store.full_key} is memory, which ends with its process: there is "
-            "nothing to show or to change."
-        )
-    # A person waits, as for the service.
-    retries = CheckpointConfig.retry.max_retries
-    return properties if properties.is_given(retries) else properties.with_values({retries: 3})
-
-
 @asynccontextmanager
 async def open_store(
-    properties: Properties, streams: Sequence[StreamIdentity] = (), *, creates: bool = False
+    properties: Properties, *, creates: bool = False
 ) -> AsyncIterator[CheckpointStore]:
-    """Open the store; only if this ``creates`` a table it may be missing.
-
-    It learns of the streams, which are described only if it needs to know.
-    """
+    """Open the store; only if this ``creates`` a table it may be missing."""
     created_by = _CREATES.get(properties.get(CheckpointConfig.store))
     if created_by and not creates:
         # What a new table is like must not be said either.
         of_new_tables = dict.fromkeys({*DynamoDbCheckpointConfig.options()} - _PLACES)
         properties = properties.with_values({**of_new_tables, created_by: False})
     async with open_checkpoint_store(properties, clock=SystemClock()) as store:
-        needs_streams = type(store).name_streams is not CheckpointStore.name_streams
-        if needs_streams and not streams:
+        # The others need no call to Kinesis.
+        if type(store).name_streams is not CheckpointStore.name_streams:
             async with open_control(properties) as control:
-                streams = await control.streams()
-        store.name_streams(streams)
+                store.name_streams(await control.streams())
         yield store
 
 
-async def listed_shards(
-    control: ControlServices,
-) -> tuple[list[StreamIdentity], dict[ShardKey, Shard]]:
-    """Return the streams, and all shards that they list."""
+async def all_shards(control: ControlServices) -> list[Shard]:
+    """Return the shards that the streams list."""
     streams = await control.streams()
-    shards = [shard for one in streams for shard in await control.discovery.list_shards(one.arn)]
-    return streams, {shard.key: shard for shard in shards}
+    return [shard for one in streams for shard in await control.discovery.list_shards(one.arn)]
 
 
 async def load_rows(
@@ -167,7 +152,7 @@ async def save(store: CheckpointStore, rows: Rows, new: Collection[Checkpoint]) 
         await store.save(writes)
 
 
-def shards_of(rows: Rows) -> dict[ShardKey, StoredCheckpoint]:
+def shards_of(rows: Mapping[ShardKey, _T]) -> dict[ShardKey, _T]:
     """Return the rows of shards, without those of whole streams."""
     return {key: row for key, row in rows.items() if key.shard_id != STREAM}
 
@@ -197,32 +182,26 @@ async def settled_rows(
         ClickException: somebody reads one of them, or may do so.
     """
     rows = await load_rows(store, properties)
-    running = [
-        f"{mark.version.writer} ({mark.checkpoint.shard.stream_name})"
-        for mark in single_readers(rows, keys)
-        if not mark.checkpoint.progress.is_ended
-    ]
-    if running:
-        raise click.ClickException(
-            f"This reader has not noted that it has stopped: {', '.join(running)}. Stop it first. "
-            "If it has crashed, use --force."
-        )
     held = {key: rows[key].version for key in keys if key in rows and lease_of(rows[key]).holder}
-    if not held:
-        return rows
-    seconds = LeaseConfig.from_properties(properties).failover_seconds
-    say(f"Waiting {seconds:g} s to see whether workers renew these leases ...")
-    await SystemClock().sleep(seconds)
-    rows = await load_rows(store, properties)
-    moving = [
+    if held:
+        seconds = LeaseConfig.from_properties(properties).failover_seconds
+        say(f"Waiting {seconds:g} s to see whether workers renew these leases ...")
+        await SystemClock().sleep(seconds)
+        rows = await load_rows(store, properties)
+    busy = [
         f"{key} ({owner_of(rows[key])})"
         for key, version in held.items()
         if key in rows and rows[key].version != version
+    ] + [
+        f"{mark.checkpoint.shard.stream_name} ({mark.version.writer}, which has not noted that it "
+        "has stopped)"
+        for mark in single_readers(rows, keys)
+        if not mark.checkpoint.progress.is_ended
     ]
-    if moving:
+    if busy:
         raise click.ClickException(
-            f"These shards are being read: {', '.join(sorted(moving)):.500}. Stop their workers "
-            "first; with --force they lose the shards."
+            f"These are being read: {', '.join(sorted(busy)):.500}. Stop the workers first; leases "
+            "reset --force takes the shards from them, and from a reader that has crashed."
         )
     return rows
 
@@ -258,10 +237,7 @@ def watch_command(properties: Properties) -> None:
     Examples:
       kinesis-publishers leases watch --config my.properties
     """
-    console = output_console()
-    if not console.is_terminal:
-        raise click.UsageError("watch draws on a terminal. Use leases list, also with --json.")
-    run_until_signal(lambda: watch(properties, console, SystemClock()))
+    run_until_signal(lambda: watch(properties, output_console(), SystemClock()))
 
 
 def _no_rows(properties: Properties) -> str:
@@ -303,9 +279,10 @@ def describe_progress(progress: ShardProgress) -> str:
 def row_table(
     rows: Rows, now: datetime, new: Mapping[ShardKey, Checkpoint] = MappingProxyType({})
 ) -> Table:
-    """Return a table of rows, with the positions of those that are ``new``."""
+    """Return a table of rows; if one of ``new`` has another position, with the new positions."""
+    moves = any(one.progress != rows[key].checkpoint.progress for key, one in new.items())
     headings = ("Shard", "Owner", "Behind", "Bytes/s", "Parents", "Version", "Position")
-    table = new_table(*headings, *(["New position"] if new else []), no_wrap=True)
+    table = new_table(*headings, *(["New position"] if moves else []), no_wrap=True)
     has_one_stream = len({key.stream_arn for key in rows}) == 1
     for key, row in rows.items():
         lease, progress = lease_of(row), row.checkpoint.progress
@@ -318,7 +295,7 @@ def row_table(
             ", ".join(lease.parents),
             str(row.version.number),
             describe_progress(progress),
-            *([describe_progress(new[key].progress)] if key in new else []),
+            *([describe_progress(new[key].progress)] if moves else []),
         )
     return table
 
@@ -346,19 +323,13 @@ def _drawn(rows: Rows, now: datetime) -> RenderableType:
     from rich.console import Group
 
     running = {key: row for key, row in rows.items() if not row.checkpoint.progress.is_ended}
-    ended = f"and {len(rows) - len(running)} shards that have ended"
-    return Group(_workers(running), row_table(running, now), ended)
-
-
-def _workers(rows: Rows) -> Table:
-    leases, leaving, rates = Counter[str](), Counter[str](), Counter[str]()
-    for lease in map(lease_of, rows.values()):
+    shards, rates = Counter[str](), Counter[str]()
+    for lease in map(lease_of, running.values()):
         holder = lease.holder or "-"
-        leases[holder] += 1
-        leaving[holder] += lease.leaving is not None
+        shards[holder] += 1
         rates[holder] += lease.bytes_per_second or 0
-    table = new_table("Worker", "Shards", "Hands over", "Bytes/s", no_wrap=True)
-    for worker, count in sorted(leases.items()):
-        handed = str(leaving[worker] or "")
-        table.add_row(worker, str(count), handed, format_bytes(rates[worker]))
-    return table
+    workers = new_table("Worker", "Shards", "Bytes/s", no_wrap=True)
+    for worker, count in sorted(shards.items()):
+        workers.add_row(worker, str(count), format_bytes(rates[worker]))
+    ended = f"and {len(rows) - len(running)} shards that have ended"
+    return Group(workers, row_table(running, now), ended)

@@ -15,6 +15,7 @@ from attrs import evolve, field, fields_dict, frozen
 from kinesis_publishers.cli.shared.commands import read_file
 from kinesis_publishers.config import (
     AwsConfig,
+    CheckpointConfig,
     DiscoveryConfig,
     Properties,
     RegistrationConfig,
@@ -54,6 +55,7 @@ class Connection:
     streams: tuple[str, ...] = ()
     region: str | None = None
     endpoint: str | None = None
+    application: str | None = None
 
     @property
     def chosen(self) -> frozenset[str]:
@@ -76,6 +78,7 @@ class Connection:
             StreamsConfig.names.full_key: ",".join(self.streams),
             AwsConfig.region.full_key: self.region,
             AwsConfig.endpoint_url.full_key: self.endpoint,
+            CheckpointConfig.application.full_key: self.application,
         }
         given = {key: value for key, value in own.items() if value}
         # The same option may have been written in another way before.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
-from kinesis_publishers.cli.leases.changing import reset_rows
+from kinesis_publishers.cli.leases.changing import changes, reset_targets
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -41,7 +42,7 @@ _LISTED = [
 ]
 
 
-def changes(
+def reset(
     progress: dict[int, ShardProgress], selected: list[int], position: StartingPosition
 ) -> dict[int, ShardProgress]:
     """Return the new progress of the shards of ``_LISTED`` that change, by their numbers."""
@@ -54,7 +55,8 @@ def changes(
         for number, one in progress.items()
     }
     listed = {shard.key: shard for shard in _LISTED}
-    new = reset_rows(rows, [keys[number] for number in selected], position, listed, _NOW)
+    chosen = {keys[number]: rows[keys[number]] for number in selected}
+    new = changes(rows, reset_targets(chosen, position, listed, _NOW))
     return {number: new[key].progress for number, key in keys.items() if key in new}
 
 
@@ -69,20 +71,20 @@ _READ = {
 
 def test_what_follows_a_shard_that_is_read_again_is_read_again_from_its_beginning() -> None:
     position = StartingPosition.after(SequenceNumber("5"))
-    assert changes(_READ, [0], position) == {
+    assert reset(_READ, [0], position) == {
         0: ShardProgress(position=position),
         **dict.fromkeys((1, 2, 3), BEGINNING),
     }
 
 
 def test_one_parent_of_a_merged_shard_is_enough() -> None:
-    assert changes(_READ, [1], _HORIZON) == dict.fromkeys((1, 3), BEGINNING)
+    assert reset(_READ, [1], _HORIZON) == dict.fromkeys((1, 3), BEGINNING)
 
 
 def test_shards_that_are_selected_get_the_position_that_was_asked_for() -> None:
     position = StartingPosition.at_timestamp(_NOW)
     expected = ShardProgress(position=position)
-    assert changes(_READ, [0, 3], position) == {
+    assert reset(_READ, [0, 3], position) == {
         0: expected,
         3: expected,
         **dict.fromkeys((1, 2), BEGINNING),
@@ -91,22 +93,22 @@ def test_shards_that_are_selected_get_the_position_that_was_asked_for() -> None:
 
 def test_a_shard_that_has_not_ended_has_nothing_that_was_read_after_it() -> None:
     progress = {0: after(9).ended(), 1: after(19), 2: after(29).ended(), 3: BEGINNING}
-    assert changes(progress, [1], _HORIZON) == {1: BEGINNING}
+    assert reset(progress, [1], _HORIZON) == {1: BEGINNING}
 
 
 def test_at_the_tip_there_is_nothing_to_read_again() -> None:
     latest = ShardProgress(position=StartingPosition.at_timestamp(_NOW), as_of=_NOW)
-    assert changes(_READ, [0], StartingPosition.latest()) == {0: latest}
+    assert reset(_READ, [0], StartingPosition.latest()) == {0: latest}
 
 
 def test_descendants_without_a_row_get_none() -> None:
-    assert changes({0: after(9).ended(), 1: after(19)}, [0], _HORIZON) == dict.fromkeys(
+    assert reset({0: after(9).ended(), 1: after(19)}, [0], _HORIZON) == dict.fromkeys(
         (0, 1), BEGINNING
     )
 
 
 def test_a_shard_that_is_there_already_does_not_change() -> None:
-    assert changes({4: BEGINNING}, [4], _HORIZON) == {}
+    assert reset({4: BEGINNING}, [4], _HORIZON) == {}
 
 
 def test_the_records_of_a_key_come_again_in_their_order(application: Application) -> None:
@@ -215,7 +217,7 @@ def test_while_a_worker_renews_the_lease_nothing_is_changed(
         result = application("reset", "--all", "--to", "TRIM_HORIZON", way, *WITH_LEASES)
     assert result.exit_code == 1
     assert "TRIM_HORIZON" in result.stdout
-    assert f"being read: orders/{shard_name(0)} (host/1). Stop their workers" in result.stderr
+    assert f"being read: orders/{shard_name(0)} (host/1). Stop the workers" in result.stderr
     assert application.row(0) == application.checkpoint(0, after(7), lease)
     assert application.row(1).progress == after(8)
 
@@ -232,10 +234,16 @@ def test_a_worker_that_takes_the_shard_at_the_last_moment_keeps_it(
     application: Application, before_writes: list[Callable[[], None]]
 ) -> None:
     application.save(application.checkpoint(0, after(7), Lease()))
-    before_writes.append(lambda: application.own(0, "host/1"))
-    result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes")
+    with ExitStack() as stack:
+
+        def take() -> None:
+            application.own(0, "host/1")
+            stack.enter_context(application.worker(0))
+
+        before_writes.append(take)
+        result = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes", *WITH_LEASES)
     assert result.exit_code == 1
-    assert "another reader has written it" in result.stderr
+    assert f"being read: orders/{shard_name(0)} (host/1)" in result.stderr
     assert application.row(0) == application.checkpoint(0, after(7), Lease(owner="host/1"))
 
 
@@ -258,7 +266,7 @@ def test_a_single_reader_that_has_not_stopped_is_refused_or_replaced(
     for way in ("--yes", "--dry-run"):
         refused = application("reset", "--all", "--to", "TRIM_HORIZON", way)
         assert refused.exit_code == 1
-        assert f"has not noted that it has stopped: {writer} (orders)" in refused.stderr
+        assert f"orders ({writer}, which has not noted that it has stopped)" in refused.stderr
     forced_dry = application("reset", "--all", "--to", "TRIM_HORIZON", "--force", "--dry-run")
     assert (forced_dry.exit_code, forced_dry.stderr) == (0, "Nothing was changed.\n")
     forced = application("reset", "--all", "--to", "TRIM_HORIZON", "--yes", "--force")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from rich.console import Console
 
-from kinesis_publishers.cli.leases.rows import lease_properties, watch
-from kinesis_publishers.cli.shared.connection import Connection
+from kinesis_publishers import Properties
+from kinesis_publishers.cli.leases.rows import watch
 from kinesis_publishers.model import Lease
 from kinesis_publishers.testing.manual_clock import ManualClock
 from tests.unit.cli.lease_support import Application, after, application
@@ -26,8 +26,7 @@ _NOW = ManualClock().now()
 
 def _watched(application: Application, *changes: Callable[[], None]) -> str:
     """Return what is on the screen at the end, with ``changes`` between the looks."""
-    content = application.run.path.read_text()
-    properties = lease_properties(Connection(config=application.run.path, content=content), None)
+    properties = Properties.from_file(application.run.path)
     screen = io.StringIO()
 
     async def look() -> None:
@@ -58,7 +57,7 @@ def test_it_sums_up_workers_and_says_how_far_shards_are_behind(application: Appl
         application.checkpoint(3, after(9).ended(), Lease()),
     )
     text = _watched(application)
-    assert _line(text, "one") == ["one", "2", "1", "2.0", "KiB"]
+    assert _line(text, "one") == ["one", "2", "2.0", "KiB"]
     assert _line(text, "shardId-000000000000")[1:4] == ["one", "1", "min"]
     assert _line(text, "shardId-000000000001")[1:4] == ["one", "->", "two"]
     assert "shardId-000000000003" not in text
@@ -83,9 +82,3 @@ def test_it_tells_how_shards_have_moved_while_it_draws(application: Application)
 
 def test_nothing_stored_is_said(application: Application) -> None:
     assert "has no rows of the application" in _watched(application)
-
-
-def test_it_is_refused_where_it_cannot_draw(application: Application) -> None:
-    result = application("watch")
-    assert result.exit_code == 2
-    assert "Use leases list" in result.stderr

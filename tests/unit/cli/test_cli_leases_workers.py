@@ -74,7 +74,7 @@ def test_a_reset_under_a_worker_is_refused(application: Application, worker: Wor
     to = ("--to", "TRIM_HORIZON", "--yes")
     result = application("reset", "--all", *to, *WITH_LEASES)
     assert result.exit_code == 1
-    assert "These shards are being read" in result.stderr
+    assert "These are being read" in result.stderr
     assert len(worker.found) == 10
 
 
