@@ -144,8 +144,10 @@ def wait(name: str, timeout: timedelta | None, connection: Connection) -> None:
     Example:
       kinesis-publishers consumers wait reports --stream orders --timeout 2m
     """
-    properties = connection.properties_without_reading()
-    run_until_signal(lambda: _print_properties(properties, name, is_waiting=True, patience=timeout))
+    key = RegistrationConfig.register_timeout_seconds.full_key
+    given = {} if timeout is None else {key: str(timeout.total_seconds())}
+    properties = connection.properties_without_reading(given)
+    run_until_signal(lambda: _print_properties(properties, name, is_waiting=True))
 
 
 @consumers.command()
@@ -225,12 +227,7 @@ async def _list(properties: Properties, wanted: Collection[str] = ()) -> _Found:
 
 
 async def _print_properties(
-    properties: Properties,
-    name: str,
-    *,
-    is_waiting: bool,
-    is_registering: bool = False,
-    patience: timedelta | None = None,
+    properties: Properties, name: str, *, is_waiting: bool, is_registering: bool = False
 ) -> None:
     async with open_control(properties) as control:
         for stream in await control.streams():
@@ -238,7 +235,7 @@ async def _print_properties(
                 consumer, is_new = await _register(control, stream.arn, name)
                 say(f"{name} is {'registered' if is_new else 'there already'} on {stream.name}.")
             if is_waiting:
-                consumer = await _wait_until_active(control, stream.arn, name, patience)
+                consumer = await _wait_until_active(control, stream.arn, name)
             say(f"The stream consumer is {consumer.status}. The property for registration NONE:")
             click.echo(f"{RegistrationConfig.consumer_arn.of(stream.name).full_key}={consumer.arn}")
 
@@ -283,18 +280,16 @@ async def _register(
 
 
 async def _wait_until_active(
-    control: ControlServices, stream_arn: str, name: str, patience: timedelta | None
+    control: ControlServices, stream_arn: str, name: str
 ) -> StreamConsumer:
-    """Return the consumer once it is ACTIVE; after ``patience``, else the configured timeout, fail.
+    """Return the consumer once it is ACTIVE.
 
     Raises:
         ConsumerNotFoundError: there is none.
         ResourceInUseError: it is being removed.
-        RetriesExhaustedError: it took longer than that.
+        RetriesExhaustedError: it took longer than the configured timeout.
     """
     timeout_seconds = control.registration.register_timeout_seconds
-    if patience is not None:
-        timeout_seconds = patience.total_seconds()
     clock, attempt = control.clock, 0
     began_at = clock.monotonic()
     while True:
