@@ -284,12 +284,7 @@ class StoredProgress:
         self._stored |= {key: found[key] for key in keys if key in found}
 
     async def _save_once(self, checkpoints: Iterable[Checkpoint]) -> None:
-        writes = []
-        for one in checkpoints:
-            known = self._stored.get(one.shard)
-            writes.append(
-                CheckpointWrite(checkpoint=one, expected=known.version if known else None)
-            )
+        writes = [CheckpointWrite.over(self._stored, one) for one in checkpoints]
         if not writes:
             return
         began_at = self._clock.monotonic()

@@ -123,8 +123,7 @@ class LeaseRows:
         """
         if not rows:
             return set()
-        known = {row.shard: self.rows[row.shard].version for row in rows if row.shard in self.rows}
-        writes = [CheckpointWrite(checkpoint=row, expected=known.get(row.shard)) for row in rows]
+        writes = [CheckpointWrite.over(self.rows, row) for row in rows]
         sent_at = self._clock.monotonic()
         try:
             async with self._limited("write"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -107,6 +108,12 @@ class CheckpointWrite:
 
     checkpoint: Checkpoint
     expected: CheckpointVersion | None = None
+
+    @classmethod
+    def over(cls, rows: Mapping[ShardKey, StoredCheckpoint], new: Checkpoint) -> CheckpointWrite:
+        """Return what writes ``new`` over the row of its shard, if there is one."""
+        known = rows.get(new.shard)
+        return cls(checkpoint=new, expected=None if known is None else known.version)
 
     @property
     def shard(self) -> ShardKey:

@@ -12,13 +12,11 @@ from attrs import evolve
 from kinesis_publishers.assembly import open_control
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER
 from kinesis_publishers.cli.leases.rows import (
-    all_shards,
     lease_options,
     load_rows,
     load_shards,
     open_store,
     row_table,
-    save,
     settled_rows,
     shards_of,
     single_readers,
@@ -35,6 +33,7 @@ from kinesis_publishers.errors import StaleCheckpointError
 from kinesis_publishers.leases.rules import Rows
 from kinesis_publishers.model import (
     Checkpoint,
+    CheckpointWrite,
     PositionType,
     SequenceNumber,
     Shard,
@@ -141,8 +140,8 @@ async def _plan_reset(
     properties: Properties, names: Collection[str], position: StartingPosition
 ) -> tuple[Rows, Targets]:
     async with open_control(properties) as control:
-        listed = {shard.key: shard for shard in await all_shards(control)}
-        now = control.clock.now()
+        found, now = await control.shards(), control.clock.now()
+    listed = {shard.key: shard for shards in found.values() for shard in shards}
     if position.timestamp is not None and position.timestamp > now:
         raise click.UsageError(f"--to: {iso_utc(position.timestamp)} lies in the future.")
     async with open_store(properties) as store:
@@ -150,7 +149,6 @@ async def _plan_reset(
     chosen = _chosen(rows, names)
     if gone := chosen.keys() - listed.keys():
         say(f"Left out, for they have left the retention: {', '.join(sorted(map(str, gone)))}.")
-        chosen = {key: row for key, row in chosen.items() if key in listed}
     return rows, reset_targets(chosen, position, listed, now)
 
 
@@ -184,7 +182,7 @@ def reset_targets(
     again = [key for key, row in selected.items() if row.checkpoint.progress.is_ended]
     later = descendants(again, listed) if position.type is not PositionType.LATEST else ()
     progress = pinned_progress(ShardProgress(position=position), now)
-    return dict.fromkeys(later, FOUND_LATER) | dict.fromkeys(selected, progress)
+    return dict.fromkeys(later, FOUND_LATER) | dict.fromkeys(selected.keys() & listed, progress)
 
 
 def changes(rows: Rows, targets: Targets) -> dict[ShardKey, Checkpoint]:
@@ -229,8 +227,11 @@ async def _rewrite(
     async with open_store(properties) as store:
         for tries_left in reversed(range(_MOST_TRIES)):
             rows = await settled_rows(store, properties, unread)
+            writes = [CheckpointWrite.over(rows, one) for one in changes(rows, targets).values()]
+            if not writes:
+                return
             try:
-                await save(store, rows, changes(rows, targets).values())
+                await store.save(writes)
                 return
             except StaleCheckpointError:
                 if not tries_left:

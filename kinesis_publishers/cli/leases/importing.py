@@ -20,12 +20,10 @@ from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.rows import (
-    all_shards,
     describe_progress,
     lease_options,
     open_store,
     row_fields,
-    save,
     shards_of,
 )
 from kinesis_publishers.cli.shared.commands import CleanCommand, read_file
@@ -45,6 +43,7 @@ from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.leases.rows import first_row
 from kinesis_publishers.model import (
     Checkpoint,
+    CheckpointWrite,
     PositionType,
     Shard,
     ShardKey,
@@ -67,9 +66,7 @@ _NUMBER_TABLES: Final = {
 
 
 @click.command("import", cls=CleanCommand)
-@click.argument(
-    "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
-)
+@click.argument("file", required=False)
 @click.option(
     "--from",
     "program",
@@ -175,9 +172,9 @@ async def _import(
     properties: Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
 ) -> None:
     async with open_control(properties) as control:
-        streams, shards = await control.streams(), await all_shards(control)
-        now = control.clock.now()
-    listed = {shard.key for shard in shards}
+        found, now = await control.shards(), control.clock.now()
+    streams = [*found]
+    listed = {shard.key for shards in found.values() for shard in shards}
     named: dict[ShardKey, ShardProgress] = {}
     left_out = []
     for where, fields in await read(streams):
@@ -198,7 +195,7 @@ async def _import(
         raise click.ClickException("No row is about a shard of these streams: nothing to import.")
     if missing := [one.name for one in streams if one.arn not in arns]:
         say(f"Warning: left out, for no row is about these streams: {', '.join(missing)}.")
-    shards = [shard for shard in shards if shard.stream_arn in arns]
+    shards = [one for stream in streams if stream.arn in arns for one in found[stream]]
     taken = named | starting_progress(shards, named, None)
     table = new_table("Shard", "Position", "Without a row", no_wrap=True)
     for key, progress in sorted(taken.items(), key=lambda one: str(one[0])):
@@ -217,7 +214,7 @@ async def _import(
                 "into a new application, or replace them with --force."
             )
         for batch in _batches(taken, shards, streams, properties):
-            await save(store, stored, batch)
+            await store.save([CheckpointWrite.over(stored, row) for row in batch])
     say(f"Imported: {len(taken)} shards.")
 
 

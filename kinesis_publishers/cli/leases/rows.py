@@ -18,7 +18,7 @@ from attrs import asdict
 from attrs.filters import exclude
 
 from kinesis_publishers.abc import CheckpointStore
-from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
+from kinesis_publishers.assembly import open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
 from kinesis_publishers.checkpoints.stored_progress import STREAM
 from kinesis_publishers.cli.shared.commands import CleanCommand
@@ -44,9 +44,7 @@ from kinesis_publishers.config import (
 from kinesis_publishers.leases.rules import Rows, lease_of
 from kinesis_publishers.model import (
     Checkpoint,
-    CheckpointWrite,
     PositionType,
-    Shard,
     ShardKey,
     ShardProgress,
     StoredCheckpoint,
@@ -115,12 +113,6 @@ async def open_store(
         yield store
 
 
-async def all_shards(control: ControlServices) -> list[Shard]:
-    """Return the shards that the streams list."""
-    streams = await control.streams()
-    return [shard for one in streams for shard in await control.discovery.list_shards(one.arn)]
-
-
 async def load_rows(
     store: CheckpointStore, properties: Properties
 ) -> dict[ShardKey, StoredCheckpoint]:
@@ -138,18 +130,6 @@ async def load_shards(properties: Properties) -> dict[ShardKey, StoredCheckpoint
     """Return the rows of the shards of these streams."""
     async with open_store(properties) as store:
         return shards_of(await load_rows(store, properties))
-
-
-async def save(store: CheckpointStore, rows: Rows, new: Collection[Checkpoint]) -> None:
-    """Write ``new`` over ``rows``, or where there is none.
-
-    Raises:
-        StaleCheckpointError: another process has changed one of them in between.
-    """
-    known = {key: row.version for key, row in rows.items()}
-    writes = [CheckpointWrite(checkpoint=one, expected=known.get(one.shard)) for one in new]
-    if writes:
-        await store.save(writes)
 
 
 def shards_of(rows: Mapping[ShardKey, _T]) -> dict[ShardKey, _T]:

@@ -100,15 +100,7 @@ class Application:
         async def write() -> None:
             async with self._store() as store:
                 rows = await store.load()
-                await store.save(
-                    [
-                        CheckpointWrite(
-                            checkpoint=one,
-                            expected=rows[one.shard].version if one.shard in rows else None,
-                        )
-                        for one in checkpoints
-                    ]
-                )
+                await store.save([CheckpointWrite.over(rows, one) for one in checkpoints])
 
         asyncio.run(write())
 

@@ -327,7 +327,7 @@ def test_two_rows_of_a_shard_are_refused(
         ([], "Name a FILE (- for standard input), or a program"),
         (["-", "--from", "kcl"], "Name a FILE (- for standard input), or a program"),
         (["-", "--table", "billing"], "Name a FILE (- for standard input), or a program"),
-        (["not-there.jsonl"], "'not-there.jsonl' does not exist"),
+        (["not-there.jsonl"], "not-there.jsonl cannot be read: No such file"),
         (["--from", "gokini"], "'gokini' is not one of"),
     ],
 )
