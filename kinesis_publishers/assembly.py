@@ -366,10 +366,6 @@ class ControlServices(ControlContext):
         """Return the streams as they exist now; raises ``StreamNotFoundError``."""
         return [(await self.discovery.describe(one)).identity for one in self.selectors]
 
-    async def shards(self) -> dict[StreamIdentity, tuple[Shard, ...]]:
-        """Return these streams with all shards that they list."""
-        return {one: await self.discovery.list_shards(one.arn) for one in await self.streams()}
-
 
 @asynccontextmanager
 async def open_control(

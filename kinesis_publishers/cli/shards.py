@@ -45,7 +45,10 @@ def shards(as_json: bool, connection: Connection) -> None:
 
 async def _list_shards(properties: Properties) -> dict[str, tuple[Shard, ...]]:
     async with open_control(properties) as control:
-        return {stream.name: shards for stream, shards in (await control.shards()).items()}
+        return {
+            stream.name: await control.discovery.list_shards(stream.arn)
+            for stream in await control.streams()
+        }
 
 
 def lineage_tree(stream_name: str, shards: Sequence[Shard]) -> Tree:

@@ -13,6 +13,7 @@ from kinesis_publishers.assembly import open_control
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER
 from kinesis_publishers.cli.leases.rows import (
     lease_options,
+    listed_shards,
     load_rows,
     load_shards,
     open_store,
@@ -140,7 +141,7 @@ async def _plan_reset(
     properties: Properties, names: Collection[str], position: StartingPosition
 ) -> tuple[Rows, Targets]:
     async with open_control(properties) as control:
-        found, now = await control.shards(), control.clock.now()
+        found, now = await listed_shards(control), control.clock.now()
     listed = {shard.key: shard for shards in found.values() for shard in shards}
     if position.timestamp is not None and position.timestamp > now:
         raise click.UsageError(f"--to: {iso_utc(position.timestamp)} lies in the future.")

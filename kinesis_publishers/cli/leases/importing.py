@@ -22,6 +22,7 @@ from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
 from kinesis_publishers.cli.leases.rows import (
     describe_progress,
     lease_options,
+    listed_shards,
     open_store,
     row_fields,
     shards_of,
@@ -172,7 +173,7 @@ async def _import(
     properties: Properties, read: _Reader, *, is_dry_run: bool, replaces: bool
 ) -> None:
     async with open_control(properties) as control:
-        found, now = await control.shards(), control.clock.now()
+        found, now = await listed_shards(control), control.clock.now()
     streams = [*found]
     listed = {shard.key for shards in found.values() for shard in shards}
     named: dict[ShardKey, ShardProgress] = {}

@@ -18,7 +18,7 @@ from attrs import asdict
 from attrs.filters import exclude
 
 from kinesis_publishers.abc import CheckpointStore
-from kinesis_publishers.assembly import open_checkpoint_store, open_control
+from kinesis_publishers.assembly import ControlServices, open_checkpoint_store, open_control
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_fields
 from kinesis_publishers.checkpoints.stored_progress import STREAM
 from kinesis_publishers.cli.shared.commands import CleanCommand
@@ -45,9 +45,11 @@ from kinesis_publishers.leases.rules import Rows, lease_of
 from kinesis_publishers.model import (
     Checkpoint,
     PositionType,
+    Shard,
     ShardKey,
     ShardProgress,
     StoredCheckpoint,
+    StreamIdentity,
 )
 
 if TYPE_CHECKING:
@@ -111,6 +113,12 @@ async def open_store(
             async with open_control(properties) as control:
                 store.name_streams(await control.streams())
         yield store
+
+
+async def listed_shards(control: ControlServices) -> dict[StreamIdentity, tuple[Shard, ...]]:
+    """Return the streams with all shards that they list."""
+    list_shards = control.discovery.list_shards
+    return {stream: await list_shards(stream.arn) for stream in await control.streams()}
 
 
 async def load_rows(
