@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb_table import (
@@ -22,16 +22,11 @@ from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig, Prope
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
 
-OWN_FORM: Final = TableForm(keys={"application": "HASH", "shard": "RANGE"})
-
 
 class DynamoDbCheckpointStore(DynamoDbStore):
     """Keeps checkpoints as items of a table, one per shard, which applications may share."""
 
-    def __init__(
-        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
-    ) -> None:
-        super().__init__(context, aws, config, OWN_FORM)
+    form = TableForm(keys={"application": "HASH", "shard": "RANGE"})
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:
@@ -47,7 +42,7 @@ class DynamoDbCheckpointStore(DynamoDbStore):
 
     def items(self, **request: Any) -> AsyncIterator[Item]:
         """Yield the items of the application."""
-        return self._client.read_items(
+        return self.read_items(
             "Query",
             KeyConditionExpression="application = :application",
             ExpressionAttributeValues=item_of({":application": self._context.application}),

@@ -1,22 +1,21 @@
-"""A table of the DynamoDB stores: its creation, and the calls about it."""
+"""A store in a table of DynamoDB: its creation, its calls, and items as values of Python."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
-from kinesis_publishers.errors import AccessDeniedError, CheckpointError, ClosedError
+from kinesis_publishers.errors import AccessDeniedError, CheckpointError
 from kinesis_publishers.model import Checkpoint, CheckpointVersion
-from kinesis_publishers.retry import call_with_retries
 from kinesis_publishers.tasks import TaskScope
 
 _T = TypeVar("_T")
@@ -28,6 +27,9 @@ Values: TypeAlias = dict[str, Any]
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _NOT_FOUND: Final = "ResourceNotFoundException"
 _IN_USE: Final = "ResourceInUseException"
+# Creating a table takes about ten seconds.
+_POLL_SECONDS: Final = 1.0
+_ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
@@ -55,37 +57,41 @@ class TableForm:
         return f"the key{'s' * (len(keys) > 1)} {' and '.join(keys)}"
 
 
-@define(eq=False)
-class TableClient:
-    """Calls DynamoDB about one table; repeats and reports failed calls as the context says."""
+class DynamoDbStore(VersionedStore):
+    """A table, and what its two forms have in common: each change is a conditional write."""
 
-    aws: AwsConfig
-    config: DynamoDbCheckpointConfig
-    context: CheckpointStoreContext
-    form: TableForm
-    _stack: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    _client: Any = field(default=None, init=False)
-    _has_answered: bool = field(default=False, init=False)
+    form: ClassVar[TableForm]
+
+    def __init__(
+        self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
+    ) -> None:
+        super().__init__(context)
+        self._aws = aws
+        self._config = config
+        self._stack = AsyncExitStack()
+        self._client: Any = None
 
     def __str__(self) -> str:
-        return f"the DynamoDB table {self.config.table}"
+        return f"the DynamoDB table {self._config.table}"
 
     async def open(self) -> None:
-        """Make the client; wait until the table is ready, which is created if it is missing."""
+        await super().open()
         address = ServiceAddress(
-            service="dynamodb", endpoint_url=self.config.endpoint_url, max_connections=MAX_IN_FLIGHT
+            service="dynamodb",
+            endpoint_url=self._config.endpoint_url,
+            max_connections=MAX_IN_FLIGHT,
         )
         with mapped_errors("CreateClient", str(self), service="dynamodb"):
-            self._client = await self._stack.enter_async_context(open_aio_client(self.aws, address))
-        if self.config.create_table:
-            await _provide_table(self)
+            client = open_aio_client(self._aws, address)
+            self._client = await self._stack.enter_async_context(client)
+        if self._config.create_table:
+            await self._provide_table()
 
     async def close(self) -> None:
-        """Close every connection."""
-        self._client = None
+        await super().close()
         await self._stack.aclose()
 
-    async def call(
+    async def _call(
         self, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
     ) -> _T:
         """Make a call, with retries; return what ``read`` takes from the answer.
@@ -101,36 +107,30 @@ class TableClient:
         """
 
         async def attempt() -> _T:
-            if self._client is None:
-                raise ClosedError(f"The store of checkpoints in {self} is not open.")
             with mapped_errors(
                 operation, str(self), service="dynamodb", client=self._client, unless=_ANSWERS
             ):
                 call = method_of(self._client, operation)
-                answer = await call(TableName=self.config.table, **request)
+                answer = await call(TableName=self._config.table, **request)
             with complete_answer(operation, str(self)):
                 return read(answer)
 
-        context = self.context
         try:
-            answer = await call_with_retries(
-                attempt,
-                policy=context.retry,
-                clock=context.clock,
-                events=context.events,
-                is_start=not self._has_answered,
-            )
+            return await self._with_retries(attempt)
         except RefusedError as error:
             if error.code == _NOT_FOUND and operation != _DESCRIBE:
-                raise self._missing_table() from error
+                raise CheckpointError(
+                    f"{self} does not exist in {self._aws.region}: check both names. The first "
+                    "reader of an application creates the application's table with "
+                    "kinesis.checkpoint.dynamodb.createtable = true; or create that with "
+                    f"{self.form}. If it was removed while it was in use, its checkpoints are gone."
+                ) from error
             raise
-        self._has_answered = True
-        return answer
 
     async def read_items(self, operation: str, **request: Any) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of all pages of a query or a scan."""
         while True:
-            items, last_key = await self.call(
+            items, last_key = await self._call(
                 operation,
                 # Without the member Items it is no answer: an empty table would mean to start over.
                 lambda answer: (answer["Items"], answer.get("LastEvaluatedKey")),
@@ -143,50 +143,63 @@ class TableClient:
                 return
             request["ExclusiveStartKey"] = last_key
 
-    async def write_item(self, operation: str, **request: Any) -> Values | None:
-        """Make a conditional write; return ``None``, or the item that it did not replace."""
+    async def _provide_table(self) -> None:
+        """Wait until the table is ready; create it if it is missing.
+
+        Raises:
+            CheckpointError: it has other keys, or does not become ready.
+            AccessDeniedError: the credentials do not allow it; says what to do.
+        """
+        clock = self._context.clock
         try:
-            await self.call(
-                operation, dict, **request, ReturnValuesOnConditionCheckFailure="ALL_OLD"
+            async with clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
+                while not await self._is_active():
+                    await clock.sleep(_POLL_SECONDS)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise CheckpointError(
+                f"{self} has not become ACTIVE in {_ACTIVE_TIMEOUT_SECONDS:g} seconds: look at it "
+                "in DynamoDB, and start again."
+            ) from error
+
+    async def _is_active(self) -> bool:
+        try:
+            return await self._call(_DESCRIBE, lambda answer: self._is_usable(answer["Table"]))
+        except RefusedError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        except AccessDeniedError as error:
+            error.add_note(
+                "With kinesis.checkpoint.dynamodb.createtable = false the table is neither "
+                "described nor created."
+            )
+            raise
+        try:
+            return await self._call(
+                "CreateTable",
+                lambda answer: self._is_usable(answer["TableDescription"]),
+                **_new_table(self.form, self._config),
             )
         except RefusedError as error:
-            if error.code != _CONDITION_FAILED:
+            # Another process has just created it.
+            if error.code != _IN_USE:
                 raise
-            return values_of(error.answer.get("Item") or {})
-        return None
+            return False
 
-    def _missing_table(self) -> CheckpointError:
-        return CheckpointError(
-            f"{self} does not exist in {self.aws.region}. The first reader creates it with "
-            f"kinesis.checkpoint.dynamodb.createtable = true; or create it with {self.form}. If it "
-            "was removed while it was in use, its checkpoints are gone."
-        )
-
-
-class DynamoDbStore(VersionedStore):
-    """What the two forms of a table have in common: each change is a conditional write.
-
-    Of a batch, a limited number is under way at the same time.
-    """
-
-    def __init__(
-        self,
-        context: CheckpointStoreContext,
-        aws: AwsConfig,
-        config: DynamoDbCheckpointConfig,
-        form: TableForm,
-    ) -> None:
-        super().__init__(context)
-        self._client = TableClient(aws, config, context, form)
-
-    def __str__(self) -> str:
-        return str(self._client)
-
-    async def open(self) -> None:
-        await self._client.open()
-
-    async def close(self) -> None:
-        await self._client.close()
+    def _is_usable(self, table: dict[str, Any]) -> bool:
+        status = text_in(table, "TableStatus")
+        keys = {
+            text_in(one, "AttributeName"): text_in(one, "KeyType") for one in table["KeySchema"]
+        }
+        if keys != self.form.keys:
+            raise CheckpointError(
+                f"{self} does not hold these checkpoints: its keys are {', '.join(sorted(keys))}, "
+                f"not {' and '.join(self.form.keys)}. Set kinesis.checkpoint.dynamodb.table to "
+                "another."
+            )
+        # An update allows reads and writes; while DELETING, wait and create.
+        return status in {"ACTIVE", "UPDATING"}
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         refusals: list[Refusal] = []
@@ -194,17 +207,28 @@ class DynamoDbStore(VersionedStore):
 
         async def work() -> None:
             for attempt, checkpoint in pending:
-                operation, request = self._request(attempt, checkpoint)
-                found = await self._client.write_item(operation, **request)
-                if found is not None:
-                    stored, written_at = self._written(found) if found else (None, None)
-                    refusals.append(Refusal(attempt=attempt, stored=stored, written_at=written_at))
+                if (refusal := await self._write(attempt, checkpoint)) is not None:
+                    refusals.append(refusal)
 
         # A refusal does not keep the others from being made; another failure ends it early.
         async with TaskScope() as scope:
             for number in range(min(MAX_IN_FLIGHT, len(changes))):
                 scope.spawn(work(), name=f"write checkpoints {number}")
         return refusals
+
+    async def _write(self, attempt: Attempt, checkpoint: Checkpoint | None) -> Refusal | None:
+        operation, request = self._request(attempt, checkpoint)
+        try:
+            await self._call(
+                operation, dict, **request, ReturnValuesOnConditionCheckFailure="ALL_OLD"
+            )
+        except RefusedError as error:
+            if error.code != _CONDITION_FAILED:
+                raise
+            item = values_of(error.answer.get("Item") or {})
+            stored, written_at = self._written(item) if item else (None, None)
+            return Refusal(attempt=attempt, stored=stored, written_at=written_at)
+        return None
 
     @abstractmethod
     def _request(
@@ -275,69 +299,6 @@ def condition_of(
         "ConditionExpression": f"({known}{also}) OR ({repeated})",
         "ExpressionAttributeValues": item_of(values),
     }
-
-
-# Creating a table takes about ten seconds.
-_POLL_SECONDS: Final = 1.0
-_ACTIVE_TIMEOUT_SECONDS: Final = 180.0
-
-
-async def _provide_table(client: TableClient) -> None:
-    """Wait until the table is ready; create it if it is missing.
-
-    Raises:
-        CheckpointError: it has other keys, or does not become ready.
-        AccessDeniedError: the credentials do not allow it; says what to do.
-    """
-    try:
-        async with client.context.clock.timeout(_ACTIVE_TIMEOUT_SECONDS) as limit:
-            while not await _is_active(client):
-                await client.context.clock.sleep(_POLL_SECONDS)
-    except TimeoutError as error:
-        if not limit.expired():
-            raise
-        raise CheckpointError(
-            f"{client} has not become ACTIVE in {_ACTIVE_TIMEOUT_SECONDS:g} seconds: look at it in "
-            "DynamoDB, and start again."
-        ) from error
-
-
-async def _is_active(client: TableClient) -> bool:
-    try:
-        return await client.call(_DESCRIBE, lambda answer: _is_usable(client, answer["Table"]))
-    except RefusedError as error:
-        if error.code != _NOT_FOUND:
-            raise
-    except AccessDeniedError as error:
-        error.add_note(
-            "With kinesis.checkpoint.dynamodb.createtable = false the table is neither described "
-            "nor created."
-        )
-        raise
-    try:
-        return await client.call(
-            "CreateTable",
-            lambda answer: _is_usable(client, answer["TableDescription"]),
-            **_new_table(client.form, client.config),
-        )
-    except RefusedError as error:
-        # Another process has just created it.
-        if error.code != _IN_USE:
-            raise
-        return False
-
-
-def _is_usable(client: TableClient, table: dict[str, Any]) -> bool:
-    status = text_in(table, "TableStatus")
-    keys = {text_in(key, "AttributeName"): text_in(key, "KeyType") for key in table["KeySchema"]}
-    if keys != client.form.keys:
-        raise CheckpointError(
-            f"{client} does not hold these checkpoints: its keys are {', '.join(sorted(keys))}, "
-            f"not {' and '.join(client.form.keys)}. Set kinesis.checkpoint.dynamodb.table to "
-            "another."
-        )
-    # An update allows reads and writes; while DELETING, wait and create.
-    return status in {"ACTIVE", "UPDATING"}
 
 
 def _new_table(form: TableForm, config: DynamoDbCheckpointConfig) -> dict[str, Any]:

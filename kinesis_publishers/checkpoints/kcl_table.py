@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from attrs import evolve
 
@@ -55,12 +55,6 @@ from kinesis_publishers.model import (
 
 _LOGGER = logging.getLogger(__name__)
 
-_FORM: Final = TableForm(
-    keys={KEY: "HASH"},
-    # Version 3 of the KCL adds it to a table that has none, which takes minutes.
-    indexes={"LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}},
-)
-
 
 class KclLeaseTable(DynamoDbStore):
     """Keeps checkpoints and leases as the KCL does: one table for each application.
@@ -68,6 +62,12 @@ class KclLeaseTable(DynamoDbStore):
     The rows do not say which stream they are of: it needs :meth:`name_streams`. The mark that a
     stream was begun follows from its rows, and is not stored.
     """
+
+    form = TableForm(
+        keys={KEY: "HASH"},
+        # Version 3 of the KCL adds it to a table that has none, which takes minutes.
+        indexes={"LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}},
+    )
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class KclLeaseTable(DynamoDbStore):
         ``initial`` is the instant of AT_TIMESTAMP, if streams begin there; ``former`` the table in
         which a reader without leases would have had checkpoints.
         """
-        super().__init__(context, aws, config, _FORM)
+        super().__init__(context, aws, config)
         self._initial = initial
         self._former = former
         # By ARN, and by the key in the table: a table of one stream has rows without one.
@@ -128,7 +128,7 @@ class KclLeaseTable(DynamoDbStore):
         self._by_key = dict([*keyed, *alone] if known else [*alone, *keyed])
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        self._items = [item async for item in self._client.read_items("Scan")]
+        self._items = [item async for item in self.read_items("Scan")]
         rows = [
             lease_row(item, self._beginning, where=self) for item in self._items if is_lease(item)
         ]
@@ -192,16 +192,16 @@ class KclLeaseTable(DynamoDbStore):
         key, now = {KEY: worker}, self._context.clock.now()
         row = None if is_leaving else worker_row(self._items, worker, now)
         if row is None and self._reported is not None:
-            await self._client.call("DeleteItem", dict, Key=item_of(key))
+            await self._call("DeleteItem", dict, Key=item_of(key))
         elif row is not None and row != self._reported:
-            await self._client.call("UpdateItem", dict, **update_of(key, row))
+            await self._call("UpdateItem", dict, **update_of(key, row))
         self._reported = row
         return row is not None
 
     async def check_first_use(self) -> None:
         if self._former is None:
             return
-        former = DynamoDbCheckpointStore(self._context, self._client.aws, self._former)
+        former = DynamoDbCheckpointStore(self._context, self._aws, self._former)
         try:
             async with former:
                 has_checkpoints = await anext(former.items(Limit=1), None) is not None

@@ -15,7 +15,7 @@ from attrs import evolve
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.assembly import open_control, with_region
-from kinesis_publishers.checkpoints.dynamodb_table import TableClient, TableForm
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.kcl_table import KclLeaseTable
 from kinesis_publishers.checkpoints.stored_form import instant_text, progress_of
 from kinesis_publishers.checkpoints.stored_progress import FOUND_LATER, STREAM
@@ -151,12 +151,9 @@ async def _read_table(
         for one in streams
         for name in names
     }
-    form = TableForm(keys={stream_key: "HASH", shard_key: "RANGE"})
-    client = TableClient(aws, config, context, form)
     found: list[_Found] = []
-    try:
-        await client.open()
-        async for item in client.read_items("Scan"):
+    async with DynamoDbCheckpointStore(context, aws, config) as store:
+        async for item in store.read_items("Scan"):
             texts = {name: value.get("S", value.get("N")) for name, value in item.items()}
             name, shard_id = texts.get(stream_key), texts.get(shard_key)
             number = texts.get(last_record)
@@ -164,8 +161,6 @@ async def _read_table(
             if name in arns:
                 fields = {"stream_arn": arns[name], "shard_id": shard_id, **position}
                 found.append((f"{name} {shard_id}", fields))
-    finally:
-        await client.close()
     return found
 
 

@@ -9,14 +9,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from attrs import define
+from attrs import define, evolve
 
 from kinesis_publishers import Properties, Shard, ShardKey, StartingPosition
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
-from kinesis_publishers.checkpoints.dynamodb import OWN_FORM, DynamoDbCheckpointStore
-from kinesis_publishers.checkpoints.dynamodb_table import TableClient
+from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.config import AwsConfig, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import MalformedResponseError, RetriesExhaustedError
@@ -83,7 +82,7 @@ class Clients:
     control: Boto3ControlPlane
     data: AioDataPlane
     store: DynamoDbCheckpointStore
-    table: TableClient
+    creating: DynamoDbCheckpointStore
 
     async def subscribe(self) -> None:
         async with self.data.subscribe_to_shard(SHARD, CONSUMER_ARN, BEGIN):
@@ -112,15 +111,14 @@ async def clients() -> AsyncIterator[Clients]:
         )
         context = CheckpointStoreContext(application="a", retry=ONCE, clock=SystemClock())
         config = DynamoDbCheckpointConfig(table="tab", endpoint_url=url, create_table=False)
-        creating = DynamoDbCheckpointConfig(table="tab", endpoint_url=url, create_table=True)
-        table = TableClient(aws, creating, context, OWN_FORM)
+        creating = DynamoDbCheckpointStore(context, aws, evolve(config, create_table=True))
         async with (
             Boto3ControlPlane(aws) as control,
             AioDataPlane(aws) as data,
             DynamoDbCheckpointStore(context, aws, config) as store,
         ):
-            yield Clients(service, control, data, store, table)
-        await table.close()
+            yield Clients(service, control, data, store, creating)
+        await creating.close()
 
 
 CALLS: dict[str, Any] = {
@@ -133,7 +131,7 @@ CALLS: dict[str, Any] = {
     "GetShardIterator": lambda c: c.data.get_shard_iterator(SHARD, BEGIN),
     "GetRecords": lambda c: c.data.get_records(SHARD, "iterator", 10),
     "SubscribeToShard": lambda c: c.subscribe(),
-    "DescribeTable": lambda c: c.table.open(),
+    "DescribeTable": lambda c: c.creating.open(),
     "Query": lambda c: c.store.load(),
     "DeleteItem": lambda c: c.remove(),
 }
