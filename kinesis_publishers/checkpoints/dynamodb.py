@@ -65,11 +65,6 @@ class DynamoDbCheckpointStore(DynamoDbStore):
         item = row_of(application, checkpoint, attempt.version, now)
         return "PutItem", condition | {"Item": item}
 
-    def _written(self, found: Values) -> tuple[CheckpointVersion, str | None]:
-        writer = found.get("writer", "an unknown writer")
-        version = CheckpointVersion(number=found.get("version", 0), writer=writer)
-        return version, found.get("written_at")
-
 
 def _key(application: str, shard: ShardKey) -> Values:
     # The name of a stream has no slash.
@@ -79,10 +74,9 @@ def _key(application: str, shard: ShardKey) -> Values:
 def row_of(
     application: str, checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime
 ) -> Item:
-    """Return the item of a checkpoint; what has no value is left out."""
+    """Return the item of a checkpoint."""
     fields = fields_of(checkpoint, version, written_at)
-    known = {name: value for name, value in fields.items() if value is not None}
-    return item_of(_key(application, checkpoint.shard) | known)
+    return item_of(_key(application, checkpoint.shard) | fields)
 
 
 def stored_of(item: Item, *, where: object) -> StoredCheckpoint:

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
 from kinesis_publishers.aws.errors import RefusedError, complete_answer, mapped_errors, text_in
+from kinesis_publishers.checkpoints.stored_form import stored_version
 from kinesis_publishers.checkpoints.versions import Attempt, Change, Refusal, VersionedStore
 from kinesis_publishers.config import AwsConfig, BillingMode, DynamoDbCheckpointConfig
 from kinesis_publishers.errors import AccessDeniedError, CheckpointError
@@ -226,7 +227,7 @@ class DynamoDbStore(VersionedStore):
             if error.code != _CONDITION_FAILED:
                 raise
             item = values_of(error.answer.get("Item") or {})
-            stored, written_at = self._written(item) if item else (None, None)
+            stored, written_at = self._written(item)
             return Refusal(attempt=attempt, stored=stored, written_at=written_at)
         return None
 
@@ -236,9 +237,9 @@ class DynamoDbStore(VersionedStore):
     ) -> tuple[str, dict[str, Any]]:
         """Return the operation that makes a change, and its parameters."""
 
-    @abstractmethod
-    def _written(self, found: Values) -> tuple[CheckpointVersion, str | None]:
-        """Return the version of an item, and when that was written, if it says so."""
+    def _written(self, found: Values) -> tuple[CheckpointVersion | None, str | None]:
+        """Return the version of an item, and when that was written, as far as it says."""
+        return stored_version(found)
 
 
 def values_of(item: Item) -> Values:

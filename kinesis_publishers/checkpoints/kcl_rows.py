@@ -285,9 +285,12 @@ def _progress_changes(
     state: Values = fields_of(checkpoint, version, now) | {"stream": checkpoint.shard.stream_arn}
     if lease is not None:
         state |= {"settle_seconds": lease.settle_seconds, "consumer_arn": lease.consumer_arn}
-    # These have attributes.
-    state |= dict.fromkeys(("version", "writer", "lease"))
-    known = {name: value for name, value in state.items() if value is not None}
+    # The first three have attributes.
+    known = {
+        name: value
+        for name, value in state.items()
+        if name not in ("version", "writer", "lease") and value is not None
+    }
     return {
         "leaseCounter": version.number,
         "checkpoint": text,

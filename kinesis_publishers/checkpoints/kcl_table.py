@@ -234,8 +234,8 @@ class KclLeaseTable(DynamoDbStore):
         now = self._context.clock.now()
         return "UpdateItem", row_update(key, attempt, checkpoint, now, self._initial)
 
-    def _written(self, found: Values) -> tuple[CheckpointVersion, str | None]:
-        return version_of(found), written_at(found)
+    def _written(self, found: Values) -> tuple[CheckpointVersion | None, str | None]:
+        return (version_of(found), written_at(found)) if found else (None, None)
 
     def _key_of(self, shard: ShardKey) -> str:
         if shard in self._keys:

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
+from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import (
     Attempt,
     Change,
@@ -32,7 +32,7 @@ from kinesis_publishers.errors import (
     InvalidOptionError,
     ResourceInUseError,
 )
-from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import Checkpoint, ShardKey, StoredCheckpoint
 
 _T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
@@ -179,7 +179,8 @@ class RedisCheckpointStore(VersionedStore):
         accepted: list[Change] = []
         arguments: list[str] = []
         for (attempt, checkpoint), name, text in zip(changes, names, found, strict=True):
-            if refusal := self._refusal(attempt, name, text):
+            stored = None if text is None else self._fields_in(name, text)
+            if refusal := attempt.refusal(*stored_version(stored)):
                 refusals.append(refusal)
             else:
                 accepted.append((attempt, checkpoint))
@@ -191,20 +192,10 @@ class RedisCheckpointStore(VersionedStore):
                 refusals += await self._apply([accepted[index] for index in others])
         return refusals
 
-    def _refusal(self, attempt: Attempt, name: str, text: str | None) -> Refusal | None:
-        if text is None:
-            return attempt.refusal(None)
-        fields = self._fields_in(name, text)
-        version = CheckpointVersion(
-            number=fields.get("version", 0), writer=fields.get("writer", "an unknown writer")
-        )
-        return attempt.refusal(version, fields.get("written_at"))
-
     def _text_of(self, attempt: Attempt, checkpoint: Checkpoint | None) -> str:
         if checkpoint is None:
             return ""
-        fields = fields_of(checkpoint, attempt.version, self._context.clock.now())
-        return json.dumps({name: one for name, one in fields.items() if one is not None})
+        return json.dumps(fields_of(checkpoint, attempt.version, self._context.clock.now()))
 
     def _fields_in(self, name: str, text: str) -> dict[str, Any]:
         try:

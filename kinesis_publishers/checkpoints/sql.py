@@ -15,11 +15,11 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.sql_database import engine_of, failure_in
-from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
+from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, place_of
 from kinesis_publishers.config import Properties, SqlCheckpointConfig
 from kinesis_publishers.errors import CheckpointError
-from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import ShardKey, StoredCheckpoint
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -68,10 +68,8 @@ def _upsert(table: sa.Table, dialect: str) -> Any:
     """Return the one statement that a driver sends for many rows at once on every database."""
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     if dialect == "mysql":
-        return insert.on_duplicate_key_update({name: insert.inserted[name] for name in FIELDS})
-    return insert.on_conflict_do_update(
-        index_elements=list(_KEYS), set_={name: insert.excluded[name] for name in FIELDS}
-    )
+        return insert.on_duplicate_key_update(insert.inserted)
+    return insert.on_conflict_do_update(index_elements=list(_KEYS), set_=insert.excluded)
 
 
 class SqlCheckpointStore(VersionedStore):
@@ -88,6 +86,9 @@ class SqlCheckpointStore(VersionedStore):
         self._config = config
         self._engine = engine_of(config.url or "")
         self._table = _table(config.table)
+        self._select = sa.select(self._table).where(
+            self._table.c.application == context.application
+        )
         self._upsert = _upsert(self._table, self._engine.dialect.name)
         self._delete = self._table.delete().where(
             *(self._table.c[name] == sa.bindparam(name) for name in _KEYS)
@@ -112,14 +113,14 @@ class SqlCheckpointStore(VersionedStore):
                 await self._engine.dispose()
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
-        query = sa.select(self._table).where(self._table.c.application == self._context.application)
-
-        async def read(connection: AsyncConnection) -> list[dict[str, Any]]:
-            return [dict(row) for row in (await connection.execute(query)).mappings()]
-
-        rows = await self._call(read)
-        found = {ShardKey(row["stream_arn"], row["shard_id"]): row for row in rows}
+        found = await self._call(lambda connection: self._rows(connection, self._select))
         return {key: stored_from_fields(key, row, where=self) for key, row in found.items()}
+
+    async def _rows(
+        self, connection: AsyncConnection, query: sa.Select[Any]
+    ) -> dict[ShardKey, dict[str, Any]]:
+        rows = (await connection.execute(query)).mappings()
+        return {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         return await self._call(lambda connection: self._write(changes, connection))
@@ -147,15 +148,16 @@ class SqlCheckpointStore(VersionedStore):
         replaced: list[dict[str, Any]] = []
         removed: list[dict[str, Any]] = []
         for attempt, checkpoint in changes:
-            stored, written_at = found.get(attempt.shard, (None, None))
+            stored = found.get(attempt.shard)
             key = {"application": self._context.application, **asdict(attempt.shard)}
-            if refusal := attempt.refusal(stored, written_at):
+            if refusal := attempt.refusal(*stored_version(stored)):
                 refusals.append(refusal)
             elif checkpoint is None:
                 removed.append(key)
             else:
                 rows = created if stored is None else replaced
-                rows.append(key | fields_of(checkpoint, attempt.version, now))
+                fields = fields_of(checkpoint, attempt.version, now)
+                rows.append(key | dict.fromkeys(_OPTIONAL) | fields)
         for statement, rows in (
             (self._table.insert(), created),
             (self._upsert, replaced),
@@ -167,29 +169,17 @@ class SqlCheckpointStore(VersionedStore):
 
     async def _lock(
         self, connection: AsyncConnection, shards: Sequence[ShardKey]
-    ) -> dict[ShardKey, tuple[CheckpointVersion, str]]:
+    ) -> dict[ShardKey, dict[str, Any]]:
         columns = self._table.c
-        names = ("stream_arn", "shard_id", "version", "writer", "written_at")
-        query = (
-            sa.select(*(columns[name] for name in names))
-            .where(columns.application == self._context.application)
-            # Not pairs of both columns: for those, some servers look at every row, and lock it.
-            .where(
-                sa.or_(
-                    *(
-                        (columns.stream_arn == arn)
-                        & columns.shard_id.in_([one.shard_id for one in group])
-                        for arn, group in groupby(shards, key=attrgetter("stream_arn"))
-                    )
-                )
+        # Not pairs of both columns: for those, some servers look at every row, and lock it.
+        wanted = sa.or_(
+            *(
+                (columns.stream_arn == arn) & columns.shard_id.in_([one.shard_id for one in group])
+                for arn, group in groupby(shards, key=attrgetter("stream_arn"))
             )
-            .order_by(columns.stream_arn, columns.shard_id)
-            .with_for_update()
         )
-        return {
-            ShardKey(arn, shard_id): (CheckpointVersion(number=number, writer=writer), written_at)
-            for arn, shard_id, number, writer, written_at in await connection.execute(query)
-        }
+        query = self._select.where(wanted).order_by(columns.stream_arn, columns.shard_id)
+        return await self._rows(connection, query.with_for_update())
 
     async def _provide_table(self, connection: AsyncConnection) -> None:
         """Create the table if it is missing.

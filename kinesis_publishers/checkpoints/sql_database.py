@@ -108,7 +108,8 @@ def engine_of(text: str) -> AsyncEngine:
     # More connections than one are only opened while a cancelled call is being ended.
     options: dict[str, Any] = {"pool_size": 1, "hide_parameters": True}
     if url.drivername == "sqlite":
-        options["connect_args"] = {"timeout": _SQLITE_LOCK_SECONDS}
+        # Transactions are ours.
+        options["connect_args"] = {"timeout": _SQLITE_LOCK_SECONDS, "isolation_level": None}
     else:
         # MySQL's default locks gaps between rows, in which others could not create theirs.
         options["isolation_level"] = "READ COMMITTED"
@@ -122,7 +123,6 @@ def engine_of(text: str) -> AsyncEngine:
     except (TypeError, ValueError) as error:
         raise failure_in(place_of(text), error) from error
     if url.drivername == "sqlite":
-        sa.event.listen(engine.sync_engine, "connect", _leave_transactions_to_us)
         sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
     else:
         sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
@@ -134,10 +134,6 @@ def _limit(statement: str, connection: Any, _: object) -> None:
     cursor.execute(statement)
     cursor.close()
     connection.commit()
-
-
-def _leave_transactions_to_us(connection: Any, _: object) -> None:
-    connection.isolation_level = None
 
 
 def _begin_for_writing(connection: sa.Connection) -> None:

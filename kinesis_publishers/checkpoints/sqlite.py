@@ -11,19 +11,16 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from attrs import frozen
+from attrs import asdict
 
 from kinesis_publishers.abc import CheckpointStoreContext
-from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
-from kinesis_publishers.checkpoints.versions import (
-    Change,
-    Refusal,
-    VersionedStore,
-    failure_of,
-)
+from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
+from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, failure_of
 from kinesis_publishers.config import Properties, SqliteCheckpointConfig
 from kinesis_publishers.errors import CheckpointError, ResourceInUseError
-from kinesis_publishers.model import CheckpointVersion, ShardKey, StoredCheckpoint
+from kinesis_publishers.model import ShardKey, StoredCheckpoint
+
+_T = TypeVar("_T")
 
 _SCHEMA_VERSION: Final = 1
 # The next version has a column for leases. A file gets it with its first lease: until then, earlier
@@ -49,6 +46,16 @@ CREATE TABLE checkpoint (
     PRIMARY KEY (application, stream_arn, shard_id)
 ) WITHOUT ROWID"""
 
+_LOOK: Final = (
+    "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+    " FROM pragma_application_id, pragma_user_version"
+)
+_SELECT: Final = "SELECT * FROM checkpoint WHERE application = ?"
+_OF_SHARD: Final = (
+    "FROM checkpoint WHERE application = :application AND stream_arn = :stream_arn"
+    " AND shard_id = :shard_id"
+)
+
 # How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
 
@@ -67,139 +74,20 @@ SQLITE_MEANINGS: Final = (
 )
 
 
-@frozen
-class _CheckpointFile:
-    """A database file with checkpoints.
+class SqliteCheckpointStore(VersionedStore):
+    """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
+
+    A batch is one transaction per 500 rows, with one wait for the disk. The file and its directory
+    are created if they are missing.
 
     It has a rollback journal, not a write-ahead log: that one does not work on network file
     systems, and leaves two more files whose loss loses checkpoints. Writers take turns, for a few
     milliseconds each.
     """
 
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    def create(self) -> None:
-        """Create the file, its directory and its schema where they are missing.
-
-        Raises:
-            CheckpointError: the file is something else, or a newer version wrote it.
-        """
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"The directory of the checkpoints, {self.path.parent}, cannot be made ({error}): "
-                "set kinesis.checkpoint.sqlite.path to a place that can be written."
-            ) from error
-        self._make_own_file()
-        with self.transaction() as connection:
-            self._check(connection)
-
-    def _make_own_file(self) -> None:
-        with suppress(OSError):
-            # Not opened if it is there: closing it would drop the locks that this process has.
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        if self.path.is_symlink():
-            raise CheckpointError(
-                f"{self.path} is a symbolic link, which is not followed: set "
-                f"kinesis.checkpoint.sqlite.path to the file itself, {self.path.resolve()}."
-            )
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection inside of a transaction that holds the lock for writing.
-
-        Every transaction has its own connection, which takes a fraction of a millisecond: nothing
-        is shared between threads or inherited by a forked process. The file is not made
-        again: if it was removed while it is in use, its checkpoints are gone.
-
-        Raises:
-            ResourceInUseError: another process holds the lock; the call may be repeated.
-            CheckpointError: the file cannot be used.
-        """
-        uri = f"{self.path.absolute().as_uri()}?mode=rw"
-        try:
-            with (
-                closing(
-                    sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
-                ) as connection,
-                _transaction(connection),
-            ):
-                yield connection
-        except sqlite3.Error as error:
-            # Errors of the module sqlite3 itself have no code.
-            code = getattr(error, "sqlite_errorname", None)
-            raise failure_of(self.path, error, code, SQLITE_MEANINGS) from error
-
-    def _check(self, connection: sqlite3.Connection) -> None:
-        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application_id == 0 and version == 0 and tables == 0:
-            connection.execute(_SCHEMA)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-        elif application_id != _APPLICATION_ID:
-            raise CheckpointError(
-                f"{self.path} is a database of another program, not of checkpoints: set "
-                "kinesis.checkpoint.sqlite.path to another file."
-            )
-        elif version not in {_SCHEMA_VERSION, _WITH_LEASES}:
-            raise CheckpointError(
-                f"{self.path} has checkpoints in version {version} of the schema, but this version "
-                f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
-                "install the version that wrote them, or a newer one."
-            )
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    # A written checkpoint survives a power failure.
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        # Some errors of sqlite have rolled back already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-_T = TypeVar("_T")
-
-_SELECT = "SELECT stream_arn, shard_id, {} FROM checkpoint WHERE application = ?"
-_OF_SHARD = "FROM checkpoint WHERE application = ? AND stream_arn = ? AND shard_id = ?"
-_FIND = f"SELECT version, writer, written_at {_OF_SHARD}"
-_REPLACE = "REPLACE INTO checkpoint VALUES (?, ?, ?{})"
-_DELETE = f"DELETE {_OF_SHARD}"
-
-
-def _columns(connection: sqlite3.Connection) -> tuple[str, ...]:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return FIELDS if version == _WITH_LEASES else FIELDS[: FIELDS.index("lease")]
-
-
-def _add_leases(connection: sqlite3.Connection) -> None:
-    connection.execute("ALTER TABLE checkpoint ADD COLUMN lease TEXT")
-    connection.execute(f"PRAGMA user_version = {_WITH_LEASES}")
-
-
-class SqliteCheckpointStore(VersionedStore):
-    """Keeps checkpoints in a SQLite file, which any number of processes and applications share.
-
-    A batch is one transaction per 500 rows, with one wait for the disk.
-
-    The file and its directory are created if they are missing.
-    """
-
     def __init__(self, context: CheckpointStoreContext, path: Path) -> None:
         super().__init__(context)
-        self._file = _CheckpointFile(path)
+        self._path = path
         # One thread: a transaction whose caller was cancelled is over before the next one begins.
         self._executor: ThreadPoolExecutor | None = None
 
@@ -208,12 +96,12 @@ class SqliteCheckpointStore(VersionedStore):
         return cls(context, SqliteCheckpointConfig.from_properties(properties).path)
 
     def __str__(self) -> str:
-        return str(self._file)
+        return str(self._path)
 
     async def open(self) -> None:
         await super().open()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kinesis-checkpoints")
-        await self._call(self._file.create)
+        await self._call(self._create)
 
     async def close(self) -> None:
         await super().close()
@@ -232,12 +120,83 @@ class SqliteCheckpointStore(VersionedStore):
         run = asyncio.get_running_loop().run_in_executor
         return await self._with_retries(lambda: run(self._executor, work))
 
+    def _create(self) -> None:
+        """Create the file, its directory and its schema where they are missing.
+
+        Raises:
+            CheckpointError: the file is something else, or a newer version wrote it.
+        """
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"The directory of the checkpoints, {self._path.parent}, cannot be made ({error}): "
+                "set kinesis.checkpoint.sqlite.path to a place that can be written."
+            ) from error
+        with suppress(OSError):
+            # Not opened if it is there: closing it would drop the locks that this process has.
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if self._path.is_symlink():
+            raise CheckpointError(
+                f"{self} is a symbolic link, which is not followed: set "
+                f"kinesis.checkpoint.sqlite.path to the file itself, {self._path.resolve()}."
+            )
+        with self._transaction() as connection:
+            self._check(connection)
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        application_id, version, tables = connection.execute(_LOOK).fetchone()
+        if application_id == 0 and version == 0 and tables == 0:
+            connection.execute(_SCHEMA)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        elif application_id != _APPLICATION_ID:
+            raise CheckpointError(
+                f"{self} is a database of another program, not of checkpoints: set "
+                "kinesis.checkpoint.sqlite.path to another file."
+            )
+        elif version not in {_SCHEMA_VERSION, _WITH_LEASES}:
+            raise CheckpointError(
+                f"{self} has checkpoints in version {version} of the schema, but this version "
+                f"of kinesis-publishers reads versions {_SCHEMA_VERSION} and {_WITH_LEASES}: "
+                "install the version that wrote them, or a newer one."
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection inside of a transaction that holds the lock for writing.
+
+        Every transaction has its own connection, which takes a fraction of a millisecond: nothing
+        is shared between threads or inherited by a forked process. The file is not made
+        again: if it was removed while it is in use, its checkpoints are gone.
+
+        Raises:
+            ResourceInUseError: another process holds the lock; the call may be repeated.
+            CheckpointError: the file cannot be used.
+        """
+        uri = f"{self._path.absolute().as_uri()}?mode=rw"
+        try:
+            with (
+                closing(
+                    sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
+                ) as connection,
+                # Commits, or rolls back after an error.
+                connection,
+            ):
+                connection.row_factory = sqlite3.Row
+                # A written checkpoint survives a power failure.
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+        except sqlite3.Error as error:
+            # Errors of the module sqlite3 itself have no code.
+            code = getattr(error, "sqlite_errorname", None)
+            raise failure_of(self, error, code, SQLITE_MEANINGS) from error
+
     def _load(self) -> dict[ShardKey, StoredCheckpoint]:
-        with self._file.transaction() as connection:
-            columns = _columns(connection)
-            select = _SELECT.format(", ".join(columns))
-            rows = connection.execute(select, (self._context.application,)).fetchall()
-        found = {ShardKey(*row[:2]): dict(zip(columns, row[2:], strict=True)) for row in rows}
+        with self._transaction() as connection:
+            rows = connection.execute(_SELECT, [self._context.application]).fetchall()
+        found = {ShardKey(row["stream_arn"], row["shard_id"]): dict(row) for row in rows}
         return {
             shard: stored_from_fields(shard, fields, where=self) for shard, fields in found.items()
         }
@@ -245,23 +204,26 @@ class SqliteCheckpointStore(VersionedStore):
     def _transact(self, changes: Sequence[Change]) -> list[Refusal]:
         now = self._context.clock.now()
         refusals = []
-        with self._file.transaction() as connection:
-            columns = _columns(connection)
-            if columns != FIELDS and any(one and one.lease for _, one in changes):
-                _add_leases(connection)
-                columns = FIELDS
-            replace = _REPLACE.format(", ?" * len(columns))
+        with self._transaction() as connection:
+            if any(one and one.lease for _, one in changes):
+                _provide_leases(connection)
             for attempt, checkpoint in changes:
-                shard = attempt.shard
-                key = self._context.application, shard.stream_arn, shard.shard_id
-                row = connection.execute(_FIND, key).fetchone()
-                stored = row and CheckpointVersion(number=row[0], writer=row[1])
-                if refusal := attempt.refusal(stored, row and row[2]):
+                key = {"application": self._context.application, **asdict(attempt.shard)}
+                found = connection.execute(f"SELECT * {_OF_SHARD}", key).fetchone()
+                if refusal := attempt.refusal(*stored_version(found and dict(found))):
                     refusals.append(refusal)
                 elif checkpoint is None:
-                    connection.execute(_DELETE, key)
+                    connection.execute(f"DELETE {_OF_SHARD}", key)
                 else:
-                    fields = fields_of(checkpoint, attempt.version, now)
-                    values = [fields[column] for column in columns]
-                    connection.execute(replace, (*key, *values))
+                    row = key | fields_of(checkpoint, attempt.version, now)
+                    values = ", ".join(f":{name}" for name in row)
+                    connection.execute(
+                        f"REPLACE INTO checkpoint ({', '.join(row)}) VALUES ({values})", row
+                    )
         return refusals
+
+
+def _provide_leases(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0] != _WITH_LEASES:
+        connection.execute("ALTER TABLE checkpoint ADD COLUMN lease TEXT")
+        connection.execute(f"PRAGMA user_version = {_WITH_LEASES}")

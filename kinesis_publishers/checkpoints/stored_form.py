@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import asdict
 
@@ -23,19 +23,6 @@ from kinesis_publishers.model import (
     StoredCheckpoint,
 )
 
-FIELDS: Final = (
-    "version",
-    "writer",
-    "written_at",
-    "stream_created_at",
-    "position",
-    "sequence_number",
-    "sub_sequence_number",
-    "timestamp",
-    "as_of",
-    "is_ended",
-    "lease",
-)
 Fields: TypeAlias = dict[str, str | int | None]
 
 
@@ -45,8 +32,8 @@ def instant_text(instant: datetime) -> str:
 
 
 def fields_of(checkpoint: Checkpoint, version: CheckpointVersion, written_at: datetime) -> Fields:
-    """Return a value for each of :data:`FIELDS`, in their order; ``None`` where there is none."""
-    return {
+    """Return what is stored of a checkpoint; a field without a value is left out."""
+    fields = {
         "version": version.number,
         "writer": version.writer,
         "written_at": instant_text(written_at),
@@ -54,10 +41,21 @@ def fields_of(checkpoint: Checkpoint, version: CheckpointVersion, written_at: da
         **progress_fields(checkpoint.progress),
         "lease": None if checkpoint.lease is None else _lease_text(checkpoint.lease),
     }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def stored_version(
+    fields: Mapping[str, Any] | None,
+) -> tuple[CheckpointVersion | None, str | None]:
+    """Return the version of what is stored, and when it was written; nothing has neither."""
+    if not fields:
+        return None, None
+    number, writer = fields.get("version", 0), fields.get("writer", "an unknown writer")
+    return CheckpointVersion(number=number, writer=writer), fields.get("written_at")
 
 
 def progress_fields(progress: ShardProgress) -> Fields:
-    """Return those of :data:`FIELDS` that say how far a shard has been read."""
+    """Return the fields that say how far a shard has been read; ``None`` has no value."""
     position, number = progress.position, progress.position.sequence_number
     return {
         "position": position.type.value,
@@ -110,11 +108,11 @@ def stored_from_fields(
             ),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        shown = {name: fields.get(name) for name in FIELDS if name != "written_at"}
+        shown = {name: value for name, value in fields.items() if value is not None}
         # Must not be removed: with children, the shard would count as read to its end.
         raise CheckpointError(
             f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn} in {where} is damaged "
-            f"({error}): {shown!r:.500}. Restore it from a backup; or mend it with position "
+            f"({error}): {shown!r:.800}. Restore it from a backup; or mend it with position "
             "TRIM_HORIZON, is_ended 0 and neither sequence_number, sub_sequence_number, timestamp "
             "nor as_of, and the shard is read again from the beginning of the retention. Do not "
             "remove it: a shard without a checkpoint may count as read."

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers.checkpoints.dynamodb import row_of, stored_of
-from kinesis_publishers.checkpoints.stored_form import FIELDS, fields_of, stored_from_fields
+from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields
 from kinesis_publishers.errors import CheckpointError
 from kinesis_publishers.model import (
     Checkpoint,
@@ -61,7 +61,7 @@ def test_fields_and_items_give_the_checkpoint_and_its_version_back(
         checkpoint=checkpoint, version=CheckpointVersion(number=number, writer="me")
     )
     fields = fields_of(checkpoint, stored.version, NOON)
-    assert tuple(fields) == FIELDS
+    assert None not in fields.values()
     assert stored_from_fields(checkpoint.shard, fields, where="there") == stored
     assert stored_of(row_of("billing", checkpoint, stored.version, NOON), where="there") == stored
 
@@ -73,6 +73,7 @@ CHECKPOINT = Checkpoint(
 )
 VERSION = CheckpointVersion(number=1, writer="me")
 SOUND = fields_of(CHECKPOINT, VERSION, NOON)
+FIELDS = (*SOUND, "sub_sequence_number", "timestamp", "as_of", "lease")
 
 
 @pytest.mark.parametrize(
