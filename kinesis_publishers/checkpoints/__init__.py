@@ -3,6 +3,4 @@
 from kinesis_publishers.checkpoints.memory import CheckpointMemory as CheckpointMemory
 from kinesis_publishers.checkpoints.memory import MemoryCheckpointStore as MemoryCheckpointStore
 from kinesis_publishers.checkpoints.versions import Attempt as Attempt
-from kinesis_publishers.checkpoints.versions import Refusal as Refusal
 from kinesis_publishers.checkpoints.versions import WriteBook as WriteBook
-from kinesis_publishers.checkpoints.versions import raise_refused as raise_refused

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
     Item,
-    TableForm,
     Values,
     condition_of,
     item_of,
@@ -26,7 +25,7 @@ from kinesis_publishers.model import Checkpoint, CheckpointVersion, ShardKey, St
 class DynamoDbCheckpointStore(DynamoDbStore):
     """Keeps checkpoints as items of a table, one per shard, which applications may share."""
 
-    form = TableForm(keys={"application": "HASH", "shard": "RANGE"})
+    keys: ClassVar[Mapping[str, str]] = {"application": "HASH", "shard": "RANGE"}
 
     @classmethod
     def from_properties(cls, properties: Properties, context: CheckpointStoreContext) -> Self:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
-
-from attrs import field, frozen
 
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.aws.clients import ServiceAddress, method_of, open_aio_client
@@ -34,34 +32,17 @@ _ACTIVE_TIMEOUT_SECONDS: Final = 180.0
 # Half a second for the writes of a thousand shards, without a burst that is throttled.
 MAX_IN_FLIGHT: Final = 16
 
-_DESCRIBE: Final = "DescribeTable"
-# The caller handles these; everything else is mapped here.
-_ANSWERS: Final = frozenset({_CONDITION_FAILED, _NOT_FOUND, _IN_USE})
 
-
-@frozen(kw_only=True)
-class TableForm:
-    """What the keys of a table are; their values are texts.
+class DynamoDbStore(VersionedStore):
+    """A table, and what its two forms have in common: each change is a conditional write.
 
     Attributes:
-        keys: ``HASH`` or ``RANGE`` by attribute, in this order.
+        keys: ``HASH`` or ``RANGE`` by attribute, in this order; the values are texts.
         indexes: the same for each index that a new table gets, by its name.
     """
 
-    keys: Mapping[str, str]
-    indexes: Mapping[str, Mapping[str, str]] = field(factory=dict)
-
-    def __str__(self) -> str:
-        """Say how to create it."""
-        kinds = {"HASH": "partition key", "RANGE": "sort key"}
-        keys = [f"{name} ({kinds[kind]}, text)" for name, kind in self.keys.items()]
-        return f"the key{'s' * (len(keys) > 1)} {' and '.join(keys)}"
-
-
-class DynamoDbStore(VersionedStore):
-    """A table, and what its two forms have in common: each change is a conditional write."""
-
-    form: ClassVar[TableForm]
+    keys: ClassVar[Mapping[str, str]]
+    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     def __init__(
         self, context: CheckpointStoreContext, aws: AwsConfig, config: DynamoDbCheckpointConfig
@@ -93,23 +74,28 @@ class DynamoDbStore(VersionedStore):
         await self._stack.aclose()
 
     async def _call(
-        self, operation: str, read: Callable[[dict[str, Any]], _T], **request: Any
+        self,
+        operation: str,
+        read: Callable[[dict[str, Any]], _T],
+        *,
+        refusal: str = "",
+        **request: Any,
     ) -> _T:
         """Make a call, with retries; return what ``read`` takes from the answer.
 
         ``read`` fails if that is not AWS's; ``request`` has no name of a table.
 
         Raises:
-            RefusedError: a condition does not hold, the table is being changed, or a description
-                of it was requested and it does not exist.
+            RefusedError: the service refuses with the code ``refusal``.
             CheckpointError: the table does not exist.
             ServiceError: the service refuses for another reason.
             RetriesExhaustedError: the policy allows no more attempts.
         """
+        unless = {refusal, _NOT_FOUND}
 
         async def attempt() -> _T:
             with mapped_errors(
-                operation, str(self), service="dynamodb", client=self._client, unless=_ANSWERS
+                operation, str(self), service="dynamodb", client=self._client, unless=unless
             ):
                 call = method_of(self._client, operation)
                 answer = await call(TableName=self._config.table, **request)
@@ -119,14 +105,17 @@ class DynamoDbStore(VersionedStore):
         try:
             return await self._with_retries(attempt)
         except RefusedError as error:
-            if error.code == _NOT_FOUND and operation != _DESCRIBE:
-                raise CheckpointError(
-                    f"{self} does not exist in {self._aws.region}: check both names. The first "
-                    "reader of an application creates the application's table with "
-                    "kinesis.checkpoint.dynamodb.createtable = true; or create that with "
-                    f"{self.form}. If it was removed while it was in use, its checkpoints are gone."
-                ) from error
-            raise
+            if error.code == refusal:
+                raise
+            kinds = {"HASH": "partition key", "RANGE": "sort key"}
+            keys = [f"{name} ({kinds[kind]}, text)" for name, kind in self.keys.items()]
+            raise CheckpointError(
+                f"{self} does not exist in {self._aws.region}: check both names. The first reader "
+                "of an application creates the application's table with "
+                "kinesis.checkpoint.dynamodb.createtable = true; or create that with "
+                f"{' and '.join(keys)}. If it was removed while it was in use, its checkpoints are "
+                "gone."
+            ) from error
 
     async def read_items(self, operation: str, **request: Any) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of all pages of a query or a scan."""
@@ -166,41 +155,67 @@ class DynamoDbStore(VersionedStore):
 
     async def _is_active(self) -> bool:
         try:
-            return await self._call(_DESCRIBE, lambda answer: self._is_usable(answer["Table"]))
-        except RefusedError as error:
-            if error.code != _NOT_FOUND:
-                raise
+            with suppress(RefusedError):
+                return await self._call(
+                    "DescribeTable",
+                    lambda answer: self._is_usable(answer["Table"]),
+                    refusal=_NOT_FOUND,
+                )
         except AccessDeniedError as error:
             error.add_note(
                 "With kinesis.checkpoint.dynamodb.createtable = false the table is neither "
                 "described nor created."
             )
             raise
-        try:
+        # Unless another process has just created it.
+        with suppress(RefusedError):
             return await self._call(
                 "CreateTable",
                 lambda answer: self._is_usable(answer["TableDescription"]),
-                **_new_table(self.form, self._config),
+                refusal=_IN_USE,
+                **self._new_table(),
             )
-        except RefusedError as error:
-            # Another process has just created it.
-            if error.code != _IN_USE:
-                raise
-            return False
+        return False
 
     def _is_usable(self, table: dict[str, Any]) -> bool:
         status = text_in(table, "TableStatus")
         keys = {
             text_in(one, "AttributeName"): text_in(one, "KeyType") for one in table["KeySchema"]
         }
-        if keys != self.form.keys:
+        if keys != self.keys:
             raise CheckpointError(
                 f"{self} does not hold these checkpoints: its keys are {', '.join(sorted(keys))}, "
-                f"not {' and '.join(self.form.keys)}. Set kinesis.checkpoint.dynamodb.table to "
+                f"not {' and '.join(self.keys)}. Set kinesis.checkpoint.dynamodb.table to "
                 "another."
             )
         # An update allows reads and writes; while DELETING, wait and create.
         return status in {"ACTIVE", "UPDATING"}
+
+    def _new_table(self) -> dict[str, Any]:
+        config, capacity = self._config, {}
+        if config.billing_mode is BillingMode.PROVISIONED:
+            capacity["ProvisionedThroughput"] = {
+                "ReadCapacityUnits": config.read_capacity,
+                "WriteCapacityUnits": config.write_capacity,
+            }
+        projection = {"Projection": {"ProjectionType": "KEYS_ONLY"}, **capacity}
+        indexes = [
+            {"IndexName": name, "KeySchema": _schema(keys), **projection}
+            for name, keys in self.indexes.items()
+        ]
+        tags = [{"Key": key, "Value": value} for key, value in config.tags]
+        # Neither may be there and empty.
+        optional = {"GlobalSecondaryIndexes": indexes, "Tags": tags}
+        return {
+            "BillingMode": config.billing_mode.value,
+            "KeySchema": _schema(self.keys),
+            "AttributeDefinitions": [
+                {"AttributeName": name, "AttributeType": "S"}
+                for name in sorted({*self.keys}.union(*self.indexes.values()))
+            ],
+            **capacity,
+            **{name: value for name, value in optional.items() if value},
+        }
 
     async def _apply(self, changes: Sequence[Change]) -> list[Refusal]:
         refusals: list[Refusal] = []
@@ -219,13 +234,10 @@ class DynamoDbStore(VersionedStore):
 
     async def _write(self, attempt: Attempt, checkpoint: Checkpoint | None) -> Refusal | None:
         operation, request = self._request(attempt, checkpoint)
+        request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         try:
-            await self._call(
-                operation, dict, **request, ReturnValuesOnConditionCheckFailure="ALL_OLD"
-            )
+            await self._call(operation, dict, refusal=_CONDITION_FAILED, **request)
         except RefusedError as error:
-            if error.code != _CONDITION_FAILED:
-                raise
             item = values_of(error.answer.get("Item") or {})
             stored, written_at = self._written(item)
             return Refusal(attempt=attempt, stored=stored, written_at=written_at)
@@ -299,37 +311,6 @@ def condition_of(
     return {
         "ConditionExpression": f"({known}{also}) OR ({repeated})",
         "ExpressionAttributeValues": item_of(values),
-    }
-
-
-def _new_table(form: TableForm, config: DynamoDbCheckpointConfig) -> dict[str, Any]:
-    units = {"ReadCapacityUnits": config.read_capacity, "WriteCapacityUnits": config.write_capacity}
-    is_provisioned = config.billing_mode is BillingMode.PROVISIONED
-    capacity = {"ProvisionedThroughput": units} if is_provisioned else {}
-    indexes = [
-        {
-            "IndexName": name,
-            "KeySchema": _schema(keys),
-            "Projection": {"ProjectionType": "KEYS_ONLY"},
-            **capacity,
-        }
-        for name, keys in form.indexes.items()
-    ]
-    tags = [{"Key": key, "Value": value} for key, value in config.tags]
-    table = {
-        "BillingMode": config.billing_mode.value,
-        "KeySchema": _schema(form.keys),
-        "AttributeDefinitions": [
-            {"AttributeName": name, "AttributeType": "S"}
-            for name in sorted({*form.keys}.union(*form.indexes.values()))
-        ],
-        **capacity,
-    }
-    # Neither may be there and empty.
-    return table | {
-        name: value
-        for name, value in (("GlobalSecondaryIndexes", indexes), ("Tags", tags))
-        if value
     }
 
 

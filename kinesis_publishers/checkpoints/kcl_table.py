@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from attrs import evolve
 
@@ -14,7 +14,6 @@ from kinesis_publishers.checkpoints.dynamodb import DynamoDbCheckpointStore
 from kinesis_publishers.checkpoints.dynamodb_table import (
     DynamoDbStore,
     Item,
-    TableForm,
     Values,
     item_of,
     update_of,
@@ -63,11 +62,11 @@ class KclLeaseTable(DynamoDbStore):
     stream was begun follows from its rows, and is not stored.
     """
 
-    form = TableForm(
-        keys={KEY: "HASH"},
-        # Version 3 of the KCL adds it to a table that has none, which takes minutes.
-        indexes={"LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}},
-    )
+    keys: ClassVar[Mapping[str, str]] = {KEY: "HASH"}
+    # Version 3 of the KCL adds it to a table that has none, which takes minutes.
+    indexes: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "LeaseOwnerToLeaseKeyIndex": {"leaseOwner": "HASH", KEY: "RANGE"}
+    }
 
     def __init__(
         self,

@@ -115,40 +115,13 @@ class Refusal:
     stored: CheckpointVersion | None
     written_at: str | None = None
 
-
-def raise_refused(
-    refusals: Sequence[Refusal],
-    *,
-    application: str,
-    where: object,
-    written: Mapping[ShardKey, CheckpointVersion] | None = None,
-) -> None:
-    """Raise for the first of ``refusals``, if there are any; ``written`` was not refused.
-
-    Raises:
-        StaleCheckpointError: names application, stream and shard, and what to do.
-    """
-    if not refusals:
-        return
-    first = refusals[0]
-    shard = first.attempt.shard
-    others = f", and {len(refusals) - 1} other shards" if len(refusals) > 1 else ""
-    raise StaleCheckpointError(
-        f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
-        f"{application!r}, in {where}: {_describe(first)}. Another reader has the same "
-        "kinesis.checkpoint.application: stop one of them, or give each its own name; then start "
-        "again from what is stored.",
-        written=written,
-    )
-
-
-def _describe(refusal: Refusal) -> str:
-    expected = refusal.attempt.expected
-    known = "this reader found none" if expected is None else f"this reader knows {expected}"
-    if refusal.stored is None:
-        return f"another reader, or an operator, has removed it ({known})"
-    when = f" at {refusal.written_at}" if refusal.written_at else ""
-    return f"another reader has written it{when} (version {refusal.stored}; {known})"
+    def __str__(self) -> str:
+        expected = self.attempt.expected
+        known = "this reader found none" if expected is None else f"this reader knows {expected}"
+        if self.stored is None:
+            return f"another reader, or an operator, has removed it ({known})"
+        when = f" at {self.written_at}" if self.written_at else ""
+        return f"another reader has written it{when} (version {self.stored}; {known})"
 
 
 Change: TypeAlias = "tuple[Attempt, Checkpoint | None]"
@@ -178,9 +151,7 @@ class VersionedStore(CheckpointStore):
             refused = {one.attempt.shard for one in refusals}
             # Not confirmed: a caller that does not look at it may write on the old versions.
             written = {one.shard: one.version for one in attempts if one.shard not in refused}
-            raise_refused(
-                refusals, application=self._context.application, where=self, written=written
-            )
+            raise self._stale(refusals, written)
         return self._book.confirm(attempts)
 
     async def remove(self, versions: Mapping[ShardKey, CheckpointVersion]) -> None:
@@ -188,8 +159,24 @@ class VersionedStore(CheckpointStore):
         refusals = await self._apply_all([(one, None) for one in attempts])
         # What has been removed already need not be removed.
         refusals = [one for one in refusals if one.stored is not None]
-        raise_refused(refusals, application=self._context.application, where=self)
+        if refusals:
+            raise self._stale(refusals)
         self._book.confirm(attempts)
+
+    def _stale(
+        self,
+        refusals: Sequence[Refusal],
+        written: Mapping[ShardKey, CheckpointVersion] | None = None,
+    ) -> StaleCheckpointError:
+        shard = refusals[0].attempt.shard
+        others = f", and {len(refusals) - 1} other shards" if len(refusals) > 1 else ""
+        return StaleCheckpointError(
+            f"The checkpoint of shard {shard.shard_id} of {shard.stream_arn}{others}, application "
+            f"{self._context.application!r}, in {self}: {refusals[0]}. Another reader has the same "
+            "kinesis.checkpoint.application: stop one of them, or give each its own name; then "
+            "start again from what is stored.",
+            written=written,
+        )
 
     async def _apply_all(self, changes: Sequence[Change]) -> list[Refusal]:
         ordered = sorted(changes, key=lambda change: astuple(change[0].shard))

@@ -327,7 +327,7 @@ async def test_a_table_with_other_keys_is_refused(table: KclTable) -> None:
 async def test_a_table_that_is_missing_is_described(table: KclTable) -> None:
     config = evolve(table.config, table=f"{table.config.table}-none", create_table=False)
     async with evolve(table, config=config).store() as store:
-        with pytest.raises(CheckpointError, match=r"with the key leaseKey \(partition key, text\)"):
+        with pytest.raises(CheckpointError, match=r"with leaseKey \(partition key, text\)"):
             await store.load()
 
 
