@@ -11,8 +11,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from attrs import asdict
-
 from kinesis_publishers.abc import CheckpointStoreContext
 from kinesis_publishers.checkpoints.stored_form import fields_of, stored_from_fields, stored_version
 from kinesis_publishers.checkpoints.versions import Change, Refusal, VersionedStore, failure_of
@@ -55,6 +53,8 @@ _OF_SHARD: Final = (
     "FROM checkpoint WHERE application = :application AND stream_arn = :stream_arn"
     " AND shard_id = :shard_id"
 )
+_FIND: Final = f"SELECT version, writer, written_at {_OF_SHARD}"
+_DELETE: Final = f"DELETE {_OF_SHARD}"
 
 # How long a call waits for the lock of another process before the retry policy repeats it.
 _LOCK_SECONDS: Final = 1.0
@@ -208,12 +208,17 @@ class SqliteCheckpointStore(VersionedStore):
             if any(one and one.lease for _, one in changes):
                 _provide_leases(connection)
             for attempt, checkpoint in changes:
-                key = {"application": self._context.application, **asdict(attempt.shard)}
-                found = connection.execute(f"SELECT * {_OF_SHARD}", key).fetchone()
+                shard = attempt.shard
+                key = {
+                    "application": self._context.application,
+                    "stream_arn": shard.stream_arn,
+                    "shard_id": shard.shard_id,
+                }
+                found = connection.execute(_FIND, key).fetchone()
                 if refusal := attempt.refusal(*stored_version(found and dict(found))):
                     refusals.append(refusal)
                 elif checkpoint is None:
-                    connection.execute(f"DELETE {_OF_SHARD}", key)
+                    connection.execute(_DELETE, key)
                 else:
                     row = key | fields_of(checkpoint, attempt.version, now)
                     values = ", ".join(f":{name}" for name in row)
