@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 import trustme
 from attrs import evolve
 from sqlalchemy.exc import DBAPIError
@@ -272,3 +275,23 @@ async def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database at all" * 100)
     refusal = await refusal_of(store_on(f"sqlite:///{tmp_path}/text"), CheckpointError)
     assert "is not a database" in refusal
+
+
+async def test_a_call_that_is_cancelled_leaves_no_lock_on_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.sqlite3"
+    async with store_on(f"sqlite:///{path}") as store:
+        versions = await store.save([WRITE])
+        saving = asyncio.ensure_future(store.save([evolve(WRITE, expected=versions[KEY])]))
+
+        def cancel(_: object, __: object, statement: str, *___: object) -> None:
+            if statement.startswith("SELECT"):
+                asyncio.get_running_loop().call_soon(saving.cancel)
+
+        sa.event.listen(sa.Engine, "before_cursor_execute", cancel)
+        # The traceback has the cursor, whose statement keeps the connection open.
+        with pytest.raises(asyncio.CancelledError) as raised:
+            await saving
+        sa.event.remove(sa.Engine, "before_cursor_execute", cancel)
+        with closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+        assert raised.tb is not None
