@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
-
 from kinesis_publishers.checkpoints.dynamodb_table import (
     Item,
     Values,
@@ -34,12 +32,15 @@ from kinesis_publishers.model import (
     Lease,
     PositionType,
     SequenceNumber,
+    ShardKey,
     ShardProgress,
     StartingPosition,
+    StoredCheckpoint,
     StreamIdentity,
 )
 from kinesis_publishers.model.checkpoints import KCL_WRITER
 
+PlaceOf: TypeAlias = "Callable[[str, str | None], tuple[ShardKey, datetime] | None]"
 Beginning: TypeAlias = Callable[[str, PositionType], StartingPosition]
 
 KEY: Final = "leaseKey"
@@ -116,29 +117,17 @@ def is_lease(item: Item) -> bool:
     return item.get("entityType") in (None, {"S": _LEASE})
 
 
-@frozen(kw_only=True)
-class LeaseRow:
-    """A row that is a lease.
-
-    Attributes:
-        key: its leaseKey.
-        stream_arn: its stream, ``None`` in a row that only the KCL has written.
-        created_at: when that was created, ``None`` as before.
-    """
-
-    key: str
-    stream_arn: str | None
-    created_at: datetime | None
-    progress: ShardProgress
-    lease: Lease | None
-    version: CheckpointVersion
-
-
-def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
+def stored_in(
+    item: Item, place_of: PlaceOf, beginning: Beginning, *, where: object
+) -> StoredCheckpoint | None:
     """Return what a row says for which :func:`is_lease` holds; ``where`` is its table.
 
-    ``beginning`` says where reading begins of which the row of a key has only LATEST or
-    AT_TIMESTAMP.
+    Args:
+        item: the row.
+        place_of: says of a leaseKey, and of the ARN in a row that is ours, which shard it is, and
+            when the stream of such a key was created; ``None`` leaves the row alone.
+        beginning: says where reading begins of which the row of a key has only LATEST or
+            AT_TIMESTAMP.
 
     Raises:
         CheckpointError: it is no lease, or damaged.
@@ -146,15 +135,18 @@ def lease_row(item: Item, beginning: Beginning, *, where: object) -> LeaseRow:
     try:
         values = values_of(item)
         state = json.loads(values.get(_STATE, "{}"))
-        created_at = state.get("stream_created_at")
-        return LeaseRow(
-            key=values[KEY],
-            stream_arn=state.get("stream"),
-            created_at=None if created_at is None else instant_of(created_at),
+        place = place_of(values[KEY], state.get("stream"))
+        if place is None:
+            return None
+        shard, created = place
+        known = state.get("stream_created_at")
+        checkpoint = Checkpoint(
+            shard=shard,
+            stream_created_at=created if known is None else instant_of(known),
             progress=_progress(values, state, beginning),
             lease=_lease(values, state),
-            version=version_of(values),
         )
+        return StoredCheckpoint(checkpoint=checkpoint, version=version_of(values))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(
             f"{where} has a row that is no lease of the Kinesis Client Library ({error!r}): "

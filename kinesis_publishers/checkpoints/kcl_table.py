@@ -20,14 +20,13 @@ from kinesis_publishers.checkpoints.dynamodb_table import (
 )
 from kinesis_publishers.checkpoints.kcl_rows import (
     KEY,
-    LeaseRow,
     created_at,
     is_lease,
     key_in_table,
-    lease_row,
     row_condition,
     row_update,
     split_key,
+    stored_in,
     stream_key,
     version_of,
     worker_row,
@@ -128,17 +127,16 @@ class KclLeaseTable(DynamoDbStore):
 
     async def load(self) -> dict[ShardKey, StoredCheckpoint]:
         self._items = [item async for item in self.read_items("Scan")]
-        rows = [
-            lease_row(item, self._beginning, where=self) for item in self._items if is_lease(item)
-        ]
-        self._find_keys({key for row in rows if (key := split_key(row.key)[0])})
+        leases = [one for one in self._items if is_lease(one)]
+        lease_keys = [one.get(KEY, {}).get("S", "") for one in leases]
+        self._find_keys({key for one in lease_keys if (key := split_key(one)[0])})
         self._keys = {}
-        found = [one for row in rows if (one := self._stored(row)) is not None]
+        read = [stored_in(one, self._place_of, self._beginning, where=self) for one in leases]
+        found = [one for one in read if one is not None]
         return {one.checkpoint.shard: one for one in found} | _marks_of(found)
 
-    def _stored(self, row: LeaseRow) -> StoredCheckpoint | None:
-        """Return a row with its shard; ``None`` for one of a stream that is not read."""
-        key, shard_id = split_key(row.key)
+    def _place_of(self, lease_key: str, arn: str | None) -> tuple[ShardKey, datetime] | None:
+        key, shard_id = split_key(lease_key)
         identity = self._by_key.get(key)
         if identity is None and key is not None:
             self._warn_once(
@@ -147,27 +145,21 @@ class KclLeaseTable(DynamoDbStore):
                 "streams that are read as they exist now: they are left alone",
             )
             return None
-        identity = identity or self._streams.get(row.stream_arn or "")
-        if identity is None or row.stream_arn not in (None, identity.arn):
+        identity = identity or self._streams.get(arn or "")
+        if identity is None or arn not in (None, identity.arn):
             raise CheckpointError(
-                f"{self} has a lease {row.key} of {row.stream_arn or 'a stream it does not name'}, "
+                f"{self} has a lease {lease_key} of {arn or 'a stream it does not name'}, "
                 f"and {', '.join(sorted(self._streams)) or 'no stream'} is read. A table belongs "
                 "to one application: set kinesis.checkpoint.application, or "
                 "kinesis.checkpoint.dynamodb.table, to another."
             )
         shard = ShardKey(identity.arn, shard_id)
-        if self._keys.setdefault(shard, row.key) != row.key:
+        if self._keys.setdefault(shard, lease_key) != lease_key:
             raise CheckpointError(
-                f"{self} has two rows of {shard}, {self._keys[shard]} and {row.key}: remove the "
+                f"{self} has two rows of {shard}, {self._keys[shard]} and {lease_key}: remove the "
                 "one that nothing writes any more."
             )
-        checkpoint = Checkpoint(
-            shard=shard,
-            stream_created_at=row.created_at or created_at(key, identity),
-            progress=row.progress,
-            lease=row.lease,
-        )
-        return StoredCheckpoint(checkpoint=checkpoint, version=row.version)
+        return shard, created_at(key, identity)
 
     def _beginning(self, key: str, type_: PositionType) -> StartingPosition:
         if type_ is PositionType.LATEST:
