@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -89,6 +90,7 @@ class SqlCheckpointStore(VersionedStore):
         self._select = sa.select(self._table).where(
             self._table.c.application == context.application
         )
+        self._insert = self._table.insert()
         self._upsert = _upsert(self._table, self._engine.dialect.name)
         self._delete = self._table.delete().where(
             *(self._table.c[name] == sa.bindparam(name) for name in _KEYS)
@@ -144,27 +146,20 @@ class SqlCheckpointStore(VersionedStore):
         now = self._context.clock.now()
         found = await self._lock(connection, [attempt.shard for attempt, _ in changes])
         refusals: list[Refusal] = []
-        created: list[dict[str, Any]] = []
-        replaced: list[dict[str, Any]] = []
-        removed: list[dict[str, Any]] = []
+        rows: defaultdict[Any, list[dict[str, Any]]] = defaultdict(list)
         for attempt, checkpoint in changes:
             stored = found.get(attempt.shard)
             key = {"application": self._context.application, **asdict(attempt.shard)}
             if refusal := attempt.refusal(*stored_version(stored)):
                 refusals.append(refusal)
             elif checkpoint is None:
-                removed.append(key)
+                rows[self._delete].append(key)
             else:
-                rows = created if stored is None else replaced
                 fields = fields_of(checkpoint, attempt.version, now)
-                rows.append(key | dict.fromkeys(_OPTIONAL) | fields)
-        for statement, rows in (
-            (self._table.insert(), created),
-            (self._upsert, replaced),
-            (self._delete, removed),
-        ):
-            if rows:
-                await connection.execute(statement, rows)
+                statement = self._insert if stored is None else self._upsert
+                rows[statement].append(key | dict.fromkeys(_OPTIONAL) | fields)
+        for statement, values in rows.items():
+            await connection.execute(statement, values)
         return refusals
 
     async def _lock(
