@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from itertools import groupby
 from operator import attrgetter
@@ -71,6 +73,19 @@ def _upsert(table: sa.Table, dialect: str) -> Any:
     if dialect == "mysql":
         return insert.on_duplicate_key_update(insert.inserted)
     return insert.on_conflict_do_update(index_elements=list(_KEYS), set_=insert.excluded)
+
+
+async def _finish(call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Make a call that is not cancelled before it has ended.
+
+    In the middle of a query, its cursor would keep the lock of the file until Python frees it,
+    although the connection is closed.
+    """
+    running = asyncio.ensure_future(call())
+    try:
+        return await asyncio.shield(running)
+    finally:
+        await asyncio.wait([running])
 
 
 class SqlCheckpointStore(VersionedStore):
@@ -140,7 +155,8 @@ class SqlCheckpointStore(VersionedStore):
             except (DBAPIError, OSError, TypeError, ValueError) as error:
                 raise failure_in(self, error) from error
 
-        return await self._with_retries(attempt)
+        is_file = self._engine.dialect.name == "sqlite"
+        return await self._with_retries(partial(_finish, attempt) if is_file else attempt)
 
     async def _write(self, changes: Sequence[Change], connection: AsyncConnection) -> list[Refusal]:
         now = self._context.clock.now()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -126,7 +124,6 @@ def engine_of(text: str) -> AsyncEngine:
         raise failure_in(place_of(text), error) from error
     if url.drivername == "sqlite":
         sa.event.listen(engine.sync_engine, "begin", _begin_for_writing)
-        sa.event.listen(engine.sync_engine, "invalidate", _end_transaction)
     else:
         sa.event.listen(engine.sync_engine, "connect", partial(_limit, _LIMITS[extra]))
     return engine
@@ -144,12 +141,6 @@ def _begin_for_writing(connection: sa.Connection) -> None:
     # writes between our reading and our writing.
     connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _end_transaction(connection: Any, *_: object) -> None:
-    # SQLite keeps the lock of a closed connection while the cursor of a cancelled call lives.
-    with suppress(sqlite3.Error):
-        connection.rollback()
 
 
 def failure_in(where: object, error: Exception) -> KinesisPublishersError:

@@ -288,10 +288,10 @@ async def test_a_call_that_is_cancelled_leaves_no_lock_on_a_file(tmp_path: Path)
                 asyncio.get_running_loop().call_soon(saving.cancel)
 
         sa.event.listen(sa.Engine, "before_cursor_execute", cancel)
-        # The traceback has the cursor, whose statement keeps the connection open.
+        # The traceback would have the cursor, which keeps the lock.
         with pytest.raises(asyncio.CancelledError) as raised:
             await saving
         sa.event.remove(sa.Engine, "before_cursor_execute", cancel)
         with closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+            other.execute("BEGIN EXCLUSIVE")
         assert raised.tb is not None
