@@ -309,6 +309,9 @@ class LeaseError(KinesisPublishersError):
     """The leases of an application cannot be kept by this worker.
 
     Two workers have the same name, or a reader without leases writes to the same checkpoints.
+
+    What to do: leave ``kinesis.lease.workerid`` out, or give each worker a name of its own; set
+    ``kinesis.lease.enabled`` in all processes of the application.
     """
 
 

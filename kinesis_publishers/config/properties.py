@@ -189,7 +189,10 @@ def _read(
             earlier = entries.setdefault(assignment.option.key, entry)
             if earlier != entry:
                 raise InvalidOptionError(
-                    f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} "
+                    f"{entry.written_key} is given twice, as {earlier.shown} and {entry.shown}: "
+                    "keep one"
+                    if earlier.written_key == entry.written_key
+                    else f"{earlier.written_key} ({earlier.shown}) and {entry.written_key} "
                     f"({entry.shown}) mean the same option and differ: keep one"
                 )
         except ConfigError as error:

@@ -25,7 +25,7 @@ from kinesis_publishers.config.sections.checkpoints import (
     SqlCheckpointConfig,
 )
 from kinesis_publishers.config.sections.leases import (
-    BUILT_IN_ASSIGNERS,
+    ALL,
     LEASES,
     MANUAL,
     AssignmentConfig,
@@ -292,10 +292,15 @@ def _assignment_problems(
             f"{lookup.written_key(assigner)} is {chosen}, and {lookup.written_key(enabled)} is "
             f"{value_text(lookup.get(enabled))}: LEASES goes with true, every other one with false"
         )
-    if (chosen == MANUAL) != lookup.is_given(shards) and chosen in BUILT_IN_ASSIGNERS:
+    if chosen == MANUAL and not lookup.is_given(shards):
+        yield shards.missing()
+    elif chosen in (ALL, LEASES) and lookup.is_given(shards):
+        other = f"{lookup.written_key(enabled)} is true"
+        if lookup.is_given(assigner):
+            other = f"{lookup.written_key(assigner)} is {chosen}"
         yield InvalidOptionError(
-            f"{lookup.written_key(shards)} is for {assigner.full_key} = MANUAL, which is "
-            f"{chosen}: set both or neither"
+            f"{lookup.written_key(shards)} names the only shards to read, and {other}: remove one "
+            "of the two"
         )
 
 

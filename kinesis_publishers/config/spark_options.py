@@ -20,7 +20,7 @@ from kinesis_publishers.config.option import Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import AwsConfig, CredentialsConfig, CredentialsProvider
 from kinesis_publishers.config.sections.checkpoints import CHECKPOINT_OPTIONS
-from kinesis_publishers.config.sections.leases import LeaseConfig
+from kinesis_publishers.config.sections.leases import LEASES, AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.positions import (
     EndingPositionConfig,
     InitialPosition,
@@ -204,7 +204,9 @@ def _assign(assignments: Assignments, key: str, value: Scalar) -> None:
     if alias is not None:
         for target, part in _meaning_of(alias, value):
             assignments.add(target, key, part)
-    elif option in LeaseConfig.options():
+    elif option in LeaseConfig.options() or (
+        option is AssignmentConfig.written_assigner and str(value).strip().upper() == LEASES
+    ):
         assignments.add_moved(key, "Spark gives shards to its tasks itself: remove it")
     elif option in CHECKPOINT_OPTIONS:
         assignments.add_moved(key, _NO_SIDE_STORE)

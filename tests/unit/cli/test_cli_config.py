@@ -122,7 +122,7 @@ def test_what_cannot_be_loaded_is_an_error(lines: str, named: str) -> None:
     ("text", "message"),
     [
         ("a=\\u12", "Invalid \\u escape"),
-        ("kinesis.streams=a\nkinesis.streams=b", "mean the same option and differ"),
+        ("kinesis.streams=a\nkinesis.streams=b", "kinesis.streams is given twice"),
     ],
 )
 def test_a_file_that_contradicts_its_format_is_an_error(text: str, message: str) -> None:

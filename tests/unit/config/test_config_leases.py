@@ -83,11 +83,15 @@ def test_in_dynamodb_leases_have_the_form_of_the_kcl(
         ),
         (
             {**_STREAM, "kinesis.shard.assigner": "MANUAL"},
-            ["kinesis.shards is for kinesis.shard.assigner = MANUAL"],
+            ["kinesis.shards is required: set it to stream:shardId pairs"],
         ),
         (
             {**_LEASES, "kinesis.shards": "orders:shardId-1"},
-            ["kinesis.shards is for kinesis.shard.assigner = MANUAL, which is LEASES"],
+            ["only shards to read, and kinesis.lease.enabled is true: remove one of the two"],
+        ),
+        (
+            {**_STREAM, "kinesis.shard.assigner": "ALL", "kinesis.shards": "orders:shardId-1"},
+            ["only shards to read, and kinesis.shard.assigner is ALL: remove one of the two"],
         ),
         (
             {**_STREAM, "kinesis.shards": "orders"},
@@ -113,10 +117,20 @@ def test_what_does_not_fit_together_is_said(options: dict[str, Any], parts: list
         assert part in problem
 
 
-def test_spark_has_no_leases_and_says_so() -> None:
-    with pytest.raises(ConfigErrors, match="Spark gives shards to its tasks itself") as raised:
-        Properties.from_spark_options({"streamName": "orders", "kinesis.lease.enabled": "true"})
-    assert str(raised.value.problems[0]).startswith("kinesis.lease.enabled")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kinesis.lease.enabled", "true"),
+        ("kinesis.lease.workerid", "one"),
+        ("kinesis.shard.assigner", "leases"),
+    ],
+)
+def test_spark_has_no_leases_and_says_so(key: str, value: str) -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        Properties.from_spark_options({"streamName": "orders", key: value})
+    (problem,) = raised.value.problems
+    assert str(problem).startswith(key)
+    assert "Spark gives shards to its tasks itself: remove it" in str(problem)
 
 
 def test_spark_may_read_named_shards() -> None:

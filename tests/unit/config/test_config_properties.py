@@ -230,7 +230,7 @@ def test_a_properties_file_is_read(tmp_path: Path) -> None:
 def test_a_properties_file_that_contradicts_itself_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "job.properties"
     path.write_text("kinesis.streams=a\nkinesis.streams=b\n")
-    with pytest.raises(ConfigErrors, match="differ"):
+    with pytest.raises(ConfigErrors, match="is given twice"):
         Properties.from_file(path)
 
 
