@@ -295,6 +295,26 @@ async def test_many_shards_are_shared_within_five_looks(*, is_joining: bool) -> 
         await _share(group, clock)
 
 
+async def test_workers_that_are_slower_than_the_stream_keep_their_shards() -> None:
+    # Each of them finishes a batch of one of its shards after the other, in ten seconds.
+    memory, clock = CheckpointMemory(), ManualClock()
+    shards = [sample_shard(number) for number in range(8)]
+    group = [await Worker.begin(f"w{number}", memory, clock, shards) for number in range(4)]
+    counts = set()
+    for second in range(300):
+        await clock.advance(1)
+        for number, one in enumerate(group):
+            await one.look()
+            await one.hand_over()
+            held = sorted(one.readable)
+            if held and (second + 3 * number) % 10 == 0:
+                turn = held[(second // 10) % len(held)]
+                one.leases.note_delivery(shards[turn].key, 100_000)
+        if second >= 30:
+            counts.add(tuple(len(one.readable) for one in group))
+    assert counts == {(2, 2, 2, 2)}
+
+
 async def _share(group: list[Worker], clock: ManualClock) -> None:
     """Let all of them look five times, one after the other, and see what each of them has."""
     for _ in range(5):

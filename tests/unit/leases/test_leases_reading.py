@@ -208,10 +208,9 @@ async def test_a_child_is_read_on_although_its_parent_was_taken_before_its_end_w
         reader.gate.set()
         await world.clock.advance(FAILOVER)
         assert world.lost == []
-        assert sorted(one.shard_id for one in reader.taken[4:]) == [
-            *[shard_name(1)] * 3,
-            *[shard_name(2)] * 3,
-        ]
+        children = (shard_name(1), shard_name(2))
+        read = [one.shard_id for one in reader.taken[4:] if one.shard_id in children]
+        assert sorted(read) == sorted(children * 3)
 
 
 async def test_the_end_of_a_shard_is_told_by_the_worker_that_has_read_it() -> None:
