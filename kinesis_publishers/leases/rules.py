@@ -62,6 +62,10 @@ class Sightings:
             for key, row in rows.items()
         }
 
+    def note_request(self, key: ShardKey, version: CheckpointVersion) -> None:
+        """Let a version be as old as the one before it: it is no sign of life of the holder."""
+        self._seen[key] = version, self._seen[key][1]
+
     def ages(self, now: float) -> dict[ShardKey, float]:
         """Return for how many seconds each row has been the same."""
         return {key: now - since for key, (_, since) in self._seen.items()}

@@ -222,7 +222,8 @@ class LeaseWorker(LeaseRows):
         now = self._clock.monotonic()
         rows = [self._taken(key, leaving=lease_of(self.rows[key]).owner) for key in keys]
         self._asked |= dict.fromkeys(keys, now)
-        await self._save(rows)
+        for key in await self._save(rows) & self.rows.keys():
+            self._sightings.note_request(key, self.rows[key].version)
 
     def _count(self) -> None:
         view = self._view()

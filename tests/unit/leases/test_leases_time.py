@@ -54,6 +54,21 @@ async def test_a_dead_workers_shard_is_taken_after_the_failover_time() -> None:
     assert lease(memory, SHARDS[0]).switches == 2
 
 
+async def test_a_dead_worker_lives_no_longer_because_a_shard_is_asked_for() -> None:
+    memory, clock = CheckpointMemory(), ManualClock()
+    dead = await begin("dead", memory, clock)
+    await dead.look()
+    heir = await begin("heir", memory, clock)
+    for _ in range(int(FAILOVER) - 1):
+        await heir.leases.look()
+        await clock.advance(1)
+    await heir.look()
+    assert {lease(memory, one).owner for one in SHARDS} == {"dead", "heir"}
+    await clock.advance(1)
+    await heir.look()
+    assert heir.readable == {0, 1}
+
+
 async def test_a_lease_is_renewed_twice_in_a_failover_time() -> None:
     # Rule 5; the KCL renews after a third of it.
     memory, clock = CheckpointMemory(), ManualClock()
