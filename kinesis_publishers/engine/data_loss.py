@@ -185,7 +185,9 @@ class DataLossGuard:
             self._tolerated[shard.key] = progress.as_of
         self.report(
             shard.key,
-            f"the position where reading continues, {progress.position}, is no longer available.",
+            # AWS may say that it belongs to another stream.
+            f"the position where reading continues, {progress.position}, is no longer available "
+            f"({str(cause).rstrip('.')}).",
             cause=cause,
             after=progress,
             until=now - retention,

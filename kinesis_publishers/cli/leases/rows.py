@@ -285,6 +285,9 @@ def row_table(
             describe_progress(progress),
             *([describe_progress(new[key].progress)] if moves else []),
         )
+    for column in (table.columns[0], table.columns[2]):
+        # On a narrow terminal others are cut: all ids begin alike.
+        column.min_width = max(len(str(cell)) for cell in column.cells)
     return table
 
 
@@ -319,5 +322,7 @@ def _drawn(rows: Rows, now: datetime) -> RenderableType:
     workers = new_table("Worker", "Shards", "Bytes/s", no_wrap=True)
     for worker, count in sorted(shards.items()):
         workers.add_row(worker, str(count), format_bytes(rates[worker]))
-    ended = f"and {len(rows) - len(running)} shards that have ended"
-    return Group(workers, row_table(running, now), ended)
+    ended = len(rows) - len(running)
+    return Group(
+        workers, row_table(running, now), *([f"and {ended} that have ended"] if ended else [])
+    )

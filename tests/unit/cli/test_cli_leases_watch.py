@@ -24,14 +24,14 @@ __all__ = ["application"]
 _NOW = ManualClock().now()
 
 
-def _watched(application: Application, *changes: Callable[[], None]) -> str:
+def _watched(application: Application, *changes: Callable[[], None], width: int = 200) -> str:
     """Return what is on the screen at the end, with ``changes`` between the looks."""
     properties = Properties.from_file(application.run.path)
     screen = io.StringIO()
 
     async def look() -> None:
         clock = ManualClock()
-        task = asyncio.create_task(watch(properties, Console(file=screen, width=200), clock))
+        task = asyncio.create_task(watch(properties, Console(file=screen, width=width), clock))
         await clock.wait_for_sleepers()
         for change in changes:
             await asyncio.to_thread(change)
@@ -61,7 +61,10 @@ def test_it_sums_up_workers_and_says_how_far_shards_are_behind(application: Appl
     assert _line(text, "shardId-000000000000")[1:4] == ["one", "1", "min"]
     assert _line(text, "shardId-000000000001")[1:4] == ["one", "->", "two"]
     assert "shardId-000000000003" not in text
-    assert "and 1 shards that have ended" in text
+    assert "and 1 that have ended" in text
+    narrow = _watched(application, width=80)
+    assert _line(narrow, "shardId-000000000000")[:1] == ["shardId-000000000000"]
+    assert "1 min" in narrow
 
 
 def test_it_tells_how_shards_have_moved_while_it_draws(application: Application) -> None:
