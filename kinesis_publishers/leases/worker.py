@@ -289,8 +289,9 @@ class LeaseWorker(LeaseRows):
             self._leaving.add(key)
             self._wake()
         elif row.version == held.row.version or row.version.writer == held.row.version.writer:
-            # Perhaps written by a call whose answer was lost.
-            held.row = row
+            # Perhaps by a call whose answer was lost. A later one may still be under way, and must
+            # not be undone: what was sent last is what is written next.
+            held.row = evolve(held.row, version=row.version)
         else:
             self._drop(key)
             return False

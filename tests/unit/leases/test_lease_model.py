@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from tests.unit.leases.lease_model import ModelWorker
 from tests.unit.leases.lease_support import FAILOVER, HANDOVER
-from tests.unit.leases.lease_world import Fault, World
+from tests.unit.leases.lease_world import Fault, World, place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -333,3 +333,20 @@ async def test_what_was_recorded_before_another_worker_had_a_shard_is_dropped() 
             await one.look()
         await one.checkpoint()
         assert (len(one.consumers.keys), world.violations) == (2, [])
+
+
+async def test_a_renewal_does_not_undo_a_checkpoint_that_comes_late() -> None:
+    async with world_of(1) as (world, (one, _)):
+        for _ in range(2):
+            await one.look()
+        await one.begin_records(one.consumers.keys)
+        await one.finish_records()
+        one.store.faults = [Fault.LATE]
+        await one.checkpoint()
+        # It sees the row as it was before.
+        await one.do(one.leases.look)
+        await one.store.arrive(one.store.late.pop())
+        world.now += FAILOVER / 2
+        await one.do(one.leases.look)
+        (row,) = world.rows.values()
+        assert (place(row.checkpoint.progress), world.violations) == ((False, 1), [])
