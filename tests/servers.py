@@ -235,9 +235,8 @@ class MariaDbServer(Server):
     def _initialise(self) -> None:
         self.run(
             _program("mariadb-install-db"),
-            *("--no-defaults", f"--datadir={self.directory}/data", "--skip-test-db"),
-            "--skip-name-resolve",
-            "--auth-root-authentication-method=normal",
+            *self._places(),
+            *("--skip-test-db", "--skip-name-resolve", "--auth-root-authentication-method=normal"),
         )
         (self.directory / "init.sql").write_text(
             f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
@@ -248,12 +247,17 @@ class MariaDbServer(Server):
     def _command(self) -> list[str]:
         return [
             _program("mariadbd"),
-            *("--no-defaults", f"--datadir={self.directory}/data", "--bind-address=127.0.0.1"),
-            *(f"--port={self.port}", f"--socket={self.directory}/socket", "--skip-name-resolve"),
+            *self._places(),
+            *("--bind-address=127.0.0.1", "--skip-name-resolve"),
+            *(f"--port={self.port}", f"--socket={self.directory}/socket"),
             *(f"--init-file={self.directory}/init.sql", "--innodb-flush-log-at-trx-commit=2"),
             *("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"),
             *self.options,
         ]
+
+    def _places(self) -> tuple[str, ...]:
+        # A server that starts removes what others have in the directory of temporary files.
+        return "--no-defaults", f"--datadir={self.directory}/data", f"--tmpdir={self.directory}"
 
     def _answers(self) -> bool:
         return self._pings(*self._client(), "-e", "SELECT 1")
