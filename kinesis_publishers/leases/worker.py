@@ -158,7 +158,7 @@ class LeaseWorker(LeaseRows):
         await self._save([with_lease(self._held[key].row, self._measured(key)) for key in due])
 
     def _measured(self, key: ShardKey) -> Lease:
-        """Return a lease as it is to be written, with the moving average of the throughput."""
+        """Return a lease to write, with the moving average of the throughput."""
         held, now = self._held[key], self._clock.monotonic()
         lease = lease_of(held.row)
         average = lease.bytes_per_second

@@ -187,7 +187,7 @@ def reset_targets(
 
 
 def changes(rows: Rows, targets: Targets) -> dict[ShardKey, Checkpoint]:
-    """Return what is to be written over ``rows``, as far as it changes them."""
+    """Return what to write over ``rows``, as far as it changes them."""
     # One that has an owner changes in any case: that one may have read further than it has stored.
     new = {
         key: one
