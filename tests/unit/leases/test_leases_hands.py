@@ -51,6 +51,14 @@ async def begin(name: str, memory: CheckpointMemory, clock: ManualClock, shards:
     return await Worker.begin(name, memory, clock, SHARDS[:shards])
 
 
+async def asking(memory: CheckpointMemory, clock: ManualClock) -> tuple[Worker, Worker]:
+    """Return a worker that has both shards, and one that has asked for one of them."""
+    one, thief = [await begin(name, memory, clock) for name in ("one", "thief")]
+    await one.look()
+    await thief.look()
+    return one, thief
+
+
 async def rewrite(memory: CheckpointMemory, clock: ManualClock, shard: Shard, **to: Any) -> None:
     """Let another hand change the lease in the row of a shard, as it is now."""
     store = CountingStore(clock, memory)
@@ -149,10 +157,7 @@ async def test_the_younger_of_two_workers_of_one_name_ends_with_an_error(
 async def test_a_stop_while_another_worker_asks(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
-    one = await begin("one", memory, manual_clock)
-    await one.look()
-    thief = await begin("thief", memory, manual_clock)
-    await thief.look()
+    one, _ = await asking(memory, manual_clock)
     await one.leases.close()
     assert {lease(memory, shard).holder for shard in SHARDS} == {None, "thief"}
     assert sum(isinstance(event, LeaseReleased) for event in one.events) == len(SHARDS)
@@ -163,10 +168,7 @@ async def test_nothing_more_is_delivered_of_what_another_worker_waits_for(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
     # A process that is suspended just then goes on when the other one's patience has ended.
-    one = await begin("one", memory, manual_clock)
-    await one.look()
-    thief = await begin("thief", memory, manual_clock)
-    await thief.look()
+    one, thief = await asking(memory, manual_clock)
     await one.look()
     await one.look_for(HANDOVER - 1, manual_clock)
     await thief.look()
@@ -179,10 +181,7 @@ async def test_nothing_more_is_delivered_of_what_another_worker_waits_for(
 async def test_what_was_asked_for_before_a_stop_is_released_when_it_comes(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
-    one = await begin("one", memory, manual_clock)
-    await one.look()
-    thief = await begin("thief", memory, manual_clock)
-    await thief.look()
+    one, thief = await asking(memory, manual_clock)
     closing = asyncio.create_task(thief.leases.close())
     await manual_clock.settle()
     await one.look()
@@ -277,18 +276,15 @@ async def test_a_row_that_is_removed_under_a_worker_is_lost(
 async def test_a_hand_over_is_passed_on_to_a_third_worker(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
-    one = await begin("one", memory, manual_clock)
-    await one.look()
-    second = await begin("second", memory, manual_clock)
-    await second.look()
+    one, thief = await asking(memory, manual_clock)
     await one.look()
     await one.hand_over()
-    # What a third one writes before the second one has looked.
-    (found,) = (shard for shard in SHARDS if lease(memory, shard).owner == "second")
-    await rewrite(memory, manual_clock, found, owner="third", leaving="second")
-    await second.look()
+    # What a third one writes before the thief one has looked.
+    (found,) = (shard for shard in SHARDS if lease(memory, shard).owner == "thief")
+    await rewrite(memory, manual_clock, found, owner="third", leaving="thief")
+    await thief.look()
     assert lease(memory, found) == evolve(lease(memory, found), owner="third", leaving=None)
-    assert second.readable == set()
+    assert thief.readable == set()
 
 
 async def single_reader(memory: CheckpointMemory, clock: ManualClock) -> StoredProgress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -213,9 +213,13 @@ async def test_a_child_is_read_on_although_its_parent_was_taken_before_its_end_w
         assert sorted(read) == sorted(children * 3)
 
 
-async def test_the_end_of_a_shard_is_told_by_the_worker_that_has_read_it() -> None:
+@pytest.mark.parametrize("listing_hangs", [False, True])
+async def test_the_end_of_a_shard_is_told_by_the_worker_that_has_read_it(
+    *, listing_hangs: bool
+) -> None:
     world, reader = family(), Reader(holds_at=4)
-    async with reading(world, reader):
+    listing = hanging_listing(world) if listing_hangs else nullcontext()
+    async with reading(world, reader), listing:
         other = await reading_with_an_end_behind_a_slow_record(world, reader)
         await other.look_for(FAILOVER, world.clock)
         assert 0 not in other.readable
@@ -279,15 +283,3 @@ async def test_a_shard_is_handed_over_while_a_listing_takes_its_time() -> None:
         await world.clock.advance(1)
         await task
     assert not [event for event in world.events if isinstance(event, LeaseLost)]
-
-
-async def test_the_end_of_a_shard_stays_to_be_told_while_a_listing_takes_its_time() -> None:
-    world, reader = family(), Reader(holds_at=4)
-    async with reading(world, reader), hanging_listing(world):
-        other = await reading_with_an_end_behind_a_slow_record(world, reader)
-        await other.look_for(FAILOVER, world.clock)
-        assert 0 not in other.readable
-        reader.gate.set()
-        await world.clock.advance(1)
-        assert world.ended == [shard_name(0)]
-        assert progress_of(world.memory, world.shard(0)).is_ended
