@@ -194,9 +194,12 @@ def to_request(view: View, startable: Collection[ShardKey]) -> list[ShardKey]:
     askable = {
         owner: {
             key: weights[key]
-            for key in sorted(keys, key=lambda key: _order_of_taking(view, key), reverse=True)
-            if key in candidates
-            and not lease_of(view.rows[key]).leaving
+            for key in sorted(
+                candidates.intersection(keys),
+                key=lambda key: _order_of_taking(view, key),
+                reverse=True,
+            )
+            if not lease_of(view.rows[key]).leaving
             and lease_of(view.rows[key]).owner != view.worker
         }
         for owner, keys in owners.items()

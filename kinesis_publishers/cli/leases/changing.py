@@ -132,7 +132,7 @@ def reset(
     rows, targets = run_until_signal(lambda: _plan_reset(properties, shards, position))
     if changed := _agreed_changes(rows, targets, "Set these positions?", yes=yes or dry_run):
         # A dry run writes nothing, and is refused where the reset would be.
-        written, unread = {} if dry_run else targets, () if force else changed
+        written, unread = {} if dry_run else targets, () if force else targets
         run_until_signal(lambda: _rewrite(properties, written, unread))
         say("Nothing was changed." if dry_run else f"Positions set: {len(changed)}.")
 

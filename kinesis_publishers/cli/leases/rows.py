@@ -170,16 +170,17 @@ async def settled_rows(
         ClickException: somebody reads one of them, or may do so.
     """
     rows = await load_rows(store, properties)
-    held = {key: rows[key].version for key in keys if key in rows and lease_of(rows[key]).holder}
-    if held:
+    before = {key: rows[key].version for key in keys if key in rows}
+    if any(lease_of(rows[key]).holder for key in before):
         seconds = LeaseConfig.from_properties(properties).failover_seconds
         say(f"Waiting {seconds:g} s to see whether workers renew these leases ...")
         await SystemClock().sleep(seconds)
         rows = await load_rows(store, properties)
     busy = [
         f"{key} ({owner_of(rows[key])})"
-        for key, version in held.items()
-        if key in rows and rows[key].version != version
+        for key in keys
+        # Also one that a worker has begun to read meanwhile.
+        if key in rows and rows[key].version != before.get(key)
     ] + [
         f"{mark.checkpoint.shard.stream_name} ({mark.version.writer}, which has not noted that it "
         "has stopped)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition
 from kinesis_publishers.cli.leases.changing import changes, reset_targets
+from kinesis_publishers.clock import SystemClock
 from kinesis_publishers.model import (
     Checkpoint,
     CheckpointVersion,
@@ -245,6 +247,32 @@ def test_a_worker_that_takes_the_shard_at_the_last_moment_keeps_it(
     assert result.exit_code == 1
     assert f"being read: orders/{shard_name(0)} (host/1)" in result.stderr
     assert application.row(0) == application.checkpoint(0, after(7), Lease(owner="host/1"))
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_worker_that_begins_while_others_are_waited_for_is_not_reset(
+    application: Application, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    position = ShardProgress(position=StartingPosition.at_timestamp(_NOW))
+    application.save(
+        application.checkpoint(0, after(7), Lease(owner="dead")),
+        application.checkpoint(1, position if is_there else after(8), Lease()),
+    )
+    taken = application.checkpoint(1, after(9), Lease(owner="host/1"))
+    sleep = SystemClock.sleep
+
+    async def begin(clock: SystemClock, seconds: float) -> None:
+        monkeypatch.setattr(SystemClock, "sleep", sleep)
+        await asyncio.to_thread(application.save, taken)
+        await sleep(clock, seconds)
+
+    monkeypatch.setattr(SystemClock, "sleep", begin)
+    to = f"AT_TIMESTAMP:{_NOW.isoformat()}"
+    result = application("reset", "--all", "--to", to, "--yes", *WITH_LEASES)
+    assert result.exit_code == 1
+    assert f"being read: orders/{shard_name(1)} (host/1)" in result.stderr
+    assert application.row(0).progress == after(7)
+    assert application.row(1).progress == after(9)
 
 
 def test_force_takes_the_shard_from_a_worker_that_renews_it(

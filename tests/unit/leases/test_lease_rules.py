@@ -199,6 +199,11 @@ def test_nothing_more_is_asked_for_during_a_hand_over() -> None:
     assert to_request(waiting, [key(number) for number in range(9)]) == []
 
 
+def test_a_row_that_is_removed_while_it_is_taken_does_not_keep_from_asking() -> None:
+    taken = evolve(view(owned(1, 8)), own={key(0), key(9)})
+    assert to_request(taken, [key(number) for number in range(10)]) != []
+
+
 def test_the_load_decides_where_it_is_known() -> None:
     # Rule 8: two workers with as many shards each, and one of them has all the traffic.
     busy = [Lease(owner="other1", bytes_per_second=1_000_000)] * 3
