@@ -91,7 +91,8 @@ class DynamoDbStore(VersionedStore):
             ServiceError: the service refuses for another reason.
             RetriesExhaustedError: the policy allows no more attempts.
         """
-        unless = {refusal, _NOT_FOUND}
+        # What is not AWS's may refuse without a code.
+        unless = {refusal or _NOT_FOUND, _NOT_FOUND}
 
         async def attempt() -> _T:
             with mapped_errors(

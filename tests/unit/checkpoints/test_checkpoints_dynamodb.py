@@ -19,7 +19,12 @@ from kinesis_publishers.config import (
     CredentialsProvider,
     DynamoDbCheckpointConfig,
 )
-from kinesis_publishers.errors import AccessDeniedError, CheckpointError, RetriesExhaustedError
+from kinesis_publishers.errors import (
+    AccessDeniedError,
+    CheckpointError,
+    RetriesExhaustedError,
+    ServiceError,
+)
 from kinesis_publishers.events import CallRetried
 from kinesis_publishers.model import Checkpoint, CheckpointWrite
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context
@@ -150,6 +155,15 @@ async def test_a_permission_that_is_missing_is_named(
 
     with pytest.raises(AccessDeniedError, match=f"Allow dynamodb:{operation} in the IAM policy"):
         await use()
+
+
+async def test_a_refusal_without_a_code_is_an_error_of_the_service(
+    proxy: DynamoDbProxy, config: DynamoDbCheckpointConfig
+) -> None:
+    async with store_of(config) as store:
+        proxy.faults = {"Query": [""]}
+        with pytest.raises(ServiceError, match="as the test says"):
+            await store.load()
 
 
 async def test_a_large_batch_is_written_with_a_bounded_number_of_calls_at_once(

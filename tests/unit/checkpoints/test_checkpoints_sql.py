@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import sqlite3
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -295,3 +296,22 @@ async def test_a_call_that_is_cancelled_leaves_no_lock_on_a_file(tmp_path: Path)
         with closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
         assert raised.tb is not None
+
+
+async def test_a_call_that_fails_after_it_was_cancelled_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "checkpoints.sqlite3"
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
+    async with store_on(f"sqlite:///{path}") as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            loading = asyncio.ensure_future(store.load())
+            await asyncio.sleep(0)
+            loading.cancel()
+            await asyncio.wait([loading])
+        assert loading.cancelled()
+        del loading
+        gc.collect()
+    assert found == []
