@@ -265,7 +265,8 @@ class LeaseRows:
     def _lost_unread(
         self, progress: Mapping[ShardKey, ShardProgress]
     ) -> dict[ShardKey, CheckpointVersion]:
-        rows, ages = self._current_rows(), self._sightings.ages(self._clock.monotonic())
+        rows, now = self._current_rows(), self._clock.monotonic()
+        ages = {} if self._sightings.is_gap(now) else self._sightings.ages(now)
         gone = {
             key
             for arn in self._identities

@@ -52,7 +52,7 @@ class Sightings:
         After a gap all of them count as new: the store may have been away for every worker, or
         this one was paused, and the others have had no time to renew them since.
         """
-        if self._noted_at is not None and now - self._noted_at > self._longest_gap:
+        if self.is_gap(now):
             self._seen = {}
         self._noted_at = now
         self._seen = {
@@ -61,6 +61,10 @@ class Sightings:
             else (row.version, now)
             for key, row in rows.items()
         }
+
+    def is_gap(self, now: float) -> bool:
+        """Say whether the last look is too long ago to tell which holders are alive."""
+        return self._noted_at is not None and now - self._noted_at > self._longest_gap
 
     def note_request(self, key: ShardKey, version: CheckpointVersion) -> None:
         """Let a version be as old as the one before it: it is no sign of life of the holder."""

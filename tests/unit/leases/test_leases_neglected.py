@@ -157,3 +157,17 @@ async def test_a_shard_that_left_unread_after_its_worker_died_keeps_no_row(
     assert shards[0].key in known
     await late.leases.follow(IDENTITIES, {one.key: one for one in shards[1:]}, known)
     assert shards[0].key not in memory.applications[APPLICATION]
+
+
+async def test_no_row_is_removed_because_the_store_was_away(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    shards = [sample_shard(0), sample_shard(1), sample_shard(2)]
+    worker = await Worker.begin("worker", memory, manual_clock, shards)
+    await worker.look()
+    # It could not renew its leases, nor see that others did.
+    await manual_clock.advance(FAILOVER)
+    worker.shards = shards[1:]
+    await worker.follow()
+    await worker.leases.write({shards[0].key: at(5, ended=True)})
+    assert progress_of(memory, shards[0]).is_ended
