@@ -228,11 +228,14 @@ async def _rewrite(
     async with open_store(properties) as store:
         for tries_left in reversed(range(_MOST_TRIES)):
             rows = await settled_rows(store, properties, unread)
-            writes = [CheckpointWrite.over(rows, one) for one in changes(rows, targets).values()]
-            if not writes:
+            new = changes(rows, targets)
+            if not new:
                 return
+            shards = shards_of(new)
             try:
-                await store.save(writes)
+                # First the marks of whole streams: a reader that has begun keeps its positions.
+                for keys in filter(None, (new.keys() - shards.keys(), shards)):
+                    await store.save([CheckpointWrite.over(rows, new[key]) for key in keys])
                 return
             except StaleCheckpointError:
                 if not tries_left:

@@ -286,6 +286,19 @@ def test_force_takes_the_shard_from_a_worker_that_renews_it(
     assert application.row(0) == application.checkpoint(0, BEGINNING, Lease())
 
 
+def test_a_single_reader_that_begins_at_the_last_moment_reads_on(
+    application: Application, before_writes: list[Callable[[], None]]
+) -> None:
+    application.save(application.checkpoint(0, after(7)))
+    application.save(application.checkpoint("*", BEGINNING.ended()))
+    begun = application.checkpoint("*")
+    before_writes.append(lambda: application.save(begun))
+    result = application("reset", "--all", "--to", "LATEST", "--yes")
+    assert result.exit_code == 1
+    assert "which has not noted that it has stopped" in result.stderr
+    assert application.row(0).progress == after(7)
+
+
 def test_a_single_reader_that_has_not_stopped_is_refused_or_replaced(
     application: Application,
 ) -> None:
