@@ -70,9 +70,12 @@ def _table(name: str) -> sa.Table:
 def _upsert(table: sa.Table, dialect: str) -> Any:
     """Return the one statement that a driver sends for many rows at once on every database."""
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    new = insert.inserted if dialect == "mysql" else insert.excluded
+    # Databases that are spread over servers by a key do not let it be set.
+    fields = {name: new[name] for name in (*_REQUIRED, *_OPTIONAL)}
     if dialect == "mysql":
-        return insert.on_duplicate_key_update(insert.inserted)
-    return insert.on_conflict_do_update(index_elements=list(_KEYS), set_=insert.excluded)
+        return insert.on_duplicate_key_update(fields)
+    return insert.on_conflict_do_update(index_elements=list(_KEYS), set_=fields)
 
 
 async def _finish(call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

@@ -237,6 +237,8 @@ async def _rewrite(
                 for keys in filter(None, (new.keys() - shards.keys(), shards)):
                     await store.save([CheckpointWrite.over(rows, new[key]) for key in keys])
                 return
-            except StaleCheckpointError:
+            except StaleCheckpointError as refused:
                 if not tries_left:
                     raise
+                # Not once more: a worker may have them by then.
+                targets = {key: one for key, one in targets.items() if key not in refused.written}
