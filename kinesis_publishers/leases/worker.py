@@ -301,7 +301,8 @@ class LeaseWorker(LeaseRows):
         """Say whether another live process of this name has renewed what this one does not hold."""
         row = self.rows.get(key, before)
         return (
-            lease_of(row).holder == self.worker
+            # Not by the hand-over to a former run of this one.
+            lease_of(row).holder == lease_of(before).holder == self.worker
             and key not in self._held
             and key not in self._asked
             and row.version.number > before.version.number

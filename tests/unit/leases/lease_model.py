@@ -202,8 +202,11 @@ class ModelWorker:
                 raise
             return False
         finally:
-            await self._settle()
-            self.is_busy = False
+            try:
+                await self._settle()
+            finally:
+                # Also if the task is another worker's, which is killed just then.
+                self.is_busy = False
         return True
 
     async def _settle(self) -> None:

@@ -154,6 +154,24 @@ async def test_the_younger_of_two_workers_of_one_name_ends_with_an_error(
     assert [progress_of(memory, one) for one in SHARDS] == [at(1), at(1)]
 
 
+async def test_a_hand_over_to_a_former_run_of_a_worker_shows_no_second_one(
+    memory: CheckpointMemory, manual_clock: ManualClock
+) -> None:
+    one, _ = await asking(memory, manual_clock)
+    again = await begin("thief", memory, manual_clock)
+    await one.look()
+    (key,) = one.leases.leaving()
+    await one.leases.write({key: at(1)})
+    one.store.loses_answers = True
+    for _ in range(2):
+        await again.look()
+        with pytest.raises(ConnectionFailedError):
+            await one.leases.release([key])
+    await again.look()
+    await again.look_for(FAILOVER, manual_clock)
+    assert again.leases.get(key) == at(1)
+
+
 async def test_a_stop_while_another_worker_asks(
     memory: CheckpointMemory, manual_clock: ManualClock
 ) -> None:
