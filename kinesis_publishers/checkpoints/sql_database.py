@@ -51,7 +51,7 @@ _MEANINGS: Final[tuple[Meaning, ...]] = (
         # Deadlock, timeout of a lock or a statement, serialization failure, too many connections;
         # a row or a table that another writer has just made.
         (
-            "^(53[0-9]{3}|40001|40P01|55P03|57014|23505|42P07|"
+            "^(53[0-9]{3}|40001|40P01|55P03|57014|23505|42710|42P07|"
             "1020|1040|1050|1062|1203|1205|1213|1226|1317|1969|3024)"
         ),
         ResourceInUseError,

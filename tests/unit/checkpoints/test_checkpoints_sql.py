@@ -7,7 +7,7 @@ import gc
 import itertools
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,14 +62,13 @@ def store_on(url: str, table: str = "t", application: str = "billing") -> SqlChe
 
 
 async def test_a_table_is_created_once_however_many_need_it(server: Server, table: str) -> None:
-    stores = [store_on(server.url, table) for _ in range(4)]
-    try:
-        await asyncio.gather(*(store.open() for store in stores))
-        assert set(await stores[0].save([WRITE])) == {KEY}
-        assert set(await stores[1].load()) == {KEY}
-    finally:
-        for store in stores:
-            await store.close()
+    # PostgreSQL has several answers for one that comes second, and some are rare.
+    for number in range(20):
+        async with AsyncExitStack() as opened:
+            stores = [store_on(server.url, f"{table}_{number}") for _ in range(6)]
+            await asyncio.gather(*map(opened.enter_async_context, stores))
+            assert set(await stores[0].save([WRITE])) == {KEY}
+            assert set(await stores[1].load()) == {KEY}
 
 
 async def test_a_table_is_not_created_if_that_is_not_wanted(server: Server, table: str) -> None:
