@@ -89,7 +89,7 @@ async def _finish(call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         return await asyncio.shield(running)
     finally:
         await asyncio.wait([running])
-        # After a cancellation nobody else asks for its error.
+        # After a cancellation no caller asks for its error.
         if not running.cancelled():
             running.exception()
 

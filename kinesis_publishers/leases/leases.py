@@ -101,7 +101,7 @@ class Leases(LeaseWorker, ShardAssigner):
         self._identities, self._listed = dict(identities), dict(listed)
         async with self._turn:
             await self._create_missing(progress)
-            await self._remove_gone(progress, self._held)
+            await self._remove_gone(progress)
 
     async def write(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Write the progress of shards that this worker has the lease on; the rest is dropped.

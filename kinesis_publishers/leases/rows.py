@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
@@ -212,9 +212,7 @@ class LeaseRows:
         has_just_begun = known and None not in instants
         return instants[min(known)] if has_just_begun else found
 
-    async def _remove_gone(
-        self, progress: Mapping[ShardKey, ShardProgress], held: Container[ShardKey]
-    ) -> None:
+    async def _remove_gone(self, progress: Mapping[ShardKey, ShardProgress]) -> None:
         """Remove the rows of shards that have left the listing, once they are not needed.
 
         Those of ended shards are needed until all of their children have begun: they say that a
@@ -223,11 +221,7 @@ class LeaseRows:
         """
         newer = self._newer_than_listing()
         candidates = self._read_and_gone() | self._lost_unread(progress)
-        gone = {
-            key: version
-            for key, version in candidates.items()
-            if key not in newer and key not in held
-        }
+        gone = {key: version for key, version in candidates.items() if key not in newer}
         if not gone:
             return
         try:

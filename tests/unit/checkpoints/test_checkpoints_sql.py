@@ -8,6 +8,7 @@ import itertools
 import sqlite3
 import sys
 from contextlib import AsyncExitStack, closing
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ from attrs import evolve
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from kinesis_publishers.checkpoints.sql import SqlCheckpointStore
+from kinesis_publishers.checkpoints.sql import SqlCheckpointStore, _table, _upsert
 from kinesis_publishers.checkpoints.sql_database import engine_of
 from kinesis_publishers.config import SqlCheckpointConfig
 from kinesis_publishers.errors import (
@@ -69,6 +70,16 @@ async def test_a_table_is_created_once_however_many_need_it(server: Server, tabl
             await asyncio.gather(*map(opened.enter_async_context, stores))
             assert set(await stores[0].save([WRITE])) == {KEY}
             assert set(await stores[1].load()) == {KEY}
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])
+def test_a_row_is_replaced_without_its_key(dialect: str) -> None:
+    # Databases that are spread over servers by a key refuse to set it.
+    statement = _upsert(_table("t"), dialect)
+    made = str(statement.compile(dialect=import_module(f"sqlalchemy.dialects.{dialect}").dialect()))
+    _, _, changed = made.partition(" UPDATE ")
+    assert "writer" in changed
+    assert "shard_id = " not in changed
 
 
 async def test_a_table_is_not_created_if_that_is_not_wanted(server: Server, table: str) -> None:

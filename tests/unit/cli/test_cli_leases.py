@@ -244,6 +244,21 @@ def test_a_row_that_its_owner_renews_in_between_is_released_with_its_new_positio
     assert application.row(0) == application.checkpoint(0, after(2), Lease())
 
 
+def test_a_shard_that_was_released_and_taken_is_not_released_again(
+    application: Application, before_writes: list[Callable[[], None]]
+) -> None:
+    application.save(*(application.checkpoint(one, lease=Lease(owner="a")) for one in (0, 1)))
+    # The first write is refused for one of them: what follows is about that one only.
+
+    def take_and_renew() -> None:
+        application.own(1, "b")
+        application.own(0, "a")
+
+    before_writes += [lambda: application.own(0, "a"), take_and_renew]
+    assert application("release", "--all", "--yes").exit_code == 0
+    assert [application.row(number).lease for number in (0, 1)] == [Lease(), Lease(owner="b")]
+
+
 def test_a_row_that_changes_again_and_again_is_an_error(
     application: Application, before_writes: list[Callable[[], None]]
 ) -> None:
