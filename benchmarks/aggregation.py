@@ -24,10 +24,10 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 from benchmarks.polling import environment, heading, publish
 from kinesis_publishers import RecordBatch, UserRecord
 from kinesis_publishers.aggregation import (
-    RecordAggregator,
     decode_aggregate,
     expand,
     has_aggregates,
+    pack_user_records,
 )
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.model import HashRange
@@ -152,11 +152,7 @@ def with_aggregates(repetitions: int) -> list[dict[str, Any]]:
 
 
 def _pack(records: Sequence[UserRecord]) -> bytes:
-    aggregator = RecordAggregator(max_bytes=10**6)
-    for record in records:
-        aggregator.add(record)
-    packed = aggregator.flush()
-    assert packed is not None
+    packed = pack_user_records(records, max_bytes=10**6)
     return packed.data
 
 

@@ -1,4 +1,4 @@
-"""Read Amazon Kinesis Data Streams: pluggable record publishers, from one properties dict.
+"""Read and write Amazon Kinesis Data Streams, as one properties dict says.
 
 Each name is imported from its module at its first use: importing the package costs nothing.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kinesis_publishers.abc import ControlPlane as ControlPlane
     from kinesis_publishers.abc import DataPlane as DataPlane
     from kinesis_publishers.abc import EventReporter as EventReporter
+    from kinesis_publishers.abc import Partitioner as Partitioner
     from kinesis_publishers.abc import PublisherContext as PublisherContext
     from kinesis_publishers.abc import RecordBatchConsumer as RecordBatchConsumer
     from kinesis_publishers.abc import RecordPublisher as RecordPublisher
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
     from kinesis_publishers.processing import read as read
     from kinesis_publishers.processing import scan as scan
     from kinesis_publishers.processing import with_error_policy as with_error_policy
+    from kinesis_publishers.producing import BlockingProducer as BlockingProducer
+    from kinesis_publishers.producing import KinesisProducer as KinesisProducer
+    from kinesis_publishers.producing import PutResult as PutResult
     from kinesis_publishers.readers.fetcher import KinesisDataFetcher as KinesisDataFetcher
     from kinesis_publishers.readers.fetcher import OnBatch as OnBatch
 
@@ -66,8 +70,8 @@ if TYPE_CHECKING:
 _NAMES: Final = {
     "abc": (
         "CheckpointStore CheckpointStoreContext ControlPlane DataPlane EventReporter "
-        "PublisherContext RecordBatchConsumer RecordPublisher RecordPublisherFactory "
-        "ShardAssigner"
+        "Partitioner PublisherContext RecordBatchConsumer RecordPublisher "
+        "RecordPublisherFactory ShardAssigner"
     ),
     "checkpoints.checkpointer": "Checkpointer",
     "clock": "Clock SystemClock",
@@ -84,6 +88,7 @@ _NAMES: Final = {
         "DeadLetter ErrorPolicy RecordStream RetryOnError ScanResult StopOnError read scan "
         "with_error_policy"
     ),
+    "producing": "BlockingProducer KinesisProducer PutResult",
     "readers.fetcher": "KinesisDataFetcher OnBatch",
 }
 

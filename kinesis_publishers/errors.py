@@ -354,8 +354,43 @@ class PublisherCancelledError(KinesisPublishersError):
     """
 
 
+class InvalidRecordError(KinesisPublishersError, ValueError):
+    """A record that no stream, or not this one, takes; nothing of it was sent.
+
+    What to do: correct what the message names: the partition key, the explicit hash key, or the
+    size of the data.
+    """
+
+
 class RecordsNotWrittenError(KinesisPublishersError):
-    """Records were not written, or it is not known whether they were."""
+    """Records were not written, or it is not known whether they were.
+
+    What to do: put them again, or keep them elsewhere; the cause or the records' errors say why. A
+    record may be in the stream nevertheless if the answer to a call was lost.
+
+    Attributes:
+        results: for ``put_many``, a ``PutResult`` or an error for each record, in their order;
+            ``flush`` and ``close`` have the error of each record that failed.
+    """
+
+    def __init__(self, message: str, *, results: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.results = tuple(results)
+
+
+class RecordExpiredError(RecordsNotWrittenError):
+    """A record was not accepted within its time to live, ``kinesis.producer.recordttlmillis``.
+
+    What to do: see the cause, the last refusal. If the stream throttles, it needs more shards; if
+    the service is away for longer at times, raise the time to live and the buffer.
+    """
+
+
+class BufferFullError(RecordsNotWrittenError):
+    """The buffer of the producer has no room, and ``kinesis.producer.buffer.whenfull`` is ``fail``.
+
+    What to do: put less, give the stream more shards, raise the buffer's limits, or let it wait.
+    """
 
 
 class ClosedError(KinesisPublishersError):

@@ -22,6 +22,7 @@ from kinesis_publishers import (
 )
 from kinesis_publishers.config import PendingConfig, SparkConfig
 from kinesis_publishers.errors import CheckpointError
+from kinesis_publishers.event_loop import EventLoopThread
 from kinesis_publishers_spark.chunks import (
     BatchLimit,
     Chunk,
@@ -32,7 +33,6 @@ from kinesis_publishers_spark.chunks import (
     pack,
     take,
 )
-from kinesis_publishers_spark.event_loop import EventLoopThread
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_publishers.config import RegistrationConfig, RegistrationStrategy, SparkConfig
+from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import (
     ConsumerGuard,
     Ends,
@@ -19,7 +20,6 @@ from kinesis_publishers.readers import (
     register_consumers,
 )
 from kinesis_publishers_spark.chunks import BatchLimit, balanced, needs_refresh
-from kinesis_publishers_spark.event_loop import OpenInThread
 from kinesis_publishers_spark.lag import Lag
 from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset, ShardOffset

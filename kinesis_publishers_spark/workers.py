@@ -19,8 +19,8 @@ from typing import Any
 from attrs import define, field
 
 from kinesis_publishers import Delivery, DeliverySink, Properties, ShardRange
+from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import KinesisRangeReader
-from kinesis_publishers_spark.event_loop import OpenInThread
 
 # A task uses one for its query and publisher; a worker serves all queries of its application.
 _MAX_READERS = 4

@@ -4,9 +4,13 @@ from kinesis_publishers.abc.assigner import ShardAssigner as ShardAssigner
 from kinesis_publishers.abc.checkpoint_store import CheckpointStore as CheckpointStore
 from kinesis_publishers.abc.checkpoint_store import CheckpointStoreContext as CheckpointStoreContext
 from kinesis_publishers.abc.event_reporter import EventReporter as EventReporter
+from kinesis_publishers.abc.partitioner import Partitioner as Partitioner
 from kinesis_publishers.abc.planes import ControlContext as ControlContext
 from kinesis_publishers.abc.planes import ControlPlane as ControlPlane
 from kinesis_publishers.abc.planes import DataPlane as DataPlane
+from kinesis_publishers.abc.planes import PutAnswer as PutAnswer
+from kinesis_publishers.abc.planes import PutColumns as PutColumns
+from kinesis_publishers.abc.planes import RecordWriter as RecordWriter
 from kinesis_publishers.abc.planes import ShardSubscription as ShardSubscription
 from kinesis_publishers.abc.publisher import PublisherContext as PublisherContext
 from kinesis_publishers.abc.publisher import RecordBatchConsumer as RecordBatchConsumer

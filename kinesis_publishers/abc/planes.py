@@ -1,14 +1,16 @@
-"""The calls of Kinesis: the control plane describes and registers, the data plane reads."""
+"""The calls of Kinesis: a control plane describes, a data plane reads, a record writer writes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
-from attrs import frozen
+from attrs import field, frozen
 
 from kinesis_publishers.clock import Clock
+from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.events import EventSink
 from kinesis_publishers.model import (
     RecordPage,
@@ -137,4 +139,48 @@ class DataPlane(ABC):
         Args:
             consumer_arn: the registered consumer, which has its own 2 MB/s.
             position: where to begin; never LATEST.
+        """
+
+
+@frozen(kw_only=True, eq=False)
+class PutColumns:
+    """The records of a PutRecords call, as columns of equal length.
+
+    Attributes:
+        explicit_hash_keys: per record, or ``None`` if no record has one.
+    """
+
+    payloads: Sequence[bytes]
+    partition_keys: Sequence[str]
+    explicit_hash_keys: Sequence[str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+
+@frozen(kw_only=True, eq=False)
+class PutAnswer:
+    """The answer to PutRecords, as columns with an item for each record of the call.
+
+    Attributes:
+        shard_ids: where each record was written; ``None`` if it was not.
+        sequence_numbers: the number that it has there, likewise.
+        errors: why records were not written, by their places in the call.
+    """
+
+    shard_ids: Sequence[str | None]
+    sequence_numbers: Sequence[str | None]
+    errors: Mapping[int, ServiceError] = field(factory=dict)
+
+
+class RecordWriter(ABC):
+    """Writes records. Makes each call once: the caller retries."""
+
+    @abstractmethod
+    async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+        """Write 1 to 500 records, of at most 10 MiB with their keys.
+
+        Raises:
+            ServiceError: the call failed as a whole. After ``ConnectionFailedError`` and
+                ``MalformedResponseError`` it is not known whether the records were written.
         """

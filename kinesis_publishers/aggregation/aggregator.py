@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import count, islice
+from typing import Final, TypeAlias
 
-from attrs import define, field, frozen, validators
+from attrs import define, field, frozen
 
 from kinesis_publishers.aggregation.codec import (
+    BATCH_TAG,
+    COPY_TAG,
     DIGEST_BYTES,
     KPL_PARTITION_KEY,
-    aggregate_class,
-    pack,
+    MARKER_TAG,
+    sealed,
 )
 from kinesis_publishers.model import UserRecord, hash_key_of
 from kinesis_publishers.model.records import AGGREGATE_MAGIC
@@ -18,6 +23,18 @@ from kinesis_publishers.model.records import AGGREGATE_MAGIC
 # The KPL's AggregationMaxSize, 50 KiB: little is lost or repeated with one record.
 _DEFAULT_MAX_BYTES: Final = 51_200
 _AROUND_MESSAGE: Final = len(AGGREGATE_MAGIC) + DIGEST_BYTES
+# The tags of protobuf: the number of a field and its wire type (codec.py names the fields).
+_KEYS_FIELD, _HASH_KEYS_FIELD, _RECORDS_FIELD = b"\x0a", b"\x12", b"\x1a"
+_KEY_INDEX, _HASH_KEY_INDEX, _DATA_FIELD, _TAGS_FIELD = b"\x08", b"\x10", b"\x1a", b"\x22"
+_NAME_FIELD, _VALUE_FIELD = b"\x0a", b"\x12"
+# Of a record without hash key and tags: four tags and four numbers of up to 10 MiB.
+_LARGEST_NUMBERS: Final = 20
+
+
+Packable: TypeAlias = tuple[bytes, str, str | None, str | None, bool]
+"""A record to pack: data, partition key, explicit hash key, and what is noted beside it: a marker,
+as :attr:`UserRecord.marker` says, and whether readers of this package have delivered the record
+already."""
 
 
 @frozen(kw_only=True)
@@ -25,123 +42,213 @@ class AggregatedRecord:
     """A record to put into the stream for one or more user records.
 
     Attributes:
-        data: an aggregate; for a single record, its own data.
-        partition_key: the record's own, or the KPL's ``a``, which tells readers to apply its rules.
+        data: an aggregate; for a single record without a note, its own data.
+        partition_key: a single record's own, or the KPL's ``a``, which tells readers to apply its
+            rules.
         explicit_hash_key: decimal; sends an aggregate to the shard of its first record.
         user_records: how many records are inside.
+        is_aggregate: whether ``data`` is an aggregate.
     """
 
     data: bytes
     partition_key: str
     explicit_hash_key: str | None
     user_records: int
+    is_aggregate: bool
 
 
-@define(eq=False)
-class RecordAggregator:
-    """Collects user records and packs them into one Kinesis record.
+def pack_first(
+    records: Iterable[Packable],
+    *,
+    max_bytes: int = _DEFAULT_MAX_BYTES,
+    max_records: int = 2**32 - 1,
+) -> AggregatedRecord:
+    """Pack the first of ``records``, as many as the limits admit.
 
-    All of them must belong to the same shard: the aggregate goes to the shard of the first one. The
-    caller determines that shard, as the KPL does, and like the KPL puts records again whose hash
-    keys do not belong to the shard where the aggregate arrived: readers leave them out.
+    All of them must belong to the same shard: an aggregate goes to the shard of its first record.
+    The caller determines that shard, as the KPL does, and like the KPL puts records again whose
+    hash keys do not belong to the shard where the aggregate arrived: readers leave them out.
 
     Args:
+        records: at least one; no more are looked at than the first that has no room.
         max_bytes: the maximum size of an aggregate; a record that exceeds it by itself is put as it
             is.
         max_records: the maximum number of records in one aggregate.
     """
+    message = _Message()
+    first: Packable | None = None
+    for record in islice(records, max_records):
+        if not message.add(record, max_bytes if first is not None else None):
+            break
+        first = first or record
+    assert first is not None, "there must be a record to pack"
+    return message.sealed(first)
 
-    _max_bytes: int = field(default=_DEFAULT_MAX_BYTES, validator=validators.ge(1), kw_only=True)
-    _max_records: int = field(default=2**32 - 1, validator=validators.ge(1), kw_only=True)
-    _records: list[UserRecord] = field(factory=list, init=False)
-    _keys: dict[str, int] = field(factory=dict, init=False)
-    _hash_keys: dict[str, int] = field(factory=dict, init=False)
-    _message_bytes: int = field(default=0, init=False)
 
-    def __len__(self) -> int:
-        return len(self._records)
+def pack_plain(
+    payloads: Sequence[bytes],
+    partition_keys: Sequence[str],
+    *,
+    max_bytes: int = _DEFAULT_MAX_BYTES,
+    max_records: int = 2**32 - 1,
+) -> AggregatedRecord:
+    """Pack the first of some records that have nothing but data and keys, given as columns.
 
-    @property
-    def size(self) -> int:
-        """The size of the aggregate of the collected records, in bytes; 0 if there are none."""
-        return self._message_bytes + _AROUND_MESSAGE if self._records else 0
+    The result is that of :func:`pack_first`, at a third of its cost.
+    """
+    message = _Message()
+    most, done = min(len(payloads), max_records), 0
+    # As many as surely fit, and of the rest as many as the room admits that those have not needed.
+    step = most
+    while done < most:
+        data, keys = payloads[done : done + step], partition_keys[done : done + step]
+        # An ASCII character is one byte.
+        width = 1 if "".join(keys).isascii() else 4
+        largest = sum(map(len, data)) + width * sum(map(len, keys)) + _LARGEST_NUMBERS * len(keys)
+        room = max_bytes - message.size
+        if largest <= room:
+            message.add_plain(data, keys)
+            done += len(keys)
+            step = min(step, most - done)
+        elif len(keys) > 1:
+            step = max(1, min(len(keys) - 1, len(keys) * room // largest))
+        elif message.add((data[0], keys[0], None, None, False), max_bytes if done else None):
+            done += 1
+        else:
+            break
+    return message.sealed((payloads[0], partition_keys[0], None, None, False))
 
-    def add(self, record: UserRecord) -> AggregatedRecord | None:
-        """Collect ``record``.
 
-        Returns:
-            The records collected before, if there was no room for ``record`` with them; put this
-            before anything that is collected from now on.
+def pack_user_records(records: Iterable[UserRecord], **limits: int) -> AggregatedRecord:
+    """Pack the first of ``records``, as :func:`pack_first` does with the same limits."""
+    rows = (
+        (one.data, one.partition_key, one.explicit_hash_key, one.marker, False) for one in records
+    )
+    return pack_first(rows, **limits)
+
+
+@define(eq=False)
+class _Message:
+    """An aggregate that is being written: its message in pieces, and what its tables have.
+
+    Protobuf's own objects take twice the time, and the size would have to be calculated besides.
+
+    Attributes:
+        size: the bytes of the aggregate.
+    """
+
+    size: int = _AROUND_MESSAGE
+    _count: int = 0
+    _pieces: list[bytes] = field(factory=list)
+    _tables: list[bytes] = field(factory=list)
+    _keys: dict[str, int] = field(factory=dict)
+    _hash_keys: dict[str, int] = field(factory=dict)
+    # What the last marker has in front of its last slash.
+    _batch: str | None = None
+
+    def add(self, record: Packable, max_bytes: int | None) -> bool:
+        """Add a record if the aggregate does not exceed ``max_bytes`` then; say whether it did.
+
+        After a refusal nothing may be added.
         """
-        full, added = None, self._bytes_for(record)
-        if self._records and not self._has_room_for(added):
-            full = self.flush()
-            # The tables are empty again as well.
-            added = self._bytes_for(record)
-        self._message_bytes += added
-        self._keys.setdefault(record.partition_key, len(self._keys))
-        if record.explicit_hash_key is not None:
-            self._hash_keys.setdefault(record.explicit_hash_key, len(self._hash_keys))
-        self._records.append(record)
-        return full
-
-    def flush(self) -> AggregatedRecord | None:
-        """Return the collected records, ``None`` if there are none, and start a new aggregate."""
-        if not self._records:
-            return None
-        packed = self._packed()
-        self._records, self._keys, self._hash_keys = [], {}, {}
-        self._message_bytes = 0
-        return packed
-
-    def _has_room_for(self, added: int) -> bool:
-        return len(self._records) < self._max_records and self.size + added <= self._max_bytes
-
-    def _bytes_for(self, record: UserRecord) -> int:
-        """Return by how many bytes ``record`` makes the message longer."""
-        key, hash_key = record.partition_key, record.explicit_hash_key
-        # Each field is a byte of tag, a number or a length, and the bytes themselves.
-        inside = 1 + _varint_bytes(self._keys.get(key, len(self._keys)))
-        inside += _field_bytes(len(record.data))
-        added = 0 if key in self._keys else _field_bytes(len(key.encode()))
+        data, key, hash_key, marker, is_copy = record
+        index, entries = _index_in(self._keys, _KEYS_FIELD, key)
+        indices = _KEY_INDEX + _varint(index)
         if hash_key is not None:
-            inside += 1 + _varint_bytes(self._hash_keys.get(hash_key, len(self._hash_keys)))
-            added += 0 if hash_key in self._hash_keys else _field_bytes(len(hash_key))
-        return added + _field_bytes(inside)
+            index, entry = _index_in(self._hash_keys, _HASH_KEYS_FIELD, hash_key)
+            indices += _HASH_KEY_INDEX + _varint(index)
+            entries += entry
+        tags = self._tag_of(marker) if marker is not None else b""
+        if is_copy:
+            tags += _tag(COPY_TAG, "")
+        size = _DATA_FIELD + _varint(len(data))
+        inside = len(indices) + len(size) + len(data) + len(tags)
+        head = b"".join((_RECORDS_FIELD, _varint(inside), indices, size))
+        total = self.size + len(entries) + len(head) + len(data) + len(tags)
+        if max_bytes is not None and total > max_bytes:
+            return False
+        self._pieces += (head, data, tags)
+        self._tables.append(entries)
+        self.size = total
+        self._count += 1
+        return True
 
-    def _packed(self) -> AggregatedRecord:
-        first = self._records[0]
-        if len(self._records) == 1:
-            return AggregatedRecord(
-                data=first.data,
-                partition_key=first.partition_key,
-                explicit_hash_key=first.explicit_hash_key,
-                user_records=1,
-            )
+    def add_plain(self, payloads: Sequence[bytes], keys: Sequence[str]) -> None:
+        """Add records that have nothing but data and keys."""
+        known = self._keys
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        known.update(zip(new, count(len(known)), strict=False))
+        tables = list(map(_key_entry, new))
+        heads = list(map(_head, map(known.__getitem__, keys), map(len, payloads)))
+        pieces = [b""] * (2 * len(heads))
+        pieces[::2], pieces[1::2] = heads, payloads
+        self._pieces += pieces
+        self._tables += tables
+        self.size += sum(map(len, pieces)) + sum(map(len, tables))
+        self._count += len(heads)
+
+    def _tag_of(self, marker: str) -> bytes:
+        batch, _, rest = marker.rpartition("/")
+        if batch == self._batch:
+            return _tag(MARKER_TAG, rest)
+        self._batch = batch
+        return _tag(BATCH_TAG, batch) + _tag(MARKER_TAG, rest)
+
+    def sealed(self, first: Packable) -> AggregatedRecord:
+        """Return what to put for the records, of which this is the first."""
+        data, key, hash_key, marker, is_copy = first
+        if self._count > 1:
+            # No record's own: readers apply the KPL's rules after a reshard.
+            key, hash_key = KPL_PARTITION_KEY, str(hash_key_of(key, hash_key))
+        is_aggregate = self._count > 1 or marker is not None or is_copy
         return AggregatedRecord(
-            data=self._packed_message(),
-            partition_key=KPL_PARTITION_KEY,
-            explicit_hash_key=str(hash_key_of(first.partition_key, first.explicit_hash_key)),
-            user_records=len(self._records),
+            data=sealed(b"".join((*self._tables, *self._pieces))) if is_aggregate else data,
+            partition_key=key,
+            explicit_hash_key=hash_key,
+            user_records=self._count,
+            is_aggregate=is_aggregate,
         )
 
-    def _packed_message(self) -> bytes:
-        message = aggregate_class()()
-        message.partition_key_table.extend(self._keys)
-        message.explicit_hash_key_table.extend(self._hash_keys)
-        for record in self._records:
-            packed = message.records.add()
-            packed.partition_key_index = self._keys[record.partition_key]
-            packed.data = record.data
-            if record.explicit_hash_key is not None:
-                packed.explicit_hash_key_index = self._hash_keys[record.explicit_hash_key]
-        return pack(message)
+
+def _index_in(table: dict[str, int], tag: bytes, text: str) -> tuple[int, bytes]:
+    """Return the index of a text in a table, and its entry if it is a new one."""
+    index = table.get(text)
+    if index is not None:
+        return index, b""
+    index = table[text] = len(table)
+    return index, _field(tag, text.encode())
 
 
-def _field_bytes(length: int) -> int:
-    return 1 + _varint_bytes(length) + length
+def _field(tag: bytes, content: bytes) -> bytes:
+    return b"%b%b%b" % (tag, _varint(len(content)), content)
 
 
-def _varint_bytes(number: int) -> int:
-    # Most numbers are that small.
-    return 1 if number < 128 else -(-number.bit_length() // 7)
+def _key_entry(key: str) -> bytes:
+    encoded = key.encode()
+    length = len(encoded)
+    # What a number of one byte costs less.
+    return b"\n%c%b" % (length, encoded) if length < 128 else _field(_KEYS_FIELD, encoded)
+
+
+def _tag(name: str, value: str) -> bytes:
+    content = _field(_NAME_FIELD, name.encode()) + _field(_VALUE_FIELD, value.encode())
+    return _field(_TAGS_FIELD, content)
+
+
+@lru_cache(maxsize=16_384)
+def _head(index: int, length: int) -> bytes:
+    """Return what comes before the data of a plain record."""
+    before = _KEY_INDEX + _varint(index) + _DATA_FIELD + _varint(length)
+    return _RECORDS_FIELD + _varint(len(before) + length) + before
+
+
+@lru_cache(maxsize=1_024)
+def _varint(number: int) -> bytes:
+    if number < 128:
+        return bytes((number,))
+    low = bytearray()
+    while number >= 128:
+        low.append(number & 127 | 128)
+        number >>= 7
+    low.append(number)
+    return bytes(low)

@@ -20,6 +20,14 @@ DIGEST_BYTES: Final = 16
 # The outer key of an aggregate of the KPL, which an explicit hash key sends to the right shard
 # (`KinesisRecord::partition_key` in its source). AWS's modules take the key of the first record.
 KPL_PARTITION_KEY: Final = "a"
+# Tags of a record, which other readers ignore. The marker of a record is the value of the last
+# batch tag up to it, a slash, and the value of its own marker tag.
+BATCH_TAG: Final = "kinesis-publishers.batch"
+MARKER_TAG: Final = "m"
+# The record is in the stream already, where readers that leave out single records have delivered
+# it; the KCL has left it out together with all others of its aggregate.
+COPY_TAG: Final = "kinesis-publishers.copy"
+_NOTED: Final = b"kinesis-publishers."
 # The first bytes that sort after everything that begins with the magic ones.
 _AFTER_MAGIC: Final = b"\xf3\x89\x9a\xc3"
 
@@ -76,11 +84,15 @@ class UserRecordColumns:
 
     Attributes:
         explicit_hash_keys: the explicit hash key of each record, ``None`` where it has none.
+        markers: per record, or ``None`` if no record has one.
+        copies: the indices of records that an earlier aggregate of the shard has as well.
     """
 
     payloads: Sequence[bytes]
     partition_keys: Sequence[str]
     explicit_hash_keys: Sequence[str | None]
+    markers: Sequence[str | None] | None = None
+    copies: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -126,12 +138,28 @@ def decode_aggregate(data: bytes) -> UserRecordColumns | None:
                 else None
                 for record in records
             ],
+            **(_notes_in(records) if _NOTED in data else {}),
         )
     except IndexError:
         raise AggregationError(
             "a sub-record names a partition key or an explicit hash key that the aggregate does "
             "not have: its producer packed it wrongly"
         ) from None
+
+
+def _notes_in(records: Any) -> dict[str, Any]:
+    """Return what tags of this package say of ``records``."""
+    markers: list[str | None] = []
+    copies = set()
+    batch = ""
+    for index, record in enumerate(records):
+        tags = {tag.key: tag.value for tag in record.tags}
+        batch = tags.get(BATCH_TAG, batch)
+        markers.append(f"{batch}/{tags[MARKER_TAG]}" if batch and MARKER_TAG in tags else None)
+        if COPY_TAG in tags:
+            copies.add(index)
+    has_markers = any(one is not None for one in markers)
+    return {"markers": markers if has_markers else None, "copies": frozenset(copies)}
 
 
 def _unpack(data: bytes) -> Any | None:
@@ -158,10 +186,9 @@ def _are_texts(keys: Sequence[object], longest: int) -> bool:
     return all(type(key) is str and len(key) <= longest for key in keys)
 
 
-def pack(message: Any) -> bytes:
-    """Return the aggregate that holds ``message``."""
-    serialized: bytes = message.SerializeToString()
-    return AGGREGATE_MAGIC + serialized + _digest(serialized)
+def sealed(message: bytes) -> bytes:
+    """Return the aggregate that holds a serialized ``message``."""
+    return b"".join((AGGREGATE_MAGIC, message, _digest(message)))
 
 
 def _digest(message: bytes) -> bytes:

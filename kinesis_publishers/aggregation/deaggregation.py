@@ -223,6 +223,8 @@ class _Columns:
     _partition_keys: list[str] = field(factory=list, init=False)
     _sub_sequence_numbers: list[int | None] = field(factory=list, init=False)
     _explicit_hash_keys: list[str | None] = field(factory=list, init=False)
+    _markers: list[str | None] = field(factory=list, init=False)
+    _has_markers: bool = field(default=False, init=False)
     # By the names of the attributes of AggregatesExpanded.
     _counts: Counter[str] = field(factory=Counter, init=False)
     _problem: str = field(default="", init=False)
@@ -257,20 +259,29 @@ class _Columns:
         self._partition_keys.append(self._batch.partition_keys[index])
         self._sub_sequence_numbers.append(None)
         self._explicit_hash_keys.append(None)
+        self._markers.append(None)
 
     def _add_aggregate(self, index: int, inside: UserRecordColumns) -> None:
         filters = self._filters_all or self._batch.partition_keys[index] == KPL_PARTITION_KEY
         needed = self._belonging(inside, filters=filters)
         foreign = len(inside) - len(needed)
-        if foreign and filters:
-            self._payloads += [inside.payloads[one] for one in needed]
-            self._partition_keys += [inside.partition_keys[one] for one in needed]
-            self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
-        else:
+        if not filters:
             needed = range(len(inside))
+        if inside.copies:
+            needed = [one for one in needed if one not in inside.copies]
+            self._counts["copies"] += len(inside.copies)
+        markers = inside.markers or [None] * len(inside)
+        if len(needed) == len(inside):
             self._payloads += inside.payloads
             self._partition_keys += inside.partition_keys
             self._explicit_hash_keys += inside.explicit_hash_keys
+            self._markers += markers
+        else:
+            self._payloads += [inside.payloads[one] for one in needed]
+            self._partition_keys += [inside.partition_keys[one] for one in needed]
+            self._explicit_hash_keys += [inside.explicit_hash_keys[one] for one in needed]
+            self._markers += [markers[one] for one in needed]
+        self._has_markers |= inside.markers is not None
         self._sub_sequence_numbers += needed
         self._origins += repeat(index, len(needed))
         self._counts["aggregates"] += 1
@@ -307,6 +318,7 @@ class _Columns:
             encryption_types=None if types is None else [types[one] for one in origins],
             sub_sequence_numbers=self._sub_sequence_numbers,
             explicit_hash_keys=self._explicit_hash_keys,
+            markers=self._markers if self._has_markers else None,
         )
         return Expansion(
             batch=expanded if self._counts["aggregates"] else batch,

@@ -77,7 +77,7 @@ class ServiceCalls:
         self._clock = clock
         self._machine = clock.machine if isinstance(clock, ServiceClock) else clock
         self._patterns: dict[tuple[str, str], CallPattern] = {}
-        for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard"):
+        for operation in ("GetRecords", "GetShardIterator", "SubscribeToShard", "PutRecords"):
             client.meta.events.register(f"before-send.kinesis.{operation}", _take)
 
     @contextmanager

@@ -14,6 +14,7 @@ from kinesis_publishers.clock import Clock
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError
 from kinesis_publishers.model import Shard, StreamConsumer, StreamIdentity, StreamSummary
+from kinesis_publishers.model.shards import MAX_RECORD_BYTES
 
 _T = TypeVar("_T")
 
@@ -126,6 +127,7 @@ def _summary(answer: dict[str, Any]) -> StreamSummary:
         ),
         status=text_in(summary, "StreamStatus"),
         retention_seconds=summary["RetentionPeriodHours"] * 3600.0,
+        max_record_bytes=summary.get("MaxRecordSizeInKiB", MAX_RECORD_BYTES // 1024) * 1024,
     )
 
 

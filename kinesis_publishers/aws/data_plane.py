@@ -12,8 +12,14 @@ from typing import Any, Self
 import orjson
 from aiobotocore.session import AioSession
 
-from kinesis_publishers.abc import DataPlane, ShardSubscription
-from kinesis_publishers.aws import cbor
+from kinesis_publishers.abc import (
+    DataPlane,
+    PutAnswer,
+    PutColumns,
+    RecordWriter,
+    ShardSubscription,
+)
+from kinesis_publishers.aws import cbor, writing
 from kinesis_publishers.aws.calls import JSON, Answer, ServiceCalls, error_in, millis_of
 from kinesis_publishers.aws.carriers.aiohttp_carrier import AiohttpCarrier
 from kinesis_publishers.aws.carriers.carrier import Endpoint
@@ -33,7 +39,7 @@ _READ_TIMEOUT_SECONDS = 60.0
 # What a token of HTTP cannot have (RFC 9110, section 5.6.2).
 _NOT_IN_USER_AGENT = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")
 # Those of our calls that have a StreamName.
-_OPERATIONS_BY_NAME = ("GetShardIterator",)
+_OPERATIONS_BY_NAME = ("GetShardIterator", "PutRecords")
 # Below it a record in JSON costs less CPU than one in CBOR, of which each key is a new text.
 _SMALL_BYTES = 1000
 _SAMPLE_RECORDS = 100
@@ -42,7 +48,7 @@ _CODES_OF_UNREADABLE = ("SerializationException", "UnknownOperationException")
 _LOGGER = logging.getLogger(__name__)
 
 
-class AioDataPlane(DataPlane):
+class AioDataPlane(DataPlane, RecordWriter):
     """Calls Kinesis with the endpoints and the credentials of a client of aiobotocore.
 
     Calls are made by :mod:`kinesis_publishers.aws.calls`, answers go through
@@ -53,7 +59,7 @@ class AioDataPlane(DataPlane):
 
     Args:
         config: limits the connections, of which a shard needs one at a time.
-        encoding: of GetRecords and GetShardIterator.
+        encoding: of GetRecords, GetShardIterator and PutRecords.
         clock: measures how long a subscription is silent, and learns the service's time.
 
     Raises:
@@ -138,13 +144,13 @@ class AioDataPlane(DataPlane):
         if position.sequence_number is not None:
             request["StartingSequenceNumber"] = position.sequence_number.sequence_number
         millis = None if position.timestamp is None else millis_of(position.timestamp)
-        answer = await self._call("GetShardIterator", shard, request, millis)
+        answer = await self._call_shard("GetShardIterator", shard, request, millis)
         with complete_answer("GetShardIterator", str(shard)):
             return text_in(answer.parsed(), "ShardIterator")
 
     async def get_records(self, shard: Shard, shard_iterator: str, limit: int) -> RecordPage:
         request = {"ShardIterator": shard_iterator, "Limit": limit}
-        answer = await self._call("GetRecords", shard, request)
+        answer = await self._call_shard("GetRecords", shard, request)
         page = decode_get_records(answer.body, is_cbor=answer.is_cbor)
         if page.payloads and self._may_choose:
             sample = page.payloads[:_SAMPLE_RECORDS]
@@ -161,23 +167,49 @@ class AioDataPlane(DataPlane):
         async with self._subscriber.subscribe(shard, consumer_arn, position) as subscription:
             yield subscription
 
-    async def _call(
+    async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+        stream = stream_arn.rpartition("/")[2]
+
+        def write(is_cbor: bool, naming: dict[str, str]) -> bytes:
+            members = writing.members_of(records, is_cbor=is_cbor) | naming
+            return cbor.dumps(members) if is_cbor else orjson.dumps(members)
+
+        is_small = self._may_choose and writing.are_small(records)
+        answer = await self._call(writing.OPERATION, stream_arn, stream, write, is_small)
+        with complete_answer(writing.OPERATION, stream):
+            return writing.answer_in(answer.parsed(), len(records), stream)
+
+    async def _call_shard(
         self, operation: str, shard: Shard, request: dict[str, Any], millis: int | None = None
     ) -> Answer:
         """Return the answer to a request, which names no stream; ``millis`` is its Timestamp."""
+
+        def write(is_cbor: bool, naming: dict[str, str]) -> bytes:
+            named = request | naming
+            return cbor.dumps(named, millis) if is_cbor else _json(named, millis)
+
+        arn = shard.stream_arn
+        return await self._call(operation, arn, str(shard), write, arn in self._small)
+
+    async def _call(
+        self,
+        operation: str,
+        arn: str,
+        where: str,
+        write: Callable[[bool, dict[str, str]], bytes],
+        is_small: bool,
+    ) -> Answer:
+        """Return the answer to what ``write`` makes of an encoding and the name of the stream."""
         calls = self._calls
         if calls is None:
-            raise ClosedError(f"{operation} of {shard}: the data plane is closed")
+            raise ClosedError(f"{operation} of {where}: the data plane is closed")
 
         async def send(is_cbor: bool) -> Answer:
-            named = request | self._naming(operation, shard)
-            body = cbor.dumps(named, millis) if is_cbor else _json(named, millis)
+            body = write(is_cbor, self._naming(operation, arn))
             content_type = cbor.CONTENT_TYPE if is_cbor else JSON
-            arn, where = shard.stream_arn, str(shard)
             return await calls.post(await calls.sign(operation, arn, body, where, content_type))
 
-        with calls.errors(operation, str(shard)):
-            is_small = shard.stream_arn in self._small
+        with calls.errors(operation, where):
             answer = await self._negotiate(send, is_small)
             if answer.status != 200 and self._learns_naming(operation, answer):
                 answer = await self._negotiate(send, is_small)
@@ -188,8 +220,9 @@ class AioDataPlane(DataPlane):
     async def _negotiate(self, send: Callable[[bool], Awaitable[Answer]], is_small: bool) -> Answer:
         """Send a request in the encoding that the service understands, found out if need be."""
         encoding = self._encoding
-        answer = await send(encoding is not Encoding.JSON and not is_small)
-        if encoding is not Encoding.AUTO:
+        is_cbor = encoding is not Encoding.JSON and not is_small
+        answer = await send(is_cbor)
+        if encoding is not Encoding.AUTO or not is_cbor:
             return answer
         if not _is_understood(answer):
             answer = await send(False)
@@ -200,10 +233,10 @@ class AioDataPlane(DataPlane):
                 _LOGGER.info("The service does not answer in CBOR: it is asked in JSON from now on")
         return answer
 
-    def _naming(self, operation: str, shard: Shard) -> dict[str, str]:
+    def _naming(self, operation: str, arn: str) -> dict[str, str]:
         if self._uses_names and operation in _OPERATIONS_BY_NAME:
-            return {"StreamName": shard.stream_arn.rpartition("/")[2]}
-        return {"StreamARN": shard.stream_arn}
+            return {"StreamName": arn.rpartition("/")[2]}
+        return {"StreamARN": arn}
 
     def _learns_naming(self, operation: str, refusal: Answer) -> bool:
         if self._uses_names or operation not in _OPERATIONS_BY_NAME:

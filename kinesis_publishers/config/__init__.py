@@ -50,6 +50,9 @@ from kinesis_publishers.config.sections.positions import InitialPosition as Init
 from kinesis_publishers.config.sections.positions import (
     InitialPositionConfig as InitialPositionConfig,
 )
+from kinesis_publishers.config.sections.producing import Ordering as Ordering
+from kinesis_publishers.config.sections.producing import ProducerConfig as ProducerConfig
+from kinesis_publishers.config.sections.producing import WhenFull as WhenFull
 from kinesis_publishers.config.sections.reading import DiscoveryConfig as DiscoveryConfig
 from kinesis_publishers.config.sections.reading import Encoding as Encoding
 from kinesis_publishers.config.sections.reading import FanOutConfig as FanOutConfig

@@ -24,6 +24,7 @@ from kinesis_publishers.config.sections.checkpoints import STORE_SECTIONS, Check
 from kinesis_publishers.config.sections.leases import AssignmentConfig, LeaseConfig
 from kinesis_publishers.config.sections.metrics import MetricsConfig
 from kinesis_publishers.config.sections.positions import EndingPositionConfig, InitialPositionConfig
+from kinesis_publishers.config.sections.producing import ProducerConfig
 from kinesis_publishers.config.sections.reading import (
     DiscoveryConfig,
     FanOutConfig,
@@ -55,6 +56,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     *STORE_SECTIONS.values(),
     AssignmentConfig,
     LeaseConfig,
+    ProducerConfig,
 )
 CUSTOM_PREFIX: Final = "custom."
 

@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_publishers.config.sections.checkpoints import BUILT_IN_STORES
 from kinesis_publishers.config.sections.leases import BUILT_IN_ASSIGNERS
+from kinesis_publishers.config.sections.producing import RANDOM
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS
 from kinesis_publishers.errors import PluginLoadError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# The entry-point groups in which packages announce record publisher factories and stores.
+# The entry-point groups in which packages announce what can be replaced.
 RECORD_PUBLISHERS_GROUP: Final = "kinesis_publishers.record_publishers"
 CHECKPOINT_STORES_GROUP: Final = "kinesis_publishers.checkpoint_stores"
 SHARD_ASSIGNERS_GROUP: Final = "kinesis_publishers.shard_assigners"
+PARTITIONERS_GROUP: Final = "kinesis_publishers.partitioners"
 
 _BUILT_IN: Final = {
     RECORD_PUBLISHERS_GROUP: BUILT_IN_PUBLISHERS,
     CHECKPOINT_STORES_GROUP: BUILT_IN_STORES,
     SHARD_ASSIGNERS_GROUP: BUILT_IN_ASSIGNERS,
+    PARTITIONERS_GROUP: (RANDOM,),
 }
 
 _T = TypeVar("_T")

@@ -3,6 +3,13 @@
 A component reports what happened to an :class:`EventSink`, which decides what to do with it.
 """
 
+from kinesis_publishers.events.producing import ProducerStarted as ProducerStarted
+from kinesis_publishers.events.producing import ProducerStopped as ProducerStopped
+from kinesis_publishers.events.producing import PutRecordsAnswered as PutRecordsAnswered
+from kinesis_publishers.events.producing import RecordsFailed as RecordsFailed
+from kinesis_publishers.events.producing import RecordsPut as RecordsPut
+from kinesis_publishers.events.producing import RecordsRefused as RecordsRefused
+from kinesis_publishers.events.producing import ShardMispredicted as ShardMispredicted
 from kinesis_publishers.events.reading import AggregatesExpanded as AggregatesExpanded
 from kinesis_publishers.events.reading import CheckpointsRefused as CheckpointsRefused
 from kinesis_publishers.events.reading import CheckpointsSaved as CheckpointsSaved

@@ -209,6 +209,8 @@ class AggregatesExpanded:
         foreign: how many were delivered although their hash keys belong to another shard.
         corrupt: how many records begin like an aggregate and are not valid; they were delivered as
             they are.
+        copies: how many were not delivered because their producer has noted that an earlier
+            aggregate of the shard has them, too.
     """
 
     shard: ShardKey
@@ -217,6 +219,7 @@ class AggregatesExpanded:
     left_out: int = 0
     corrupt: int = 0
     foreign: int = 0
+    copies: int = 0
 
 
 @frozen(kw_only=True)

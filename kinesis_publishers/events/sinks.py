@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias, get_args
 
-from kinesis_publishers.events import reading, service
+from kinesis_publishers.events import producing, reading, service
 
 Event: TypeAlias = (
     reading.FetcherStarted
@@ -41,6 +41,13 @@ Event: TypeAlias = (
     | service.ConsumerAwaited
     | service.ConsumerDeregistered
     | reading.DataLossTolerated
+    | producing.ProducerStarted
+    | producing.ProducerStopped
+    | producing.RecordsPut
+    | producing.RecordsRefused
+    | producing.PutRecordsAnswered
+    | producing.RecordsFailed
+    | producing.ShardMispredicted
 )
 """One of the facts above."""
 
@@ -74,6 +81,10 @@ _LEVELS: Final[dict[type, int]] = {
     service.Throttled: logging.DEBUG,
     # kinesis_publishers.retry warns about what keeps failing.
     service.CallRetried: logging.DEBUG,
+    producing.RecordsPut: logging.DEBUG,
+    producing.RecordsRefused: logging.DEBUG,
+    producing.PutRecordsAnswered: logging.DEBUG,
+    producing.RecordsFailed: logging.WARNING,
 }
 
 
@@ -81,6 +92,9 @@ def level_of(event: Event) -> int:
     """Return the level of ``event`` in the log."""
     if isinstance(event, reading.FetcherStopped | reading.ShardStopped) and event.error is not None:
         return logging.WARNING
+    if isinstance(event, producing.RecordsFailed) and event.code == "BufferFullError":
+        # One for each record, and kinesis.producer.buffer.whenfull has asked for it.
+        return logging.DEBUG
     return _LEVELS.get(type(event), logging.INFO)
 
 

@@ -1,4 +1,4 @@
-"""Diagnostic events as CloudWatch metrics, under the names of the Kinesis Client Library."""
+"""Diagnostic events as CloudWatch metrics, under the names of the KCL and of the KPL."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from kinesis_publishers.config import AwsConfig, MetricsConfig, Properties
 from kinesis_publishers.errors import ServiceError
 from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.kcl_table import KCL_METRICS
+from kinesis_publishers.metrics.metric import MetricTable
+from kinesis_publishers.metrics.producing import KPL_METRICS
 from kinesis_publishers.metrics.sinks import repeated
 from kinesis_publishers.metrics.statistics import IntervalStatistics, datum_of, requests_of
 
@@ -30,6 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 #: How many data that could not be sent are kept for the next time; the KCL keeps as many.
 MAX_UNSENT_DATA: Final = 10_000
 
+_METRICS: Final = MetricTable((*KCL_METRICS.metrics, *KPL_METRICS.metrics))
 _NOT_SENT: Final = (
     "Metrics could not be sent to CloudWatch: %s; up to %d data are kept and sent with the next "
     "ones. It needs the permission cloudwatch:PutMetricData and a way to the endpoint."
@@ -190,7 +193,7 @@ class CloudWatchMetrics(EventReporter):
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        self._statistics = IntervalStatistics(KCL_METRICS, is_per_shard=settings.is_per_shard)
+        self._statistics = IntervalStatistics(_METRICS, is_per_shard=settings.is_per_shard)
         self._upload = CloudWatchUpload(create_client, settings.namespace)
         # One thread: the last metrics follow those being sent.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="cloudwatch-metrics")

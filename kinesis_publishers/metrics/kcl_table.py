@@ -8,7 +8,7 @@ for. Units are CloudWatch's.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kinesis_publishers.events import (
     CallRetried,
@@ -16,12 +16,8 @@ from kinesis_publishers.events import (
     RecordsFetched,
     RecordsProcessed,
 )
-from kinesis_publishers.metrics.metric import Metric, MetricKind, MetricTable, ValueOf, one, zero
+from kinesis_publishers.metrics.metric import MetricTable, counter, for_cloudwatch, one, zero
 from kinesis_publishers.metrics.table import METRICS
-
-# CloudWatch keeps the number, sum, minimum and maximum of everything.
-_KIND: Final = MetricKind.HISTOGRAM
-_MILLIS: Final = 1e3
 
 # The KCL's name of each metric that we have as well.
 _SAME: Final = {
@@ -49,24 +45,7 @@ _SAME: Final = {
     "TakenLeases": "leases_taken",
     "LostLeases": "leases_lost",
 }
-_UNITS: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}
-
-
-def _renamed(name: str, metric: Metric) -> Metric:
-    in_millis = metric.unit == "s"
-    sources = {
-        event_type: _millis(value_of) if in_millis else value_of
-        for event_type, value_of in metric.sources.items()
-    }
-    return Metric(name, _KIND, _UNITS.get(metric.unit, "Count"), metric.description, sources)
-
-
-def _millis(seconds_of: ValueOf) -> ValueOf:
-    def millis_of(event: Any) -> float | None:
-        seconds = seconds_of(event)
-        return None if seconds is None else seconds * _MILLIS
-
-    return millis_of
+_TASK: Final = "ProcessTask"
 
 
 def _get_records_failed(event: CallRetried) -> float | None:
@@ -77,21 +56,24 @@ _OURS: Final = {metric.name: metric for metric in METRICS.metrics}
 
 KCL_METRICS: Final = MetricTable(
     (
-        Metric(
-            "KinesisDataFetcher.getRecords.Success",
-            _KIND,
-            "Count",
-            "1 for each answer of GetRecords, 0 for each failure.",
-            {RecordsFetched: one, CallRetried: _get_records_failed},
+        *(
+            for_cloudwatch(metric.name, metric, kcl_task=_TASK)
+            for metric in (
+                counter(
+                    "KinesisDataFetcher.getRecords.Success",
+                    "{call}",
+                    "1 for each answer of GetRecords, 0 for each failure.",
+                    {RecordsFetched: one, CallRetried: _get_records_failed},
+                ),
+                counter(
+                    "Success",
+                    "{delivery}",
+                    "1 for each delivery that the application has taken, 0 for each that failed.",
+                    {RecordsProcessed: one, ProcessingFailed: zero},
+                ),
+            )
         ),
-        Metric(
-            "Success",
-            _KIND,
-            "Count",
-            "1 for each delivery that the application has taken, 0 for each that failed.",
-            {RecordsProcessed: one, ProcessingFailed: zero},
-        ),
-        *(_renamed(name, _OURS[ours]) for name, ours in _SAME.items()),
+        *(for_cloudwatch(name, _OURS[ours], kcl_task=_TASK) for name, ours in _SAME.items()),
     )
 )
-"""What CloudWatch gets."""
+"""What CloudWatch gets of reading."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from kinesis_publishers.events import (
     Event,
@@ -43,6 +43,7 @@ class Metric:
         combined: makes one value of a gauge of those of several shards.
         buckets: upper bounds of a histogram's buckets.
         flink_name: what Flink's connector calls it, if it has it.
+        kcl_task: the task of the KCL that it belongs to, in CloudWatch.
     """
 
     name: str
@@ -55,6 +56,58 @@ class Metric:
     combined: Callable[[Iterable[float]], float] = max
     buckets: tuple[float, ...] | None = None
     flink_name: str | None = None
+    kcl_task: str | None = None
+
+
+Sources: TypeAlias = Mapping[type, ValueOf]
+"""For each type of event what it measures."""
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+def counter(name: str, unit: str, text: str, sources: Sources, *attributes: str) -> Metric:
+    """Return what counts up."""
+    return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
+
+
+def counted_records(name: str, text: str, sources: Sources, *attributes: str) -> Metric:
+    """Return what counts records."""
+    return counter(name, "{record}", text, sources, *attributes)
+
+
+def duration(name: str, text: str, sources: Sources) -> Metric:
+    """Return a histogram of seconds."""
+    return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
+
+
+_UNITS_OF_CLOUDWATCH: Final = {"s": "Milliseconds", "ms": "Milliseconds", "By": "Bytes"}
+_MILLIS: Final = 1e3
+
+
+def for_cloudwatch(name: str, metric: Metric, *, kcl_task: str | None = None) -> Metric:
+    """Return a metric under a name and in a unit of CloudWatch."""
+    in_seconds = metric.unit == "s"
+    sources = {
+        event_type: _in_millis(value_of) if in_seconds else value_of
+        for event_type, value_of in metric.sources.items()
+    }
+    return evolve(
+        metric,
+        name=name,
+        # It keeps the number, sum, minimum and maximum of everything.
+        kind=MetricKind.HISTOGRAM,
+        unit=_UNITS_OF_CLOUDWATCH.get(metric.unit, "Count"),
+        sources=sources,
+        kcl_task=kcl_task,
+    )
+
+
+def _in_millis(seconds_of: ValueOf) -> ValueOf:
+    def millis_of(event: Any) -> float | None:
+        seconds = seconds_of(event)
+        return None if seconds is None else seconds * _MILLIS
+
+    return millis_of
 
 
 _NOTHING: Final[tuple[tuple[Metric, ValueOf], ...]] = ()

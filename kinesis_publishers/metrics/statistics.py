@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from attrs import define, frozen
 
-from kinesis_publishers.aws.record_writer import batched_by_size
 from kinesis_publishers.events import Event
 from kinesis_publishers.metrics.metric import Metric, MetricTable, stream_of
 from kinesis_publishers.model import ShardKey
@@ -16,11 +15,16 @@ from kinesis_publishers.model import ShardKey
 
 @frozen
 class Series:
-    """What distinguishes values: the metric, and the stream's name and the shard it has, if any."""
+    """What distinguishes values: the metric, and the stream's name and the shard it has, if any.
+
+    Attributes:
+        code: the code of an error, where the metric has it.
+    """
 
     metric: Metric
     stream: str | None
     shard_id: str | None
+    code: str | None = None
 
 
 @define
@@ -68,11 +72,15 @@ class IntervalStatistics:
             value = value_of(event)
             if value is None:
                 continue
-            if metric.name in found:
-                found[metric.name][1].add(value)
+            name, code = metric.name, None
+            if name == _BY_CODE:
+                code = event.code  # type: ignore[union-attr]
+                name = f"{name}/{code}"
+            if name in found:
+                found[name][1].add(value)
             else:
-                series = _series(metric, owner)
-                found[metric.name] = (series, Statistics(1, value, value, value))
+                series = _series(metric, owner, code)
+                found[name] = (series, Statistics(1, value, value, value))
 
     def take(self) -> list[tuple[Series, Statistics]]:
         """Return everything since the last call, and start over."""
@@ -80,10 +88,10 @@ class IntervalStatistics:
         return [one for of_owner in found.values() for one in of_owner.values()]
 
 
-def _series(metric: Metric, owner: ShardKey | str | None) -> Series:
+def _series(metric: Metric, owner: ShardKey | str | None, code: str | None) -> Series:
     if owner is None or isinstance(owner, str):
-        return Series(metric, owner, None)
-    return Series(metric, owner.stream_name, owner.shard_id)
+        return Series(metric, owner, None, code)
+    return Series(metric, owner.stream_name, owner.shard_id, code)
 
 
 #: The most data of one request (CloudWatch API reference, PutMetricData).
@@ -97,19 +105,22 @@ _BYTES_PER_VALUE = 64
 _FIXED_VALUES = 7
 _FIXED_BYTES = 128
 
-# Per-shard metrics of the KCL belong to its ProcessTask.
-_OPERATION = {"Name": "Operation", "Value": "ProcessTask"}
+# The one metric that has the code of an error as a dimension.
+_BY_CODE = "ErrorsByCode"
 
 
 def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str, Any]:
-    """Return one ``MetricDatum``, with the KCL's dimensions."""
-    named = (("StreamId", series.stream), ("ShardId", series.shard_id))
+    """Return one ``MetricDatum``, with the dimensions of the KCL or of the KPL."""
+    task = series.metric.kcl_task
+    named = (
+        ("Operation", task),
+        ("StreamName" if task is None else "StreamId", series.stream),
+        ("ShardId", series.shard_id),
+        ("ErrorCode", series.code),
+    )
     return {
         "MetricName": series.metric.name,
-        "Dimensions": [
-            _OPERATION,
-            *({"Name": name, "Value": value} for name, value in named if value),
-        ],
+        "Dimensions": [{"Name": name, "Value": value} for name, value in named if value],
         "Timestamp": now,
         "Unit": series.metric.unit,
         "StatisticValues": {
@@ -123,7 +134,17 @@ def datum_of(series: Series, statistics: Statistics, now: datetime) -> dict[str,
 
 def requests_of(data: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Cut ``data`` into requests that are within the limits."""
-    return batched_by_size(data, _size_of, max_items=MAX_DATA, max_bytes=MAX_REQUEST_BYTES)
+    request: list[dict[str, Any]] = []
+    total = 0
+    for datum in data:
+        size = _size_of(datum)
+        if request and (len(request) == MAX_DATA or total + size > MAX_REQUEST_BYTES):
+            yield request
+            request, total = [], 0
+        request.append(datum)
+        total += size
+    if request:
+        yield request
 
 
 def _size_of(datum: dict[str, Any]) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from statistics import fmean
-from typing import Final, TypeAlias
+from typing import Final
 
 from kinesis_publishers.events import (
     AggregatesExpanded,
@@ -42,32 +42,21 @@ from kinesis_publishers.metrics.metric import (
     Metric,
     MetricKind,
     MetricTable,
-    ValueOf,
+    Sources,
     bytes_of,
+    counted_records,
+    counter,
+    duration,
     lag_of,
     minus_one,
     one,
     records_of,
     seconds_of,
 )
-
-_Sources: TypeAlias = Mapping[type, ValueOf]
+from kinesis_publishers.metrics.producing import PRODUCING
 
 _NANOS = 1e9
 _MILLIS = 1e3
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-
-def _counter(name: str, unit: str, text: str, sources: _Sources, *attributes: str) -> Metric:
-    return Metric(name, MetricKind.COUNTER, unit, text, sources, attributes)
-
-
-def _records(name: str, text: str, sources: _Sources) -> Metric:
-    return _counter(name, "{record}", text, sources)
-
-
-def _duration(name: str, text: str, sources: _Sources) -> Metric:
-    return Metric(name, MetricKind.HISTOGRAM, "s", text, sources, buckets=_SECONDS)
 
 
 def _pool_gauge(name: str, unit: str, text: str, value: Callable[[PoolUsed], float]) -> Metric:
@@ -100,7 +89,7 @@ def _flink_gauge(
     name: str,
     unit: str,
     text: str,
-    sources: _Sources,
+    sources: Sources,
     *,
     combined: Callable[[Iterable[float]], float] = max,
 ) -> Metric:
@@ -172,47 +161,45 @@ _FLINK: Final = (
 )
 
 _READING: Final = (
-    _counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: one}),
-    _duration(
+    counter("fetches", "{call}", "Answers of GetRecords.", {RecordsFetched: one}),
+    duration(
         "fetch_duration",
         "The time that a GetRecords takes.",
         {RecordsFetched: lambda event: event.call_seconds},
     ),
-    _counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: one}),
-    _records(
+    counter("events_received", "{event}", "Events of subscriptions.", {EventReceived: one}),
+    counted_records(
         "records_fetched",
         "Records that were read, by any call.",
         {RecordsFetched: records_of, EventReceived: records_of},
     ),
-    _counter(
+    counter(
         "bytes_fetched",
         "By",
         "Payload that was read, by any call.",
         {RecordsFetched: bytes_of, EventReceived: bytes_of},
     ),
-    _counter(
-        "iterators_replaced", "{iterator}", "Iterators that expired.", {IteratorReplaced: one}
-    ),
-    _counter(
+    counter("iterators_replaced", "{iterator}", "Iterators that expired.", {IteratorReplaced: one}),
+    counter(
         "subscriptions", "{subscription}", "Accepted subscriptions.", {SubscriptionStarted: one}
     ),
-    _counter(
+    counter(
         "resubscribes",
         "{subscription}",
         "Accepted subscriptions that continue one that has ended.",
         {SubscriptionStarted: lambda event: 1 if event.is_reopened else None},
     ),
-    _duration(
+    duration(
         "subscription_duration", "How long subscriptions last.", {SubscriptionEnded: seconds_of}
     ),
-    _counter(
+    counter(
         "throttles",
         "{call}",
         "Calls that AWS refused because a rate is used up.",
         {Throttled: one},
         "operation",
     ),
-    _counter(
+    counter(
         "retries",
         "{call}",
         "Calls that are made again after a failure, throttles included.",
@@ -223,81 +210,86 @@ _READING: Final = (
 )
 
 _PROCESSING: Final = (
-    _records(
+    counted_records(
         "records_processed",
         "Records that the application has taken.",
         {RecordsProcessed: records_of},
     ),
-    _counter(
+    counter(
         "bytes_processed",
         "By",
         "Payload that the application has taken.",
         {RecordsProcessed: bytes_of},
     ),
-    _duration(
+    duration(
         "processing_duration",
         "The time that the application takes for a delivery.",
         {RecordsProcessed: seconds_of},
     ),
-    _counter(
+    counter(
         "processing_failures",
         "{delivery}",
         "Deliveries for which the application raised an error.",
         {ProcessingFailed: one},
     ),
-    _counter(
+    counter(
         "checkpoints_saved",
         "{checkpoint}",
         "Checkpoints that the store has written.",
         {CheckpointsSaved: lambda event: event.shards},
     ),
-    _duration(
+    duration(
         "checkpoint_duration",
         "The time that the store of checkpoints takes for a batch.",
         {CheckpointsSaved: seconds_of},
     ),
-    _counter(
+    counter(
         "checkpoint_conflicts",
         "{conflict}",
         "Checkpoints that another reader has written in between.",
         {CheckpointsRefused: one},
     ),
-    _records(
+    counted_records(
         "records_skipped", "Records that came again and were dropped.", {RecordsSkipped: records_of}
     ),
-    _records(
+    counted_records(
         "aggregates_expanded",
         "Aggregates that were deaggregated.",
         {AggregatesExpanded: lambda event: event.aggregates},
     ),
-    _records(
+    counted_records(
         "aggregated_user_records",
         "Records that were inside aggregates.",
         {AggregatesExpanded: lambda event: event.user_records},
     ),
-    _records(
+    counted_records(
         "records_left_out",
         "Records inside aggregates that were left out: their hash key belongs to another shard.",
         {AggregatesExpanded: lambda event: event.left_out},
     ),
-    _records(
+    counted_records(
         "records_of_other_shards",
         "Records inside aggregates that were delivered although their hash key belongs to another "
         "shard.",
         {AggregatesExpanded: lambda event: event.foreign},
     ),
-    _records(
+    counted_records(
+        "copied_records_left_out",
+        "Records inside aggregates that a producer has put a second time, for the KCL.",
+        {AggregatesExpanded: lambda event: event.copies},
+    ),
+    counted_records(
         "corrupt_aggregates",
         "Records that begin like an aggregate and are not valid ones.",
         {AggregatesExpanded: lambda event: event.corrupt},
     ),
-    _counter(
+    counter(
         "backpressure_waits",
         "{wait}",
         "How often a shard had to wait for room in the pool.",
         {BackpressureBegan: one},
     ),
-    _duration(
+    duration(
         "backpressure_duration",
         "How long a shard waited for room in the pool.",
         {BackpressureEnded: seconds_of},
@@ -318,42 +310,42 @@ _LIFECYCLE: Final = (
         {ShardStarted: one, ShardEnded: minus_one, ShardStopped: minus_one},
         is_per_shard=False,
     ),
-    _counter(
+    counter(
         "shards_discovered",
         "{shard}",
         "Shards that were found.",
         {ShardsDiscovered: lambda event: len(event.shard_ids)},
     ),
-    _counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: one}),
-    _counter(
+    counter("shards_ended", "{shard}", "Shards that were read to their end.", {ShardEnded: one}),
+    counter(
         "ranges_read", "{range}", "Exact ranges that were read (Spark, batches).", {RangeRead: one}
     ),
-    _counter(
+    counter(
         "fetcher_failures",
         "{fetcher}",
         "Fetchers that an error has stopped.",
         {FetcherStopped: lambda event: None if event.error is None else 1},
     ),
-    _counter(
+    counter(
         "data_losses",
         "{loss}",
         "Losses of records that the configuration tolerated.",
         {DataLossTolerated: one},
     ),
-    _counter(
+    counter(
         "consumers_registered",
         "{consumer}",
         "Stream consumers that were registered.",
         {ConsumerRegistered: one},
     ),
-    _counter(
+    counter(
         "consumers_awaited",
         "{consumer}",
         "How often a consumer had to be waited for.",
         {ConsumerAwaited: one},
         "status",
     ),
-    _counter(
+    counter(
         "consumers_deregistered",
         "{consumer}",
         "Stream consumers that were removed.",
@@ -373,14 +365,14 @@ _LEASES: Final = (
     _lease_gauge(
         "workers", "Live workers, as far as they have leases, and this one.", lambda e: e.workers
     ),
-    _counter("leases_taken", "{lease}", "Leases that this worker has got.", {LeaseTaken: one}),
-    _counter(
+    counter("leases_taken", "{lease}", "Leases that this worker has got.", {LeaseTaken: one}),
+    counter(
         "leases_released",
         "{lease}",
         "Leases that this worker has given back or handed over.",
         {LeaseReleased: one},
     ),
-    _counter(
+    counter(
         "leases_lost",
         "{lease}",
         "Leases that another worker has taken from this one.",
@@ -388,5 +380,5 @@ _LEASES: Final = (
     ),
 )
 
-METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE, *_LEASES))
+METRICS: Final = MetricTable((*_FLINK, *_READING, *_PROCESSING, *_LIFECYCLE, *_LEASES, *PRODUCING))
 """Every metric, FLIP-128's first."""

@@ -35,6 +35,7 @@ _COLUMNS = (
     "encryption_types",
     "sub_sequence_numbers",
     "explicit_hash_keys",
+    "markers",
 )
 
 
@@ -61,6 +62,8 @@ class Record(NamedTuple):
         sub_sequence_number: 0-based index inside the aggregate in which the producer put the
             record; ``None`` for a record that was put by itself.
         explicit_hash_key: decimal; only for a record inside an aggregate, if the producer set one.
+        marker: by which the record is recognized if its producer has written it again; only for a
+            record inside an aggregate of :class:`~kinesis_publishers.KinesisProducer`.
     """
 
     data: bytes
@@ -72,6 +75,7 @@ class Record(NamedTuple):
     stream_name: str
     sub_sequence_number: int | None = None
     explicit_hash_key: str | None = None
+    marker: str | None = None
 
     @property
     def aggregated(self) -> bool:
@@ -135,6 +139,7 @@ class RecordBatch:
         sub_sequence_numbers: the index inside the aggregate for each record that was in one, else
             ``None``; ``None`` instead of the column if nothing was deaggregated.
         explicit_hash_keys: per record that was inside an aggregate, or ``None`` as above.
+        markers: per record inside an aggregate whose producer has marked it, or ``None`` as above.
         child_shards: the shards that continue this one, if it ends with these records; if they are
             missing, the next listing names them.
         payload_bytes: the sum of the payloads' lengths.
@@ -150,6 +155,7 @@ class RecordBatch:
     millis_behind_latest: int | None = None
     sub_sequence_numbers: Sequence[int | None] | None = None
     explicit_hash_keys: Sequence[str | None] | None = None
+    markers: Sequence[str | None] | None = None
     child_shards: tuple[ChildShard, ...] = ()
     payload_bytes: int = field(
         init=False, default=Factory(lambda self: sum(map(len, self.payloads)), takes_self=True)
@@ -187,6 +193,7 @@ class RecordBatch:
                 repeat(self.shard.stream_name, count),
                 _column(self.sub_sequence_numbers, count),
                 _column(self.explicit_hash_keys, count),
+                _column(self.markers, count),
                 strict=True,
             ),
         )
@@ -346,6 +353,7 @@ def _check_partition_key(_: object, __: Any, value: str) -> None:
             f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not {len(value)}: "
             f"{value!r:.300}"
         )
+    value.encode()  # Raises a ValueError for what UTF-8 does not have.
 
 
 def _check_hash_key(_: object, __: Any, value: str | None) -> None:
@@ -361,8 +369,12 @@ class UserRecord:
         data: the payload.
         partition_key: 1 to 256 characters; determines the shard.
         explicit_hash_key: decimal; determines the shard instead of the partition key.
+        marker: a text by which readers recognize the record if it is written again; what stands in
+            front of its last slash is stored once for several records. A record with a marker is
+            written inside an aggregate.
     """
 
     data: bytes = field(repr=False)
     partition_key: str = field(validator=_check_partition_key)
     explicit_hash_key: str | None = field(default=None, validator=_check_hash_key)
+    marker: str | None = None

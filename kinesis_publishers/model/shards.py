@@ -8,6 +8,9 @@ from typing import Final, Self
 
 from attrs import frozen
 
+#: With its partition key; a stream may allow less (API reference, UpdateMaxRecordSize).
+MAX_RECORD_BYTES: Final = 10 * 1024 * 1024
+
 
 @frozen(cache_hash=True)
 class ShardKey:
@@ -36,11 +39,17 @@ class StreamIdentity:
 
 @frozen(kw_only=True)
 class StreamSummary:
-    """The answer of DescribeStreamSummary, as far as reading needs it."""
+    """The answer of DescribeStreamSummary, as far as reading and writing need it.
+
+    Attributes:
+        max_record_bytes: the most that a record may have, its partition key included; what no
+            stream exceeds where the service does not say.
+    """
 
     identity: StreamIdentity
     status: str
     retention_seconds: float
+    max_record_bytes: int = MAX_RECORD_BYTES
 
 
 @frozen(kw_only=True)

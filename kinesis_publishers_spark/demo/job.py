@@ -100,7 +100,7 @@ class _Job:
         try:
             # Not before the query reads: otherwise everything would be there when it begins.
             self._wait_for_first_trigger(query)
-            with start_loader(properties, _STREAM, self.flights) as (loader, loading):
+            with start_loader(properties, self.flights) as (loader, loading):
                 self._say_rate(self._follow(query, loader, loading))
             # Records after the last expected one must be found as well.
             query.processAllAvailable()

@@ -2,97 +2,70 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
-import boto3
-from botocore.config import Config
+from kinesis_publishers.config import ProducerConfig
+from kinesis_publishers.errors import RecordsNotWrittenError
+from kinesis_publishers.producing import BlockingProducer, PutResult
 
 if TYPE_CHECKING:
     from kinesis_publishers_spark.demo.flights import FlightRecord
 
-# The most that PutRecords takes (API reference); the flights are far from its limit on bytes.
-_RECORDS_PER_CALL: Final = 500
-# How long a call with refused records waits at first, and at most.
-_FIRST_PAUSE_SECONDS: Final = 0.1
-_LAST_PAUSE_SECONDS: Final = 2.0
+# What is counted together.
+_PORTION_RECORDS: Final = 500
+# The local Kinesis of the demo limits reading alone.
+_PROPERTIES: Final = {ProducerConfig.rate_percent.full_key: 100_000}
 
 
 class Loader:
-    """Puts each record into a stream, once.
-
-    Args:
-        client: a boto3 client of Kinesis that does not retry by itself.
-        records: what to put, in this order where nothing is refused.
+    """Puts each record into a stream.
 
     Attributes:
         put: how many records Kinesis has accepted; any thread may ask.
     """
 
-    def __init__(self, client: Any, stream: str, records: Sequence[FlightRecord]) -> None:
-        self._client = client
-        self._stream = stream
+    def __init__(self, producer: BlockingProducer, records: Sequence[FlightRecord]) -> None:
+        self._producer = producer
         self._records = records
-        self._stopping = threading.Event()
         self.put = 0
 
     def run(self) -> None:
-        """Put all records; return early after :meth:`stop`."""
-        for start in range(0, len(self._records), _RECORDS_PER_CALL):
-            self._put_all(
-                [
-                    {"Data": record.data, "PartitionKey": record.partition_key}
-                    for record in self._records[start : start + _RECORDS_PER_CALL]
-                ]
-            )
+        """Put all records, and return when they are written.
 
-    def stop(self) -> None:
-        """Make :meth:`run` return after the call in flight."""
-        self._stopping.set()
+        Raises:
+            KinesisPublishersError: they were not.
+        """
+        for start in range(0, len(self._records), _PORTION_RECORDS):
+            portion = self._records[start : start + _PORTION_RECORDS]
+            results = self._producer.put_many([(one.data, one.partition_key) for one in portion])
+            results.add_done_callback(self._count)
+        self._producer.flush()
 
-    def _put_all(self, entries: list[dict[str, Any]]) -> None:
-        pause = _FIRST_PAUSE_SECONDS
-        while entries and not self._stopping.is_set():
-            answer = self._client.put_records(StreamName=self._stream, Records=entries)
-            # PutRecords succeeds also when single entries are refused: those are put again.
-            refused = [
-                entry
-                for entry, result in zip(entries, answer["Records"], strict=True)
-                if "ErrorCode" in result
-            ]
-            self.put += len(entries) - len(refused)
-            entries = refused
-            if entries:
-                self._stopping.wait(pause)
-                pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+    def _count(self, results: Future[Sequence[PutResult]]) -> None:
+        if results.exception() is None:
+            self.put += len(results.result())
 
 
 @contextmanager
 def start_loader(
-    properties: Mapping[str, str], stream: str, records: Sequence[FlightRecord]
+    properties: Mapping[str, str], records: Sequence[FlightRecord]
 ) -> Iterator[tuple[Loader, Future[None]]]:
-    """Run a :class:`Loader` in a thread while the context lasts; the future has its end."""
-    with closing(_open_client(properties)) as client, ThreadPoolExecutor(1, "loader") as executor:
-        loader = Loader(client, stream, records)
+    """Run a :class:`Loader` in a thread while the context lasts; the future has its end.
+
+    Raises:
+        KinesisPublishersError: the stream cannot be written to.
+    """
+    with (
+        ThreadPoolExecutor(1, "loader") as executor,
+        BlockingProducer.from_properties({**properties, **_PROPERTIES}) as producer,
+    ):
+        loader = Loader(producer, records)
         try:
             yield loader, executor.submit(loader.run)
         finally:
-            loader.stop()
-
-
-def _open_client(properties: Mapping[str, str]) -> Any:
-    """Return a boto3 client for the service that ``properties`` read from."""
-    return boto3.client(
-        "kinesis",
-        region_name=properties["aws.region"],
-        endpoint_url=properties["aws.endpoint"],
-        aws_access_key_id=properties["aws.credentials.provider.basic.accesskeyid"],
-        aws_secret_access_key=properties["aws.credentials.provider.basic.secretkey"],
-        # A call whose answer was lost may have stored its records: repeating it would put them
-        # twice, and the demo would report them. Checking each entry against the model of the API
-        # takes longer than everything else that a call does.
-        config=Config(retries={"total_max_attempts": 1}, parameter_validation=False),
-    )
+            # The future has what it says.
+            with suppress(RecordsNotWrittenError):
+                producer.close(timeout_seconds=0)

@@ -18,6 +18,8 @@ PUBLIC = {
     "kinesis_publishers",
     "kinesis_publishers.config",
     "kinesis_publishers.errors",
+    "kinesis_publishers.event_loop",
+    "kinesis_publishers.producing",
     "kinesis_publishers.readers",
 }
 PUBLIC_FOR_DEMO = PUBLIC | {"kinesis_publishers.testing"}

@@ -141,9 +141,15 @@ def log_everything() -> None:
 def _says_more_than_the_error(record: logging.LogRecord) -> bool:
     """Leave out what ends the command, and is the error with which it ends."""
     # Imported with the first record: `--version` logs none.
-    from kinesis_publishers.events import FetcherStopped, ProcessingFailed, ShardStopped
+    from kinesis_publishers.events import (
+        FetcherStopped,
+        ProcessingFailed,
+        RecordsFailed,
+        ShardStopped,
+    )
 
-    return not isinstance(_event_of(record), FetcherStopped | ShardStopped | ProcessingFailed)
+    ends = FetcherStopped | ShardStopped | ProcessingFailed | RecordsFailed
+    return not isinstance(_event_of(record), ends)
 
 
 def _words_of(record: logging.LogRecord) -> str:

@@ -23,6 +23,11 @@ def format_rate(per_second: float) -> str:
     return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, as ``1 record`` or ``2,000 records``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def format_bytes(count: float) -> str:
     """Return a size in the largest binary unit of which there is one."""
     size, unit = float(count), 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from kinesis_publishers.aggregation import RecordAggregator, expand
+from kinesis_publishers.aggregation import expand, pack_user_records
 from kinesis_publishers.model import ChildShard, Record, RecordBatch, Shard, UserRecord
 from kinesis_publishers.testing.fakes.shards import Answer
 
@@ -107,12 +107,9 @@ def sample_aggregates(count: int, children: int, *, shard: Shard | None = None) 
 
 
 def _aggregate(outer: Record, children: int) -> bytes:
-    aggregator = RecordAggregator(max_bytes=10 * 1024 * 1024)
-    for index in range(children):
-        key = f"{outer.partition_key}-{index}"
-        aggregator.add(UserRecord(data=f"{key}: data".encode(), partition_key=key))
-    packed = aggregator.flush()
-    assert packed is not None, "an aggregate has at least one record"
+    keys = [f"{outer.partition_key}-{index}" for index in range(children)]
+    records = [UserRecord(data=f"{key}: data".encode(), partition_key=key) for key in keys]
+    packed = pack_user_records(records, max_bytes=10 * 1024 * 1024)
     return packed.data
 
 

@@ -15,8 +15,14 @@ import orjson
 from attrs import frozen
 from botocore.exceptions import ClientError
 
-from kinesis_publishers.abc import DataPlane, ShardSubscription
-from kinesis_publishers.aws import calls
+from kinesis_publishers.abc import (
+    DataPlane,
+    PutAnswer,
+    PutColumns,
+    RecordWriter,
+    ShardSubscription,
+)
+from kinesis_publishers.aws import calls, writing
 from kinesis_publishers.aws.control_plane import CallingControlPlane
 from kinesis_publishers.aws.decoding import decode_get_records
 from kinesis_publishers.aws.errors import complete_answer, map_error, text_in
@@ -75,8 +81,8 @@ def _broken(operation: str, where: str) -> ConnectionFailedError:
     )
 
 
-class InProcessDataPlane(_Plane, DataPlane):
-    """Reads the shards of a local service; it is open as long as the service exists."""
+class InProcessDataPlane(_Plane, DataPlane, RecordWriter):
+    """Reads and writes the shards of a local service; it is open as long as the service exists."""
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
         answer = await self._json(
@@ -99,6 +105,12 @@ class InProcessDataPlane(_Plane, DataPlane):
         )
         assert isinstance(body, bytes)
         return decode_get_records(body)
+
+    async def put_records(self, stream_arn: str, records: PutColumns) -> PutAnswer:
+        stream, members = stream_arn.rpartition("/")[2], writing.members_of(records, is_cbor=False)
+        answer = await self._json(writing.OPERATION, stream, StreamARN=stream_arn, **members)
+        with complete_answer(writing.OPERATION, stream):
+            return writing.answer_in(answer, len(records), stream)
 
     @asynccontextmanager
     async def subscribe_to_shard(

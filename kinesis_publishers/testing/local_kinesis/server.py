@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from threading import Thread
+from contextlib import AsyncExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
-from kinesis_publishers.abc import ControlPlane, DataPlane
+from kinesis_publishers.abc import ControlPlane
 from kinesis_publishers.clock import Clock, SystemClock
+from kinesis_publishers.event_loop import EventLoopThread
 from kinesis_publishers.testing.local_kinesis.limits import Behaviour, Limits
 from kinesis_publishers.testing.local_kinesis.operations.shards import scale_shards
 from kinesis_publishers.testing.local_kinesis.service import Call, KinesisService, busiest_second
@@ -17,6 +17,7 @@ from kinesis_publishers.testing.local_kinesis.service import Call, KinesisServic
 if TYPE_CHECKING:
     from kinesis_publishers.testing.local_kinesis.faults import Fault
     from kinesis_publishers.testing.local_kinesis.http_front import HttpVersion
+    from kinesis_publishers.testing.local_kinesis.in_process import InProcessDataPlane
     from kinesis_publishers.testing.local_kinesis.shard import StoredRecord
     from kinesis_publishers.testing.local_kinesis.stream import Consumer
 
@@ -81,7 +82,7 @@ class LocalKinesis:
         self._ca_file = ca_file
         self._ca_bundle: str | None = None
         self._resources = AsyncExitStack()
-        self._thread: _LoopThread | None = None
+        self._thread: EventLoopThread | None = None
 
     @classmethod
     @contextmanager
@@ -94,14 +95,15 @@ class LocalKinesis:
     ) -> Iterator[Self]:
         """Serve in a thread of its own while the context lasts."""
         server = cls(limits, clock, behaviour, **listening)
-        with _LoopThread() as thread:
-            thread.run(server._open())
+        # Its thread is a daemon: a test run that is interrupted must not hang on its server.
+        with closing(EventLoopThread(name="local-kinesis")) as thread:
+            thread.start(server._open()).result()
             server._thread = thread
             try:
                 yield server
             finally:
                 server._thread = None
-                thread.run(server._resources.aclose())
+                thread.start(server._resources.aclose()).result()
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -143,8 +145,8 @@ class LocalKinesis:
         with self._service.lock:
             self._service.state.behaviour = behaviour
 
-    def data_plane(self) -> DataPlane:
-        """Return a data plane that calls this service in the process, without HTTP.
+    def data_plane(self) -> InProcessDataPlane:
+        """Return a data plane, which writes too, that calls this service without HTTP.
 
         It needs no open server, and waits on :attr:`clock` alone: with a ``ManualClock``, nothing
         waits for real time.
@@ -272,7 +274,7 @@ class LocalKinesis:
         if self._thread is None:
             coroutine.close()
             raise RuntimeError("run() needs a server that was started by in_thread()")
-        return self._thread.run(coroutine)
+        return self._thread.start(coroutine).result()
 
     def register_consumer(self, stream: str, name: str) -> str:
         """Register a consumer without limits or HTTP and return its ARN."""
@@ -325,32 +327,6 @@ class LocalKinesis:
             self._port = await front.open(self._host, self._port)
             opened.push_async_callback(front.close)
             self._resources = opened.pop_all()
-
-
-class _LoopThread:
-    """A thread that runs coroutines in a loop of its own while the context lasts."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        # Daemon: a test run that is interrupted must not hang on its server.
-        self._thread = Thread(target=self._serve, name="local-kinesis", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _serve(self) -> None:
-        # Leaving the runner cancels what is left and closes the loop.
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.get_loop().run_forever()
-
-    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine in the loop and wait for its result; not from within the loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 def run_server(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import KinesisDataFetcher, RecordBatch, Shard, UserRecord
-from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.testing.local_kinesis import Fault
 from tests.unit.checkpoints.kcl_support import kcl_table, lease_item
 
@@ -20,11 +20,8 @@ _SHARD = "shardId-000000000000"
 
 
 def _aggregate() -> bytes:
-    aggregator = RecordAggregator()
-    for number in range(4, 8):
-        aggregator.add(UserRecord(data=b"%d" % number, partition_key="key"))
-    packed = aggregator.flush()
-    assert packed is not None
+    records = [UserRecord(data=b"%d" % number, partition_key="key") for number in range(4, 8)]
+    packed = pack_user_records(records)
     return packed.data
 
 

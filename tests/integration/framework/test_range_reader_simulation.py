@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_publishers import SequenceNumber, ShardProgress, StartingPosition, UserRecord
-from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.readers.range_ends.seen_records import RangeEnd
 from kinesis_publishers.testing.local_kinesis import Behaviour
 from tests.examples import examples
@@ -123,9 +123,6 @@ def test_the_pieces_of_a_range_have_its_rows_each_once_in_whatever_order_they_ar
 
 def packed(*numbers: int) -> bytes:
     """Return an aggregate of a record for each number, and of one more."""
-    aggregator = RecordAggregator()
-    for number in (*numbers, 99):
-        aggregator.add(UserRecord(partition_key="hot", data=b"%d" % number))
-    found = aggregator.flush()
-    assert found is not None
+    inside = [UserRecord(partition_key="hot", data=b"%d" % one) for one in (*numbers, 99)]
+    found = pack_user_records(inside)
     return found.data

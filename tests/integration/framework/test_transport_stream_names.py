@@ -10,12 +10,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kinesis_publishers import Properties, Shard, StartingPosition
+from kinesis_publishers.abc import PutColumns
 from kinesis_publishers.aws.control_plane import Boto3ControlPlane
 from kinesis_publishers.aws.data_plane import AioDataPlane
-from kinesis_publishers.aws.record_writer import Boto3RecordWriter
 from kinesis_publishers.config import AwsConfig
 from kinesis_publishers.errors import InvalidArgumentError, StreamNotFoundError
-from kinesis_publishers.model import UserRecord
 from kinesis_publishers.testing.local_kinesis import Behaviour, Fault, Limits, LocalKinesis
 from kinesis_publishers.testing.local_kinesis.answers import Answer
 from kinesis_publishers.testing.local_kinesis.service import KinesisService
@@ -93,8 +92,8 @@ async def test_the_data_plane_goes_on_by_name(emulator: Emulator) -> None:
 
 
 async def test_records_are_written_by_name(emulator: Emulator) -> None:
-    async with Boto3RecordWriter(emulator.config) as writer:
-        await writer.put_records(ARN, [UserRecord(data=b"a", partition_key="k")])
+    async with AioDataPlane(emulator.config) as plane:
+        await plane.put_records(ARN, PutColumns(payloads=[b"a"], partition_keys=["k"]))
     assert emulator.calls == [("PutRecords", False), ("PutRecords", True)]
 
 

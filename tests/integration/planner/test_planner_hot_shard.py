@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import UserRecord
-from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.testing.local_kinesis import Behaviour, Limits, LocalKinesis
 from tests.integration.planner.planner_harness import (
     BOTH_ENDS,
@@ -82,11 +82,7 @@ def write(server: LocalKinesis, clock: ShiftedClock) -> Callable[..., list[Row]]
 
 
 def _aggregate(payloads: list[bytes]) -> bytes:
-    aggregator = RecordAggregator()
-    for payload in payloads:
-        aggregator.add(UserRecord(partition_key="hot", data=payload))
-    packed = aggregator.flush()
-    assert packed is not None
+    packed = pack_user_records([UserRecord(partition_key="hot", data=one) for one in payloads])
     return packed.data
 
 

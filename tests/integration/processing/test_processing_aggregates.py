@@ -18,7 +18,7 @@ from kinesis_publishers import (
     read,
     scan,
 )
-from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.errors import AggregationError, InvalidOptionError
 from kinesis_publishers.model import HashRange, hash_key_of
 from tests.integration.processing.processing_support import STREAM, Orders
@@ -55,11 +55,8 @@ def put_like_the_kpl(client: Any, numbers: Iterable[int], shards: Sequence[dict]
 
 
 def put_aggregate(client: Any, numbers: Iterable[int]) -> dict:
-    aggregator = RecordAggregator()
-    for number in numbers:
-        aggregator.add(UserRecord(data=b"%d" % number, partition_key=f"key-{number}"))
-    packed = aggregator.flush()
-    assert packed is not None
+    records = [UserRecord(data=b"%d" % one, partition_key=f"key-{one}") for one in numbers]
+    packed = pack_user_records(records)
     hash_key = packed.explicit_hash_key or hash_key_of(packed.partition_key)
     answer = client.put_record(
         StreamName=STREAM,

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_publishers import UserRecord
-from kinesis_publishers.aggregation import RecordAggregator, decode_aggregate
+from kinesis_publishers.aggregation import (
+    AggregatedRecord,
+    decode_aggregate,
+    pack_plain,
+    pack_user_records,
+)
 from kinesis_publishers.model import hash_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RECORDS = st.lists(
     st.builds(
@@ -24,35 +34,51 @@ RECORDS = st.lists(
     min_size=2,
     max_size=50,
 )
+MARKERS = st.none() | st.builds("{}/{}".format, st.sampled_from(["q/1", "q/2"]), st.text("xyz"))
 
 
 def record_of(data: bytes = b"data", key: str = "key", hash_key: str | None = None) -> UserRecord:
     return UserRecord(data=data, partition_key=key, explicit_hash_key=hash_key)
 
 
-def packed(aggregator: RecordAggregator, *records: UserRecord) -> bytes:
-    for record in records:
-        assert aggregator.add(record) is None
-    full = aggregator.flush()
-    assert full is not None
-    return full.data
+def pack_all(
+    records: list[UserRecord], **limits: int
+) -> Iterator[tuple[AggregatedRecord, list[UserRecord]]]:
+    """Yield each aggregate and what is inside."""
+    while records:
+        one = pack_user_records(records, **limits)
+        yield one, records[: one.user_records]
+        records = records[one.user_records :]
 
 
-@given(RECORDS)
-def test_what_was_packed_is_decoded_to_the_same_records(records: list[UserRecord]):
-    found = decode_aggregate(packed(RecordAggregator(max_bytes=10**6), *records))
+def packed(*records: UserRecord) -> AggregatedRecord:
+    one = pack_user_records(records, max_bytes=10**6)
+    assert one.user_records == len(records)
+    return one
+
+
+@given(RECORDS, st.data())
+def test_what_was_packed_is_decoded_to_the_same_records(
+    plain: list[UserRecord], data: st.DataObject
+):
+    records = [evolve(one, marker=data.draw(MARKERS)) for one in plain]
+    found = decode_aggregate(packed(*records).data)
     assert found is not None
     columns = zip(found.payloads, found.partition_keys, found.explicit_hash_keys, strict=True)
     assert list(columns) == [(r.data, r.partition_key, r.explicit_hash_key) for r in records]
+    markers = [one.marker for one in records]
+    assert found.markers == (markers if any(markers) else None)
 
 
-@given(RECORDS)
-def test_the_library_of_aws_takes_it_apart_to_the_same_records(records: list[UserRecord]):
+@given(RECORDS, MARKERS)
+def test_the_library_of_aws_deaggregates_it_to_the_same_records(
+    records: list[UserRecord], marker: str | None
+):
     outer = {
         "SequenceNumber": "1",
         "PartitionKey": "a",
         "ApproximateArrivalTimestamp": 1.0,
-        "Data": packed(RecordAggregator(max_bytes=10**6), *records),
+        "Data": packed(*[evolve(one, marker=marker) for one in records]).data,
     }
     theirs = [one["kinesis"] for one in iter_deaggregate_records([outer], "Boto3")]
     found = [(base64.b64decode(one["data"]), one["partitionKey"]) for one in theirs]
@@ -64,62 +90,52 @@ def test_the_library_of_aws_takes_it_apart_to_the_same_records(records: list[Use
         ]
 
 
-@given(RECORDS)
-def test_the_size_is_that_of_the_aggregate_to_the_byte(records: list[UserRecord]):
-    aggregator = RecordAggregator(max_bytes=10**6)
-    assert aggregator.size == 0
-    for number, record in enumerate(records, 1):
-        aggregator.add(record)
-        assert len(aggregator) == number
-    size = aggregator.size
-    full = aggregator.flush()
-    assert full is not None
-    assert (len(full.data), full.user_records) == (size, len(records))
-    assert (aggregator.size, len(aggregator)) == (0, 0)
-
-
 @given(RECORDS, st.integers(100, 2000), st.integers(1, 20))
 def test_no_aggregate_exceeds_the_limits_and_none_is_closed_too_early(
     records: list[UserRecord], max_bytes: int, max_records: int
 ):
-    aggregator = RecordAggregator(max_bytes=max_bytes, max_records=max_records)
-    put, group = [], []
-    for record in records:
-        full = aggregator.add(record)
-        if full is not None:
-            put.append(full)
-            together = RecordAggregator(max_bytes=10**6)
-            for one in (*group, record):
-                together.add(one)
-            assert len(group) == max_records or together.size > max_bytes
-            group.clear()
-        group.append(record)
-    last = aggregator.flush()
-    assert last is not None
-    put.append(last)
-    assert sum(one.user_records for one in put) == len(records)
-    for one in put:
-        assert one.user_records <= max_records
-        assert one.user_records == 1 or len(one.data) <= max_bytes
+    put = list(pack_all(records, max_bytes=max_bytes, max_records=max_records))
+    assert [record for _, inside in put for record in inside] == records
+    for (one, inside), (_, following) in zip(put, [*put[1:], (None, [])], strict=True):
+        assert len(inside) <= max_records
+        assert len(inside) == 1 or len(one.data) <= max_bytes
+        if following and len(inside) < max_records:
+            assert len(packed(*inside, following[0]).data) > max_bytes
+
+
+@given(RECORDS, st.integers(30, 2000), st.integers(1, 20))
+def test_columns_are_packed_to_the_same_aggregate(
+    records: list[UserRecord], max_bytes: int, max_records: int
+):
+    plain = [evolve(one, explicit_hash_key=None) for one in records]
+    columns = [one.data for one in plain], [one.partition_key for one in plain]
+    limits = {"max_bytes": max_bytes, "max_records": max_records}
+    assert pack_plain(*columns, **limits) == pack_user_records(plain, **limits)
 
 
 def test_a_single_record_is_put_as_it_is():
-    aggregator = RecordAggregator()
-    aggregator.add(record_of(b"data", "key", "5"))
-    full = aggregator.flush()
-    assert full is not None
-    assert (full.data, full.partition_key, full.explicit_hash_key) == (b"data", "key", "5")
+    one = packed(record_of(b"data", "key", "5"))
+    assert (one.data, one.partition_key, one.explicit_hash_key) == (b"data", "key", "5")
+    assert not one.is_aggregate
+
+
+def test_a_single_record_with_a_marker_is_an_aggregate_under_its_own_keys():
+    one = packed(evolve(record_of(b"data", "key", "5"), marker="query/7/0/digest"))
+    assert (one.partition_key, one.explicit_hash_key, one.is_aggregate) == ("key", "5", True)
+    found = decode_aggregate(one.data)
+    assert found is not None
+    assert (found.payloads, found.markers) == ([b"data"], ["query/7/0/digest"])
+
+
+def test_what_markers_have_in_common_is_stored_once():
+    marked = [evolve(record_of(), marker=f"query/batch/{number:09d}") for number in range(100)]
+    assert packed(*marked).data.count(b"query/batch") == 1
 
 
 def test_a_record_that_is_too_large_is_put_as_it_is_behind_what_came_before():
-    aggregator = RecordAggregator(max_bytes=100)
-    aggregator.add(record_of(b"small"))
-    before = aggregator.add(record_of(bytes(1000)))
-    large = aggregator.add(record_of(b"after"))
-    assert before is not None
-    assert before.data == b"small"
-    assert large is not None
-    assert large.data == bytes(1000)
+    records = [record_of(b"small"), record_of(bytes(1000)), record_of(b"after")]
+    found = [one.data for one, _ in pack_all(records, max_bytes=100)]
+    assert found == [b"small", bytes(1000), b"after"]
 
 
 @pytest.mark.parametrize(
@@ -127,19 +143,5 @@ def test_a_record_that_is_too_large_is_put_as_it_is_behind_what_came_before():
     [(record_of(key="key"), hash_key_of("key")), (record_of(key="key", hash_key="7"), 7)],
 )
 def test_an_aggregate_goes_to_the_shard_of_its_first_record(first: UserRecord, hash_key: int):
-    aggregator = RecordAggregator()
-    aggregator.add(first)
-    aggregator.add(record_of(key="other"))
-    full = aggregator.flush()
-    assert full is not None
+    full = packed(first, record_of(key="other"))
     assert (full.partition_key, full.explicit_hash_key) == ("a", str(hash_key))
-
-
-def test_without_records_there_is_nothing_to_put():
-    assert RecordAggregator().flush() is None
-
-
-@pytest.mark.parametrize("limit", [{"max_bytes": 0}, {"max_records": 0}])
-def test_a_limit_that_admits_nothing_is_refused(limit: dict[str, int]):
-    with pytest.raises(ValueError, match="must be >= 1"):
-        RecordAggregator(**limit)

@@ -90,7 +90,14 @@ def test_each_session_prints_what_is_shown() -> None:
 def understood(line: str, tmp_path: Path) -> bool:
     """Return whether the options of a command exist; nothing is run."""
     words = arguments(line)
-    for name in ("my.properties", "old.properties", "local.properties", "b.jsonl", "image.png"):
+    for name in (
+        "my.properties",
+        "old.properties",
+        "local.properties",
+        "b.jsonl",
+        "image.png",
+        "orders.parquet",
+    ):
         (tmp_path / name).touch()
         words = [str(tmp_path / name) if word == name else word for word in words]
     command: click.Command = main

@@ -18,6 +18,7 @@ from tests.unit.cli.cli_support import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.unit.cli.cli_support import RunCommand
 
@@ -96,7 +97,7 @@ def test_put_writes_lines_as_they_come_and_says_where_it_was_interrupted(run: Ru
         child.send_signal(signal.SIGINT)
         code, errors = ending(child)
     assert code == 130
-    assert errors == b"Interrupted: 2 records were written, and perhaps a few more.\n"
+    assert errors == b"Interrupted: 2 records written.\n"
     written = [one.data for shard in run.server.records(ORDERS).values() for one in shard]
     assert written == [b"one", b"two"]
 
@@ -141,6 +142,16 @@ def test_on_a_terminal_tail_shows_a_table_and_gives_the_cursor_back(run: RunComm
         child.send_signal(signal.SIGINT)
         assert ending(child) == (130, b"")
         assert b"\x1b[?25h" in read_until(ours, b"\x1b[?25h")
+
+
+def test_on_a_terminal_put_shows_how_far_it_is(run: RunCommand, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"x" * 60_000 + b"\n" + b"y\n" * 10)
+    options = ("-q", "--rate", "20", "--file", str(file))
+    with terminal() as (ours, theirs), process(run, "put", *options, stderr=theirs) as child:
+        assert b"100%" in read_until(ours, b"11 records written")
+        read_until(ours, b"Wrote 11 records to orders.")
+        assert child.wait(_ENDS_WITHIN_SECONDS) == 0
 
 
 def test_no_color_leaves_the_table_without_colours(run: RunCommand) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pybase64
@@ -57,7 +58,6 @@ def test_thousands_of_lines_keep_their_order(run: RunCommand) -> None:
     lines = [b"%d" % number for number in range(1200)]
     assert run("put", "-k", "k", "-q", stdin=b"\n".join((*lines, b""))).exit_code == 0
     assert stored(run) == lines
-    assert len(run.server.calls("PutRecords")) == 3
 
 
 def test_without_a_partition_key_each_record_has_one_of_its_own(run: RunCommand) -> None:
@@ -76,7 +76,7 @@ def test_the_explicit_hash_key_chooses_the_shard(run: RunCommand) -> None:
 def test_what_a_shard_refuses_is_written_again_before_what_follows(run: RunCommand) -> None:
     run.server.add_fault(Fault("PutRecords", "throttle", shard_id=_FIRST, times=2))
     lines = b"\n".join(b"%d" % number for number in range(1000))
-    result = run("put", "-q", stdin=lines)
+    result = run("put", "-q", "-P", "kinesis.producer.ratelimit=10000", stdin=lines)
     assert result.exit_code == 0, result.stderr
     # The first half of the records came with the first call, and is there before the second half.
     halves = [int(data) // 500 for data in stored(run, _FIRST)]
@@ -85,14 +85,29 @@ def test_what_a_shard_refuses_is_written_again_before_what_follows(run: RunComma
 
 
 def test_a_record_that_is_never_accepted_is_an_error_that_names_it(run: RunCommand) -> None:
-    run.server.add_fault(Fault("PutRecords", "throttle", shard_id=_SECOND, times=50))
-    result = run("put", "--explicit-hash-key", str(2**127), "--retries", "1", "a", "b")
+    run.server.add_fault(Fault("PutRecords", "throttle", shard_id=_SECOND, times=None))
+    ttl = ("-P", "kinesis.producer.recordttl=300ms")
+    result = run("put", "--explicit-hash-key", str(2**127), *ttl, "a", "b")
     assert result.exit_code == 1
-    assert "2 of the 2 records that were sent to orders were not written" in result.stderr
-    assert "the first is number 1" in result.stderr
+    assert "2 of 2 records were not written" in result.stderr
+    assert "the first is number 1: " in result.stderr
+    assert "kinesis.producer.recordttlmillis" in result.stderr
+    assert "ProvisionedThroughputExceededException" in result.stderr
     assert "Wrote" not in result.stderr
-    assert result.stderr.endswith("Raise --retries if the service is expected to recover.\n")
-    assert "maxretries" not in result.stderr
+
+
+def test_records_that_were_written_are_listed_beside_one_that_was_not(run: RunCommand) -> None:
+    run.server.add_fault(Fault("PutRecords", "throttle", shard_id=_SECOND, times=None))
+    keys = {_FIRST: "a", _SECOND: "b"}  # by their MD5
+    lines = "".join(f"{key},{shard}\n" for shard, key in keys.items())
+    options = ("--format", "csv", "--key-column", "key", "-P", "kinesis.producer.recordttl=300ms")
+    result = run("put", *options, "--json", stdin=f"key,shard\n{lines}")
+    assert result.exit_code == 1
+    listed = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(one["number"], one["partition_key"]) for one in listed] == [(1, "a")]
+    assert "1 of 2 records were not written, or not for certain; the first is number 2" in (
+        result.stderr
+    )
 
 
 def test_a_refusal_for_good_is_not_repeated(run: RunCommand) -> None:
@@ -104,17 +119,18 @@ def test_a_refusal_for_good_is_not_repeated(run: RunCommand) -> None:
     assert len(run.server.calls("PutRecords")) == 1
 
 
-def test_a_record_that_is_too_large_for_any_stream_is_not_sent(
-    run: RunCommand, tmp_path: Path
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_record_that_is_too_large_is_not_sent(
+    run: RunCommand, tmp_path: Path, is_whole: bool
 ) -> None:
     file = tmp_path / "large"
     file.write_bytes(b"before\n" + bytes(10 * 1024 * 1024 + 1) + b"\nafter\n")
-    result = run("put", "--file", str(file))
+    result = run("put", "--file", str(file), *(["--whole"] if is_whole else []))
     assert result.exit_code == 1
-    assert "Record 2 has more than 10,485,760 bytes" in result.stderr
-    assert stored(run) == [b"before"]
-    assert run("put", "--file", str(file), "--whole").exit_code == 1
-    assert stored(run) == [b"before"]
+    number = 1 if is_whole else 2
+    assert f"Record {number} cannot be put: the record with the partition key" in result.stderr
+    assert "and orders takes" in result.stderr
+    assert stored(run) == ([] if is_whole else [b"before"])
 
 
 def test_what_tail_prints_is_what_was_put(run: RunCommand) -> None:
@@ -124,6 +140,23 @@ def test_what_tail_prints_is_what_was_put(run: RunCommand) -> None:
     assert pybase64.b64decode(json.loads(line)["data"]) == data
 
 
+def test_aggregates_arrive_in_fewer_records(run: RunCommand) -> None:
+    result = run("put", "--aggregate", "-k", "k", "--json", stdin=b"a\nb\nc\n")
+    assert result.exit_code == 0
+    assert len(stored(run)) == 1
+    assert len({json.loads(line)["sequence_number"] for line in result.stdout.splitlines()}) == 1
+    tailed = run("tail", "--from", "TRIM_HORIZON", "--until-tip", "--json", "--data", "text")
+    assert [json.loads(line)["data"] for line in tailed.stdout.splitlines()] == ["a", "b", "c"]
+
+
+def test_a_rate_is_kept(run: RunCommand) -> None:
+    started = time.monotonic()
+    assert run("put", "-q", "--rate", "50", stdin=b"x\n" * 26).exit_code == 0
+    # The last of six portions of five begins after half a second.
+    assert time.monotonic() - started >= 0.5
+    assert len(stored(run)) == 26
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -131,9 +164,12 @@ def test_what_tail_prints_is_what_was_put(run: RunCommand) -> None:
         (("--partition-key", "k" * 257), "expected 1 to 256 characters"),
         (("--explicit-hash-key", str(2**128)), "expected a decimal number from 0 to 2^128 - 1"),
         (("--explicit-hash-key=-1",), "expected a decimal number"),
-        (("--whole",), "leave out --file and --whole"),
+        (("--whole",), "leave out --file, --format, --whole"),
         (("--quiet", "--json"), "exclude each other"),
         (("--file", "/nowhere"), "does not exist"),
+        (("--format", "csv"), "leave out --file, --format, --whole"),
+        (("--key-column", "id"), "need a table"),
+        (("--rate", "0"), "x>0"),
     ],
 )
 def test_wrong_usage_is_exit_code_two(options: tuple[str, ...], message: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_publishers.cli.put import LineSplitter
+from kinesis_publishers.cli.put.inputs import LineSplitter
 
 _MIB = 1024 * 1024
 

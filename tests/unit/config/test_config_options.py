@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,25 @@ _OURS = [
     ("lease.handovermillis", 30_000, "1m", 60_000),
     ("lease.maxleasesforworker", None, "8", 8),
     ("lease.format", None, "KCL", "kcl"),
+    ("producer.lingermillis", 100, "1s", 1000),
+    ("producer.recordttlmillis", 300_000, "30s", 30_000),
+    ("producer.buffer.maxrecords", 50_000, "1", 1),
+    ("producer.buffer.maxbytes", 64 * 1024 * 1024, "10MB", 10_000_000),
+    ("producer.buffer.whenfull", "wait", "Fail", "fail"),
+    ("producer.ordering", "none", "KEY", "key"),
+    ("producer.batch.maxrecords", 500, "1", 1),
+    ("producer.batch.maxbytes", 5 * 1024 * 1024, "10MiB", 10 * 1024 * 1024),
+    ("producer.maxinflight", 24, "1", 1),
+    ("producer.requesttimeoutmillis", 10_000, "6s", 6000),
+    ("producer.aggregation", False, "True", True),
+    ("producer.aggregation.maxbytes", 51_200, "1MiB", 1024 * 1024),
+    ("producer.aggregation.maxrecords", 2**32 - 1, "100", 100),
+    ("producer.ratelimit", 100, "150", 150),
+    ("producer.ratelimit.adaptive", True, "false", False),
+    ("producer.failonerror", False, "true", True),
+    ("producer.backoff.base", 100, "1s", 1000),
+    ("producer.backoff.max", 5000, "1m", 60_000),
+    ("producer.partitioner", "RANDOM", "a.b:C", "a.b:C"),
 ]
 _CREDENTIALS = [
     ("", None, "auto", "AUTO"),
@@ -195,6 +215,29 @@ def test_a_key_of_flink_is_accepted_under_both_prefixes(key: str) -> None:
 def test_a_key_of_ours_is_refused_under_flink_s_prefix(key: str) -> None:
     with pytest.raises(ConfigErrors, match=rf"did you mean kinesis\.{key}\?"):
         Properties.parse({f"flink.{key}": "1"}, complete=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("RecordMaxBufferedTime", "producer.lingermillis", 250),
+        ("RecordTtl", "producer.recordttlmillis", 2_000_000),
+        ("CollectionMaxCount", "producer.batch.maxrecords", 100),
+        ("CollectionMaxSize", "producer.batch.maxbytes", 60_000),
+        ("MaxConnections", "producer.maxinflight", 7),
+        ("RequestTimeout", "producer.requesttimeoutmillis", 7_000),
+        ("AggregationEnabled", "producer.aggregation", True),
+        ("AggregationMaxSize", "producer.aggregation.maxbytes", 70_000),
+        ("AggregationMaxCount", "producer.aggregation.maxrecords", 5),
+        ("RateLimit", "producer.ratelimit", 150),
+        ("FailIfThrottled", "producer.failonerror", True),
+    ],
+)
+def test_a_name_of_the_kpl_is_accepted(name: str, key: str, value: Any) -> None:
+    option = find_bare_option(key)
+    assert option is not None
+    properties = Properties.parse({f"kinesis.producer.{name}": value}, complete=False)
+    assert properties.get(option) == value
 
 
 @pytest.mark.parametrize("option", all_declarations(), ids=lambda option: option.key)

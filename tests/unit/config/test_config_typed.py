@@ -22,6 +22,7 @@ from kinesis_publishers.config import (
     PendingConfig,
     Planner,
     PollingConfig,
+    ProducerConfig,
     Properties,
     RedisCheckpointConfig,
     RegistrationConfig,
@@ -60,6 +61,7 @@ _TYPED: tuple[Any, ...] = (
     LeaseConfig,
     SqlCheckpointConfig,
     RedisCheckpointConfig,
+    ProducerConfig,
 )
 _ROLE = {
     "aws.credentials.provider": "ASSUME_ROLE",
@@ -152,6 +154,12 @@ _OTHER_VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "checkpoint.sql.url": ("mysql://host/database", _SQL),
     "checkpoint.sql.table": ("table", _SQL),
     "checkpoint.sql.createtable": (False, _SQL),
+    "producer.buffer.whenfull": ("fail", {}),
+    "producer.ordering": ("key", {}),
+    "producer.aggregation": (True, {}),
+    "producer.ratelimit.adaptive": (False, {}),
+    "producer.failonerror": (True, {}),
+    "producer.partitioner": ("a.b:C", {}),
     "checkpoint.redis.url": ("rediss://host", _REDIS),
     "checkpoint.redis.prefix": ("prefix", _REDIS),
     "spark.includemetadata": (True, {}),

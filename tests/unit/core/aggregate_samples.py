@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kinesis_publishers.aggregation import RecordAggregator
+from kinesis_publishers.aggregation import pack_user_records
 from kinesis_publishers.model import hash_key_of
 from kinesis_publishers.testing.fakes import deaggregated, sample_aggregates, sample_shard
 
@@ -24,11 +24,7 @@ IS_LOWER = [hash_key_of(one.partition_key) < 2**127 for one in INSIDE]
 
 def aggregate_of(*records: UserRecord) -> bytes:
     """Return an aggregate of ``records``, of a single one too: twice, as no producer does."""
-    aggregator = RecordAggregator()
-    for record in records if len(records) > 1 else records * 2:
-        aggregator.add(record)
-    packed = aggregator.flush()
-    assert packed is not None
+    packed = pack_user_records(records if len(records) > 1 else records * 2)
     return packed.data
 
 

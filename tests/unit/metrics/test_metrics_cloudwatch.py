@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from kinesis_publishers import Properties, SystemClock
+from kinesis_publishers.events import RecordsRefused
 from kinesis_publishers.metrics.cloudwatch import (
     MAX_UNSENT_DATA,
     CloudWatchMetrics,
@@ -115,6 +116,25 @@ async def test_by_stream_there_is_no_dimension_for_shards(cloudwatch: str) -> No
     assert [[one["Name"] for one in metric["Dimensions"]] for metric in of_lag] == [
         ["Operation", "StreamId"]
     ]
+
+
+async def test_writing_has_the_dimensions_of_the_kpl(cloudwatch: str) -> None:
+    async with _metrics(cloudwatch, "writing") as metrics:
+        for code in ("Throttled", "InternalFailure"):
+            metrics(RecordsRefused(shard=ZERO, code=code, entries=1))
+    client = _client(cloudwatch)
+    listed = await asyncio.to_thread(client.list_metrics, Namespace="writing")
+    client.close()
+    found = {
+        (metric["MetricName"], *((one["Name"], one["Value"]) for one in metric["Dimensions"]))
+        for metric in listed["Metrics"]
+    }
+    place = (("StreamName", "orders"), ("ShardId", ZERO.shard_id))
+    assert found == {
+        ("AllErrors", *place),
+        ("ErrorsByCode", *place, ("ErrorCode", "InternalFailure")),
+        ("ErrorsByCode", *place, ("ErrorCode", "Throttled")),
+    }
 
 
 async def test_metrics_are_sent_each_time_the_interval_has_passed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from kinesis_publishers.events import EVENT_TYPES
-from kinesis_publishers.metrics import KCL_METRICS, METRICS
+from kinesis_publishers.metrics import KCL_METRICS, KPL_METRICS, METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def test_the_tables_are_up_to_date() -> None:
 def test_every_event_and_every_metric_has_a_row() -> None:
     first_cells = set(re.findall(r"^\| `([\w.]+)`", _TEXT, re.MULTILINE))
     names = {one.__name__ for one in EVENT_TYPES}
-    names |= {one.name for table in (METRICS, KCL_METRICS) for one in table.metrics}
+    names |= {one.name for table in (METRICS, KCL_METRICS, KPL_METRICS) for one in table.metrics}
     assert names <= first_cells
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from kinesis_publishers import Clock, Event, EventReporter, KinesisDataFetcher, Properties
-from kinesis_publishers.assembly import _REPORTERS
+from kinesis_publishers.assembly import REPORTERS
 from kinesis_publishers.config.plugins import load_class
 from kinesis_publishers.errors import ConfigError, PluginLoadError
 from kinesis_publishers.metrics.sinks import open_event_sink
@@ -86,7 +86,7 @@ def opened(sinks: str, further: EventSink | None = None) -> AbstractAsyncContext
     properties = Properties.parse(
         {"kinesis.metrics.sinks": sinks, "aws.region": "eu-west-1"}, complete=False
     )
-    return open_event_sink(properties, _REPORTERS, ManualClock(), further=further)
+    return open_event_sink(properties, REPORTERS, ManualClock(), further=further)
 
 
 async def test_a_class_of_ones_own_gets_every_event_and_is_closed() -> None:
@@ -115,9 +115,9 @@ async def test_a_sink_that_is_handed_over_and_raises_does_not_stop_anything(
 
 
 async def test_every_name_is_a_reporter_and_all_of_them_work_together() -> None:
-    for reference in _REPORTERS.values():
+    for reference in REPORTERS.values():
         load_class(reference, EventReporter)
-    async with opened(",".join(set(_REPORTERS) - {"cloudwatch"})) as sink:
+    async with opened(",".join(set(REPORTERS) - {"cloudwatch"})) as sink:
         sink(FETCHED)
         sink(PROCESSED)
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import fields
+from attrs import evolve, fields
 
 from kinesis_publishers.events import (
     EVENT_TYPES,
@@ -20,12 +20,19 @@ from kinesis_publishers.events import (
     FetcherStopped,
     IteratorReplaced,
     ProcessingFailed,
+    ProducerStarted,
+    ProducerStopped,
+    PutRecordsAnswered,
+    RecordsFailed,
+    RecordsPut,
+    RecordsRefused,
+    ShardMispredicted,
     ShardsDiscovered,
     ShardStopped,
     StreamPrepared,
     Throttled,
 )
-from kinesis_publishers.metrics import KCL_METRICS, METRICS, MetricKind, MetricTable
+from kinesis_publishers.metrics import KCL_METRICS, KPL_METRICS, METRICS, MetricKind, MetricTable
 from kinesis_publishers.metrics.metric import stream_of
 from kinesis_publishers.model import StartingPosition
 from tests.unit.metrics.metric_support import (
@@ -69,7 +76,26 @@ KCL_NAMES = {
     "Success",
     "Time",
 }
-TABLES = pytest.mark.parametrize("table", [METRICS, KCL_METRICS], ids=["ours", "the KCL's"])
+# The KPL's metrics_constants.h; UserRecordsReceived would need an event for each put.
+KPL_NAMES = {
+    "UserRecordsPending",
+    "UserRecordsPut",
+    "UserRecordsDataPut",
+    "KinesisRecordsPut",
+    "KinesisRecordsDataPut",
+    "ErrorsByCode",
+    "AllErrors",
+    "RetriesPerRecord",
+    "UserRecordExpired",
+    "BufferingTime",
+    "RequestTime",
+    "UserRecordsPerKinesisRecord",
+    "KinesisRecordsPerPutRecordsRequest",
+    "UserRecordsPerPutRecordsRequest",
+}
+TABLES = pytest.mark.parametrize(
+    "table", [METRICS, KCL_METRICS, KPL_METRICS], ids=["ours", "the KCL's", "the KPL's"]
+)
 RETRIED = CallRetried(
     operation="GetRecords",
     code="InternalFailure",
@@ -78,7 +104,7 @@ RETRIED = CallRetried(
     message="",
     shard=ZERO,
 )
-NO_METRIC_OF_THEIR_OWN = {FetcherStarted, StreamPrepared}
+NO_METRIC_OF_THEIR_OWN = {FetcherStarted, StreamPrepared, ProducerStarted, ProducerStopped}
 
 
 def measured(event: Event, table: MetricTable = METRICS) -> dict[str, float]:
@@ -94,6 +120,10 @@ def test_every_metric_of_flinks_connector_is_there_under_a_name_like_its_own() -
 
 def test_every_metric_of_the_kcls_process_task_is_there() -> None:
     assert {metric.name for metric in KCL_METRICS.metrics} >= KCL_NAMES
+
+
+def test_every_metric_of_the_kpl_is_there() -> None:
+    assert {metric.name for metric in KPL_METRICS.metrics} >= KPL_NAMES
 
 
 @TABLES
@@ -253,6 +283,67 @@ def test_failures_lower_the_rate_of_success_that_the_kcl_shows() -> None:
 )
 def test_the_other_metrics_of_cloudwatch(event: Event, name: str, value: float) -> None:
     assert measured(event, KCL_METRICS)[name] == value
+
+
+_PUT = RecordsPut(
+    shard=ZERO,
+    entries=2,
+    records=10,
+    payload_bytes=1_000,
+    entry_bytes=1_100,
+    attempts=15,
+    buffering_seconds=0.125,
+    seconds=0.25,
+)
+_PUT_CALL = PutRecordsAnswered(
+    stream_arn=ARN, entries=3, records=11, seconds=0.5, pending_records=20, pending_bytes=2_000
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            _PUT,
+            {
+                "UserRecordsPut": 10,
+                "UserRecordsDataPut": 1_000,
+                "KinesisRecordsPut": 2,
+                "KinesisRecordsDataPut": 1_100,
+                "BufferingTime": 125,
+                "RetriesPerRecord": 0.5,
+                "UserRecordsPerKinesisRecord": 5,
+            },
+        ),
+        (
+            _PUT_CALL,
+            {
+                "RequestTime": 500,
+                "UserRecordsPending": 20,
+                "KinesisRecordsPerPutRecordsRequest": 3,
+                "UserRecordsPerPutRecordsRequest": 11,
+            },
+        ),
+        (RecordsRefused(shard=ZERO, code="X", entries=2), {"AllErrors": 2, "ErrorsByCode": 2}),
+        (
+            RecordsFailed(shard=ZERO, code="RecordExpiredError", records=4),
+            {"UserRecordExpired": 4, "UserRecordsFailed": 4},
+        ),
+        (RecordsFailed(shard=ZERO, code="X", records=4), {"UserRecordsFailed": 4}),
+        (
+            ShardMispredicted(shard=ZERO, shard_id="x", records=4, resent=1),
+            {"UserRecordsMispredicted": 4},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_writing_is_measured_as_the_kpl_does_it(event: Event, expected: dict[str, float]) -> None:
+    assert measured(event, KPL_METRICS) == expected
+
+
+def test_a_call_that_has_failed_counts_its_entries_as_errors() -> None:
+    found = measured(evolve(_PUT_CALL, code="InternalFailure"), KPL_METRICS)
+    assert (found["AllErrors"], found["ErrorsByCode"]) == (3, 3)
 
 
 @pytest.mark.parametrize(

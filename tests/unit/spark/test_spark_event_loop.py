@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_publishers_spark.event_loop import EventLoopThread
+from kinesis_publishers.event_loop import EventLoopThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -20,6 +20,7 @@ _MAX_SHARDS = 100_000
 # A larger Limit is accepted and not honoured (API reference).
 _MOST_PER_PAGE = 100
 _RETENTION_HOURS = (24, 8760)
+_LARGEST_RECORD_KIB = 10_240
 
 
 def create_stream(state: ServiceState, request: Request) -> None:
@@ -33,7 +34,7 @@ def create_stream(state: ServiceState, request: Request) -> None:
     if count is None:
         raise missing("ShardCount")
     tags = request.tags()
-    max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, 10_240)
+    max_record_kib = request.integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
     stream = state.create(name, mode, count, max_record_kib)
     stream.tags.update(tags)
 
@@ -73,6 +74,7 @@ def describe_stream_summary(state: ServiceState, request: Request) -> Members:
     summary = _description(state, stream) | {
         "OpenShardCount": len(stream.open_shards),
         "ConsumerCount": len(stream.present_consumers(state.now_ms())),
+        "MaxRecordSizeInKiB": _max_record_kib(state, stream),
     }
     return {"StreamDescriptionSummary": summary}
 
@@ -94,6 +96,11 @@ def list_streams(state: ServiceState, request: Request) -> Members:
     if has_more:
         answer["NextToken"] = page[-1].name
     return answer
+
+
+def _max_record_kib(state: ServiceState, stream: Stream) -> int:
+    most = state.limits.record_max_bytes
+    return _LARGEST_RECORD_KIB if most is None else stream.max_record_kib or most // 1024
 
 
 def _mode_in(request: Request) -> StreamMode:

@@ -1,11 +1,10 @@
-"""Builds everything from properties: the one module that names concrete classes."""
+"""Builds what reads, checkpoints and the control plane from properties."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -13,25 +12,31 @@ from kinesis_publishers.abc import (
     CheckpointStore,
     CheckpointStoreContext,
     ControlContext,
-    EventReporter,
     PublisherContext,
     RecordPublisher,
     RecordPublisherFactory,
     ShardAssigner,
 )
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
+from kinesis_publishers.assembly.classes import (
+    KCL_TABLE,
+    REPORTERS,
+    assigner_of,
+    checked,
+    checkpoint_store_class,
+    publisher_factory_class,
+    with_region,
+)
 from kinesis_publishers.checkpoints.checkpointer import Checkpointer, KeptProgress
 from kinesis_publishers.checkpoints.stored_progress import StoredProgress
 from kinesis_publishers.clock import Clock, ServiceClock, SystemClock
 from kinesis_publishers.config import (
-    AssignmentConfig,
     AwsConfig,
     CheckpointConfig,
     DiscoveryConfig,
     InitialPositionConfig,
     LeaseConfig,
     LeaseFormat,
-    MetricsConfig,
     PendingConfig,
     PollingConfig,
     Properties,
@@ -39,14 +44,7 @@ from kinesis_publishers.config import (
     SourceConfig,
     StreamsConfig,
     SubscriptionHttpConfig,
-    resolve_region,
 )
-from kinesis_publishers.config.plugins import (
-    CHECKPOINT_STORES_GROUP,
-    SHARD_ASSIGNERS_GROUP,
-    load_plugin,
-)
-from kinesis_publishers.config.sections.leases import ALL, LEASES, MANUAL
 from kinesis_publishers.engine.data_loss import DataLossGuard
 from kinesis_publishers.engine.delivery import (
     ConsumerContext,
@@ -56,50 +54,14 @@ from kinesis_publishers.engine.delivery import (
 )
 from kinesis_publishers.engine.discovery import ShardDiscovery
 from kinesis_publishers.engine.pool import PendingPool
-from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers.events import EventSink, ignore_event, log_event
 from kinesis_publishers.leases.assigners import AllShards
 from kinesis_publishers.leases.leases import Leases
-from kinesis_publishers.metrics.sinks import load_event_reporter, open_event_sink
+from kinesis_publishers.metrics.sinks import open_event_sink
 from kinesis_publishers.model import Shard, ShardProgress, StartingPosition, StreamIdentity
-from kinesis_publishers.publishers.fanout import FanOutRecordPublisherFactory
 from kinesis_publishers.publishers.polling import PollingRecordPublisherFactory
 
-if TYPE_CHECKING:
-    from kinesis_publishers.aws.record_writer import Boto3RecordWriter
-
-_T = TypeVar("_T")
 _LOGGER = logging.getLogger(__name__)
-
-_FACTORIES: dict[str, type[RecordPublisherFactory]] = {
-    "POLLING": PollingRecordPublisherFactory,
-    "EFO": FanOutRecordPublisherFactory,
-}
-
-# Stores and sinks by name: what they import takes longer to load than everything else together, and
-# OpenTelemetry, SQLAlchemy and Redis are extras.
-_STORES = {
-    "memory": "kinesis_publishers.checkpoints.memory:MemoryCheckpointStore",
-    "sqlite": "kinesis_publishers.checkpoints.sqlite:SqliteCheckpointStore",
-    "dynamodb": "kinesis_publishers.checkpoints.dynamodb:DynamoDbCheckpointStore",
-    "sql": "kinesis_publishers.checkpoints.sql:SqlCheckpointStore",
-    "redis": "kinesis_publishers.checkpoints.redis:RedisCheckpointStore",
-}
-
-_KCL_TABLE = "kinesis_publishers.checkpoints.kcl_table:KclLeaseTable"
-_ASSIGNERS = {
-    ALL: "kinesis_publishers.leases.assigners:AllShards",
-    MANUAL: "kinesis_publishers.leases.assigners:NamedShards",
-    # They are those of the checkpointer.
-    LEASES: "kinesis_publishers.leases.assigners:AllShards",
-}
-
-_REPORTERS = {
-    "log": "kinesis_publishers.metrics.sinks:EventLog",
-    "summary": "kinesis_publishers.metrics.summary:SummaryLog",
-    "opentelemetry": "kinesis_publishers.metrics.open_telemetry:OpenTelemetryMetrics",
-    "cloudwatch": "kinesis_publishers.metrics.cloudwatch:CloudWatchMetrics",
-}
 
 
 @frozen(kw_only=True)
@@ -177,7 +139,7 @@ async def open_services(
     encoding = PollingConfig.from_properties(properties).encoding
     async with (
         # The first to be opened and the last to be closed: closing the others is reported too.
-        open_event_sink(properties, _REPORTERS, clock, further=events) as sink,
+        open_event_sink(properties, REPORTERS, clock, further=events) as sink,
         Boto3ControlPlane(aws, clock) as control_plane,
         AioDataPlane(aws, http=http, encoding=encoding, clock=clock) as data_plane,
     ):
@@ -197,7 +159,7 @@ async def open_services(
         # Two would count the calls to a shard separately.
         is_polling = factory_class is type(polling)
         made = polling if is_polling else factory_class.from_properties(properties, context)
-        factory = _checked(made, factory_class, RecordPublisherFactory)  # type: ignore[type-abstract]
+        factory = checked(made, factory_class, RecordPublisherFactory)  # type: ignore[type-abstract]
         initial = InitialPositionConfig.from_properties(properties)
         pending = PendingConfig.from_properties(properties)
         pool = PendingPool(
@@ -223,7 +185,7 @@ async def open_services(
                 ),
                 clock=clock,
                 events=sink,
-                assigner=_assigner(properties),
+                assigner=assigner_of(properties),
             )
         finally:
             pool.close()
@@ -271,87 +233,10 @@ async def open_checkpoint_store(
         application=config.application, retry=config.retry, clock=clock, events=events
     )
     is_kcl = leases.is_enabled and leases.format is LeaseFormat.KCL
-    store_class = checkpoint_store_class(_KCL_TABLE if is_kcl else config.store)
+    store_class = checkpoint_store_class(KCL_TABLE if is_kcl else config.store)
     made = store_class.from_properties(with_region(properties), context)
-    async with _checked(made, store_class, CheckpointStore) as store:  # type: ignore[type-abstract]
+    async with checked(made, store_class, CheckpointStore) as store:  # type: ignore[type-abstract]
         yield store
-
-
-def _assigner(properties: Properties) -> ShardAssigner:
-    name = AssignmentConfig.from_properties(properties).assigner
-    found = load_plugin(_ASSIGNERS.get(name, name), ShardAssigner, group=SHARD_ASSIGNERS_GROUP)
-    return _checked(found.from_properties(properties), found, ShardAssigner)
-
-
-def checkpoint_store_class(name: str) -> type[CheckpointStore]:
-    """Return the store that ``checkpoint.store`` names.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
-    try:
-        return load_plugin(
-            _STORES.get(name, name),
-            CheckpointStore,  # type: ignore[type-abstract]
-            group=CHECKPOINT_STORES_GROUP,
-        )
-    except PluginLoadError as error:
-        if name not in _STORES:
-            raise
-        raise PluginLoadError(
-            f"kinesis.checkpoint.store = {name}: {error}; pip install 'kinesis-publishers[{name}]'"
-        ) from error
-
-
-def event_reporter_classes(properties: Properties) -> list[type[EventReporter]]:
-    """Return the sinks that ``metrics.sinks`` names.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
-    names = MetricsConfig.from_properties(properties).sinks
-    return [load_event_reporter(name, _REPORTERS) for name in names]
-
-
-def publisher_factory_class(properties: Properties) -> type[RecordPublisherFactory]:
-    """Return the factory that ``stream.recordpublisher`` names, with what it can do.
-
-    Raises:
-        PluginLoadError: a custom class cannot be loaded or does not fit.
-    """
-    name = properties.get(SourceConfig.record_publisher)
-    if name in _FACTORIES:
-        return _FACTORIES[name]
-    return load_plugin(name, RecordPublisherFactory)  # type: ignore[type-abstract]
-
-
-def _checked(made: object, made_by: type, base: type[_T]) -> _T:
-    if isinstance(made, base):
-        return made
-    raise PluginLoadError(
-        f"{made_by.__module__}:{made_by.__qualname__}: from_properties() returned "
-        f"{type(made).__name__}, which does not extend {base.__name__}: return an instance of the "
-        "class"
-    )
-
-
-def with_region(properties: Properties) -> Properties:
-    """Return ``properties`` with the region that applies: theirs, the streams', or this machine's.
-
-    Other processes, which may have another environment, then read the same region.
-
-    Raises:
-        MissingOptionError: nothing names a region.
-    """
-    aws = AwsConfig.from_properties(properties)
-
-    def ask_machine() -> str | None:
-        from kinesis_publishers.aws.credentials import region_of_machine
-
-        return region_of_machine(aws)
-
-    region = resolve_region(aws, StreamsConfig.from_properties(properties), ask_machine)
-    return properties.with_values({AwsConfig.region: region})
 
 
 @frozen(kw_only=True)
@@ -391,10 +276,3 @@ async def open_control(
                 one.reference for one in StreamsConfig.from_properties(properties).streams
             ),
         )
-
-
-def open_record_writer(properties: Properties) -> Boto3RecordWriter:
-    """Return the client that writes records; ``async with`` opens it."""
-    from kinesis_publishers.aws.record_writer import Boto3RecordWriter
-
-    return Boto3RecordWriter(AwsConfig.from_properties(with_region(properties)))

@@ -1,4 +1,4 @@
-"""The bridge from Spark's synchronous calls to asyncio."""
+"""The bridge from threads, and their blocking calls, to asyncio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class EventLoopThread:
-    """An event loop in a thread of its own, which runs during Spark's blocking calls.
+    """An event loop in a thread of its own, which runs during blocking calls.
 
     The thread is a daemon: Spark ends the process of a stopped query with SIGKILL or by exiting,
     and neither may wait for a subscription.

@@ -1,0 +1,72 @@
+"""PutRecords: how a call is written, and what its answer says of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pybase64
+
+from kinesis_publishers.abc import PutAnswer, PutColumns
+from kinesis_publishers.aws.errors import service_error
+from kinesis_publishers.errors import ServiceError
+
+OPERATION: Final = "PutRecords"
+# Above it base64, and its signature, cost more CPU than reading an answer in CBOR.
+_SMALL_BYTES: Final = 350
+
+
+def are_small(records: PutColumns) -> bool:
+    """Return whether a call costs less CPU in JSON than in CBOR."""
+    return sum(map(len, records.payloads)) < _SMALL_BYTES * len(records)
+
+
+def members_of(records: PutColumns, *, is_cbor: bool) -> dict[str, Any]:
+    """Return what a call says of its records; in JSON the payloads are in base64."""
+    payloads: Iterable[bytes | str] = records.payloads
+    if not is_cbor:
+        payloads = map(pybase64.b64encode_as_string, records.payloads)
+    columns = zip(payloads, records.partition_keys, strict=True)
+    members = [{"Data": data, "PartitionKey": key} for data, key in columns]
+    for member, hash_key in zip(members, records.explicit_hash_keys or (), strict=False):
+        if hash_key is not None:
+            member["ExplicitHashKey"] = hash_key
+    return {"Records": members}
+
+
+def answer_in(answer: Any, count: int, stream: str) -> PutAnswer:
+    """Return what an answer says of each of the ``count`` records of a call.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is not an answer to that call.
+    """
+    records = answer["Records"]
+    if len(records) != count:
+        raise ValueError(f"{len(records)} results for {count} records")
+    if not answer.get("FailedRecordCount"):
+        # No entry says otherwise, or its number would be missing.
+        return PutAnswer(
+            shard_ids=[one["ShardId"] for one in records],
+            sequence_numbers=[one["SequenceNumber"] for one in records],
+        )
+    errors = {
+        place: _refusal(one, stream) for place, one in enumerate(records) if one.get("ErrorCode")
+    }
+    return PutAnswer(
+        shard_ids=[None if n in errors else one["ShardId"] for n, one in enumerate(records)],
+        sequence_numbers=[
+            None if n in errors else one["SequenceNumber"] for n, one in enumerate(records)
+        ],
+        errors=errors,
+    )
+
+
+def _refusal(entry: dict[str, str], stream: str) -> ServiceError:
+    return service_error(
+        entry["ErrorCode"],
+        entry.get("ErrorMessage") or "",
+        operation=OPERATION,
+        where=stream,
+        request_id=None,
+        fallback=ServiceError,
+    )

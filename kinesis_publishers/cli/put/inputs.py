@@ -1,0 +1,259 @@
+"""Where the records of ``put`` come from: arguments, lines, a whole file, the rows of a table."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from decimal import Decimal
+from enum import Enum
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias
+
+import click
+import orjson
+from attrs import define, field
+
+from kinesis_publishers.cli.shared.event_loop import read_blocks
+from kinesis_publishers.model.shards import MAX_RECORD_BYTES
+
+Entry: TypeAlias = tuple[bytes, str | None]
+"""The data of a record, and its partition key if it has one of its own."""
+
+# So many rows are put together.
+_ROWS: Final = 500
+
+
+class Format(Enum):
+    """What a file has."""
+
+    LINES = "lines"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+    @classmethod
+    def of(cls, file: str) -> Format:
+        """Return what the name of a file says."""
+        extension = os.path.splitext(file)[1].lower()
+        return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(extension, cls.LINES)
+
+
+class Input(Protocol):
+    """Yields records.
+
+    Attributes:
+        read_bytes: how much of the file has been read.
+    """
+
+    read_bytes: int
+
+    def groups(self) -> AsyncIterator[Sequence[Entry]]:
+        """Yield the records, those together that are there at the same time.
+
+        Raises:
+            ClickException: they cannot be read; what was yielded can be put.
+        """
+
+
+@define(eq=False)
+class Texts:
+    """Records that stand on the command line."""
+
+    _texts: Sequence[str]
+    read_bytes: int = 0
+
+    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
+        # As they stand there, which need not be UTF-8.
+        yield [(text.encode("utf-8", "surrogateescape"), None) for text in self._texts]
+
+
+@define
+class LineSplitter:
+    """Splits bytes into lines as they come; with ``is_whole``, everything is one record."""
+
+    _is_whole: bool = field(default=False, kw_only=True)
+    _rest: bytearray = field(factory=bytearray, init=False)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether what has no end yet is more than a stream takes."""
+        return len(self._rest) > MAX_RECORD_BYTES
+
+    def split(self, block: bytes) -> list[bytes]:
+        """Return the records that end in ``block``."""
+        *complete, rest = [block] if self._is_whole else block.split(b"\n")
+        if complete:
+            complete[0] = bytes(self._rest) + complete[0]
+            self._rest.clear()
+        self._rest += rest
+        return complete
+
+    def end(self) -> list[bytes]:
+        """Return the last record: all of a whole, or a line that no line feed has ended."""
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return [rest] if rest or self._is_whole else []
+
+
+@define(eq=False)
+class Lines:
+    """The lines of a file, or all of it as one record; of a pipe as they come."""
+
+    _file: str
+    _is_whole: bool
+    read_bytes: int = 0
+
+    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
+        with ExitStack() as opened:
+            stream = _open(self._file, opened, buffering=0)
+            splitter = LineSplitter(is_whole=self._is_whole)
+            async for block in read_blocks(stream):
+                self.read_bytes += len(block)
+                yield [(line, None) for line in splitter.split(block)]
+                if splitter.is_too_long:
+                    break  # Too long already: the rest need not be read.
+            yield [(line, None) for line in splitter.end()]
+
+
+@define(eq=False)
+class Rows:
+    """The rows of a table: each is a JSON object, or what it has in one column.
+
+    A pipe is read to its end first.
+    """
+
+    _file: str
+    _format: Format
+    _data_column: str | None
+    _key_column: str | None
+    read_bytes: int = 0
+
+    async def groups(self) -> AsyncIterator[Sequence[Entry]]:
+        with ExitStack() as opened:
+            stream = _open(self._file, opened)
+            if not stream.seekable():
+                stored = opened.enter_context(TemporaryFile())
+                async for block in read_blocks(stream):
+                    stored.write(block)
+                stored.seek(0)
+                stream = stored
+            number = 1
+            for rows in self._tables(stream):
+                yield [self._entry_of(row, number + index) for index, row in enumerate(rows)]
+                number += len(rows)
+                self.read_bytes = stream.tell()
+
+    def _tables(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
+        try:
+            if self._format is Format.CSV:
+                yield from self._csv(stream)
+            else:
+                yield from self._parquet(stream)
+        except UnicodeDecodeError as error:
+            raise self._error(f"is not UTF-8: {error}") from error
+        except (csv.Error, ArithmeticError, ValueError) as error:
+            raise self._error(f"cannot be read as {self._format.value}: {error}") from error
+
+    def _csv(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
+        csv.field_size_limit(MAX_RECORD_BYTES)
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        reader = csv.reader(text, strict=True)
+        try:
+            names = next(reader, [])
+            self._check_names(names)
+            rows: list[Mapping[str, Any]] = []
+            try:
+                for row in reader:
+                    if len(row) == len(names):
+                        rows.append(dict(zip(names, row, strict=True)))
+                    elif row:  # Not an empty line.
+                        raise self._error(
+                            f"has {len(row)} fields in line {reader.line_num:,}, and its first "
+                            f"line names {len(names)}"
+                        )
+                    if len(rows) == _ROWS:
+                        yield rows
+                        rows = []
+            except (click.ClickException, ValueError, csv.Error):
+                yield rows
+                raise
+            yield rows
+        finally:
+            text.detach()
+
+    def _parquet(self, stream: BinaryIO) -> Iterator[Sequence[Mapping[str, Any]]]:
+        # Slow to import, and most commands do without.
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            file = ParquetFile(stream)
+            self._check_names(file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=_ROWS):
+                yield batch.to_pylist()
+        except ArrowException as error:
+            raise self._error(f"cannot be read as parquet: {error}") from error
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        double = {one for one in names if names.count(one) > 1}
+        if double:
+            raise self._error(f"has several columns with the name {min(double)!r}")
+        for column in (self._data_column, self._key_column):
+            if column is not None and column not in names:
+                known = ", ".join(map(repr, names))
+                message = f"{self._name} has no column {column!r}; its columns are {known}."
+                raise click.UsageError(message)
+
+    def _entry_of(self, row: Mapping[str, Any], number: int) -> Entry:
+        key = None
+        if self._key_column is not None:
+            key = row[self._key_column]
+            if key is None or key == "" or isinstance(key, bytes | list | dict):
+                raise self._error(f"has no partition key in row {number:,}, but {key!r:.100}")
+            key = str(key)
+        if self._data_column is None:
+            try:
+                return orjson.dumps(dict(row), default=_json_value), key
+            except TypeError as error:
+                raise self._error(f"has what JSON has not in row {number:,}: {error}") from error
+        data = row[self._data_column]
+        if not isinstance(data, bytes | str):
+            raise self._error(f"has neither bytes nor text in row {number:,}, but {data!r:.100}")
+        return data.encode() if isinstance(data, str) else data, key
+
+    @property
+    def _name(self) -> str:
+        return "Standard input" if self._file == "-" else self._file
+
+    def _error(self, problem: str) -> click.ClickException:
+        return click.ClickException(f"{self._name} {problem}.")
+
+
+def _json_value(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
+
+
+def size_of(file: str) -> int | None:
+    """Return the size of a file in bytes; ``None`` if it is none, as a pipe."""
+    status = os.stat(file) if file != "-" else None
+    return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+
+
+def _open(file: str, opened: ExitStack, *, buffering: int = -1) -> BinaryIO:
+    if file == "-":
+        if sys.stdin is None:
+            raise click.UsageError("Standard input is closed: give DATA or --file.")
+        return sys.stdin.buffer
+    try:
+        return opened.enter_context(open(file, "rb", buffering=buffering))
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from error

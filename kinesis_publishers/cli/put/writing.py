@@ -1,0 +1,164 @@
+"""Puts what an input yields, and reports each record in the order of the input."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import click
+from attrs import define, field
+
+from kinesis_publishers.cli.put.inputs import Entry, Input
+from kinesis_publishers.cli.shared.console import say
+from kinesis_publishers.cli.shared.formats import counted
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.errors import InvalidRecordError, RecordsNotWrittenError
+from kinesis_publishers.producing import KinesisProducer, PutResult
+
+# With --rate, records are put in portions of so many seconds.
+_PORTION_SECONDS: Final = 0.1
+# After Ctrl-C, for what is being sent.
+_CLOSE_SECONDS: Final = 2.0
+
+OnWritten: TypeAlias = Callable[[int, str, PutResult], None]
+"""Takes the number of a record, counted from 1, its partition key, and where it was written."""
+
+
+@define(kw_only=True, eq=False)
+class Writing:
+    """Puts the records of an input, and closes the producer.
+
+    Args:
+        partition_key, explicit_hash_key: of records that have no partition key of their own.
+        rate: how many records a second are put at most.
+        on_written: takes each record that was written, in their order.
+
+    Attributes:
+        written: how many there are.
+        on_progress: called whenever that has changed.
+    """
+
+    _producer: KinesisProducer
+    _input: Input
+    _partition_key: str | None
+    _explicit_hash_key: str | None
+    _rate: float | None
+    _clock: Clock
+    _on_written: OnWritten
+    written: int = field(default=0, init=False)
+    on_progress: Callable[[], None] = field(default=lambda: None, init=False)
+    _put: int = field(default=0, init=False)
+    _next_at: float = field(default=0.0, init=False)
+    # What was put and is not reported yet: partition keys, and the future of the results.
+    _pending: deque[tuple[Sequence[str], asyncio.Future[Sequence[PutResult]]]] = field(
+        factory=deque, init=False
+    )
+    _reported: int = field(default=0, init=False)
+    # The numbers of records that were not written, and why.
+    _failures: list[tuple[int, Exception]] = field(factory=list, init=False)
+    _has_failed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    async def run(self) -> None:
+        """Put everything, and return when it is written; after a failure nothing more is put.
+
+        Raises:
+            ClickException: the input cannot be read further, or a record was not written.
+        """
+        reading = asyncio.create_task(self._read())
+        failing = asyncio.create_task(self._has_failed.wait())
+        try:
+            await asyncio.wait({reading, failing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self._end(reading, failing, timeout_seconds=_CLOSE_SECONDS)
+            unknown = f", and perhaps {len(self._failures):,} more" if self._failures else ""
+            say(f"Interrupted: {counted(self.written, 'record')} written{unknown}.")
+            raise
+        await self._end(reading, failing)
+        if self._failures:
+            raise click.ClickException(self._failure(is_all=not reading.cancelled()))
+        try:
+            reading.result()
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            before = f"Wrote {counted(self.written, 'record')} before that."
+            raise click.ClickException(f"{error.message} {before}") from error
+
+    async def _end(
+        self, *tasks: asyncio.Task[object], timeout_seconds: float | None = None
+    ) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        # What it says is in the futures.
+        with suppress(RecordsNotWrittenError):
+            await self._producer.close(timeout_seconds=timeout_seconds)
+        self._report()
+
+    def _failure(self, *, is_all: bool) -> str:
+        number, error = self._failures[0]
+        rest = "" if is_all else f" What comes after number {self._put:,} was not put."
+        return (
+            f"{len(self._failures):,} of {counted(self._put, 'record')} were not written, or not "
+            f"for certain; the first is number {number:,}: {error}{rest}"
+        )
+
+    async def _read(self) -> None:
+        async for group in self._input.groups():
+            most = len(group) if self._rate is None else max(1, int(self._rate * _PORTION_SECONDS))
+            for start in range(0, len(group), most or 1):
+                portion = group[start : start + most]
+                await self._wait_for_turn(len(portion))
+                await self._put_portion(portion)
+
+    async def _wait_for_turn(self, count: int) -> None:
+        if self._rate is not None:
+            now = self._clock.monotonic()
+            await self._clock.sleep(max(0.0, self._next_at - now))
+            self._next_at = max(self._next_at, now) + count / self._rate
+
+    async def _put_portion(self, portion: Sequence[Entry]) -> None:
+        checker = self._producer.checker
+        rows = []
+        problem: InvalidRecordError | None = None
+        for data, own_key in portion:
+            key = own_key or self._partition_key
+            if key is None and self._explicit_hash_key is not None:
+                key = uuid.uuid4().hex  # It decides nothing.
+            try:
+                row = checker.row_of((data, key, self._explicit_hash_key))
+                await checker.check_size(row[0], row[1])
+            except InvalidRecordError as error:
+                problem = error
+                break
+            rows.append(row)
+        self._put += len(rows)
+        results = await self._producer.put_many(rows)
+        self._pending.append(([row[1] for row in rows], results))
+        results.add_done_callback(lambda _: self._report())
+        if problem is not None:
+            raise click.ClickException(
+                f"Record {self._put + 1:,} cannot be put: {problem}."
+            ) from problem
+
+    def _report(self) -> None:
+        """Report the groups of which all is known, up to the first other one."""
+        while self._pending and self._pending[0][1].done():
+            keys, future = self._pending.popleft()
+            error = future.exception()
+            outcomes: Sequence[object] = (
+                error.results if isinstance(error, RecordsNotWrittenError) else future.result()
+            )
+            for key, outcome in zip(keys, outcomes, strict=True):
+                self._reported += 1
+                if isinstance(outcome, PutResult):
+                    self.written += 1
+                    self._on_written(self._reported, key, outcome)
+                elif isinstance(outcome, Exception):
+                    self._failures.append((self._reported, outcome))
+                    self._has_failed.set()
+            self.on_progress()

@@ -1,0 +1,195 @@
+"""How records are written: batches, aggregation, rates, and what happens on failures."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from kinesis_publishers.config.option import Derived, Lookup, Namespace, Option, Section
+from kinesis_publishers.config.parsers import (
+    Choice,
+    DecimalNumber,
+    Duration,
+    Flag,
+    PluginName,
+    Size,
+    WholeNumber,
+)
+
+if TYPE_CHECKING:
+    from kinesis_publishers.retry import RetryPolicy
+
+RANDOM: Final = "RANDOM"
+_MIB: Final = 1024 * 1024
+
+
+class Ordering(Enum):
+    """Which records keep the order in which they are put."""
+
+    NONE = "none"
+    KEY = "key"
+
+
+class WhenFull(Enum):
+    """What becomes of a record for which the buffer has no room."""
+
+    WAIT = "wait"
+    FAIL = "fail"
+
+
+def _rate(lookup: Lookup) -> float:
+    return lookup.get(ProducerConfig.rate_percent) / 100
+
+
+def _retry(lookup: Lookup) -> RetryPolicy:
+    # It comes with asyncio, which a configuration alone does not need.
+    from kinesis_publishers.retry import RetryPolicy
+
+    # How often does not matter: a record's time to live decides.
+    return RetryPolicy(
+        max_retries=0,
+        base_seconds=ProducerConfig.backoff_base_seconds.read(lookup),
+        max_seconds=ProducerConfig.backoff_max_seconds.read(lookup),
+        exponent=2.0,
+    )
+
+
+class ProducerConfig(Section, section="Producer", namespace=Namespace.OURS):
+    """How records are written."""
+
+    linger_seconds: Option[float] = Option(
+        key="producer.lingermillis",
+        parser=Duration(),
+        default=100.0,
+        spellings=("producer.recordmaxbufferedtime",),
+        doc="How long a record waits for others that go with it into one call, or one aggregate.",
+    )
+    ttl_seconds: Option[float] = Option(
+        key="producer.recordttlmillis",
+        parser=Duration(minimum=1.0),
+        default=300_000.0,
+        spellings=("producer.recordttl",),
+        doc="How long a record is sent again while the service refuses it or cannot be reached; "
+        "after that its future has the error. The KPL's RecordTtl is 30 seconds.",
+    )
+    max_records: Option[int] = Option(
+        key="producer.buffer.maxrecords",
+        parser=WholeNumber(minimum=1),
+        default=50_000,
+        doc="How many records may be in the buffer, those being sent included.",
+    )
+    max_bytes: Option[int] = Option(
+        key="producer.buffer.maxbytes",
+        parser=Size(),
+        default=64 * _MIB,
+        doc="How many bytes they may have, with their partition keys.",
+    )
+    when_full: Option[WhenFull] = Option(
+        key="producer.buffer.whenfull",
+        parser=Choice(members=WhenFull),
+        default=WhenFull.WAIT,
+        doc="Whether a record waits for room in the buffer (wait), which is the backpressure, or "
+        "its future has an error at once (fail).",
+    )
+    ordering: Option[Ordering] = Option(
+        key="producer.ordering",
+        parser=Choice(members=Ordering),
+        default=Ordering.NONE,
+        doc="Whether the records of each partition key are written in the order in which they are "
+        "put (key): until one is acknowledged, the next of its key waits. With aggregation many "
+        "records of a key go together. With none, a record that is sent again may come later.",
+    )
+    batch_records: Option[int] = Option(
+        key="producer.batch.maxrecords",
+        parser=WholeNumber(minimum=1, maximum=500),
+        default=500,
+        spellings=("producer.collectionmaxcount",),
+        doc="The most entries of a PutRecords call; an aggregate is one.",
+    )
+    batch_bytes: Option[int] = Option(
+        key="producer.batch.maxbytes",
+        parser=Size(maximum=10 * _MIB),
+        default=5 * _MIB,
+        spellings=("producer.collectionmaxsize",),
+        doc="The most bytes of a PutRecords call; a larger record goes alone.",
+    )
+    max_in_flight: Option[int] = Option(
+        key="producer.maxinflight",
+        parser=WholeNumber(minimum=1),
+        default=24,
+        spellings=("producer.maxconnections",),
+        doc="How many PutRecords calls may be under way at once.",
+    )
+    request_timeout_seconds: Option[float] = Option(
+        key="producer.requesttimeoutmillis",
+        parser=Duration(minimum=1.0),
+        default=10_000.0,
+        spellings=("producer.requesttimeout",),
+        doc="How long a PutRecords call may take; then it is made again, and its records may be "
+        "in the stream twice.",
+    )
+    aggregates: Option[bool] = Option(
+        key="producer.aggregation",
+        parser=Flag(),
+        default=False,
+        spellings=("producer.aggregationenabled",),
+        doc="Whether records for one shard are packed into aggregates in the KPL's format, which "
+        "every reader of the stream has to deaggregate.",
+    )
+    aggregate_bytes: Option[int] = Option(
+        key="producer.aggregation.maxbytes",
+        parser=Size(minimum=64, maximum=10 * _MIB),
+        default=51_200,
+        spellings=("producer.aggregationmaxsize",),
+        doc="The most bytes of an aggregate; a larger record goes by itself.",
+    )
+    aggregate_records: Option[int] = Option(
+        key="producer.aggregation.maxrecords",
+        parser=WholeNumber(minimum=1),
+        default=2**32 - 1,
+        spellings=("producer.aggregationmaxcount",),
+        doc="The most records of an aggregate.",
+    )
+    rate_percent: ClassVar[Option[float]] = Option(
+        key="producer.ratelimit",
+        parser=DecimalNumber(minimum=1),
+        default=100.0,
+        doc="The most that is sent to a shard, in percent of what it takes (1 MiB and 1,000 "
+        "records a second). The KPL's default is 150.",
+    )
+    rate: Derived[float] = Derived(_rate)
+    adapts_rate: Option[bool] = Option(
+        key="producer.ratelimit.adaptive",
+        parser=Flag(),
+        default=True,
+        doc="Whether less is sent to a shard that throttles, down to 5 %, and step by step more "
+        "again: several producers share a stream.",
+    )
+    fails_on_error: Option[bool] = Option(
+        key="producer.failonerror",
+        parser=Flag(),
+        default=False,
+        spellings=("producer.failifthrottled",),
+        doc="Whether the first refusal or failure of a record is final.",
+    )
+    backoff_base_seconds: ClassVar[Option[float]] = Option(
+        key="producer.backoff.base",
+        parser=Duration(),
+        default=100.0,
+        doc="The bound of the first delay before what was refused is sent again; it doubles.",
+    )
+    backoff_max_seconds: ClassVar[Option[float]] = Option(
+        key="producer.backoff.max",
+        parser=Duration(),
+        default=5_000.0,
+        doc="The longest delay before what was refused is sent again.",
+    )
+    retry: Derived[RetryPolicy] = Derived(_retry)
+    partitioner: Option[str] = Option(
+        key="producer.partitioner",
+        parser=PluginName(built_in=(RANDOM,)),
+        default=RANDOM,
+        guarded=":",
+        doc="What chooses the partition key of a record that is put without one: RANDOM, or a "
+        "Partitioner of your own as module:Class or entry point.",
+    )

@@ -1,0 +1,224 @@
+"""The producer for threads, which wait where a coroutine would."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final, Self, TypeVar
+
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Properties
+from kinesis_publishers.errors import ClosedError, KinesisPublishersError
+from kinesis_publishers.event_loop import OpenInThread
+from kinesis_publishers.events import EventSink
+from kinesis_publishers.producing.checking import Data, Item
+from kinesis_publishers.producing.producer import CHUNK_RECORDS, KinesisProducer
+from kinesis_publishers.producing.records import ManyPuts, PutResult, Row
+
+_T = TypeVar("_T")
+
+# Records that have not reached the buffer yet: handing over one by one would cost ten times more.
+_LINE_RECORDS: Final = 500
+_LINE_BYTES: Final = 1024 * 1024
+_NOT_TAKEN: Final = "the producer was closed before the record had a place in the buffer"
+
+
+class BlockingProducer:
+    """A :class:`~kinesis_publishers.producing.producer.KinesisProducer` for any number of threads.
+
+    It runs in a thread of its own. ``with BlockingProducer.from_properties(properties) as
+    producer`` is the usual way to open one; leaving the context delivers what was put, and so does
+    the end of the interpreter. Records that one thread puts keep their order as there.
+    """
+
+    def __init__(self, opened: OpenInThread[KinesisProducer], clock: Clock) -> None:
+        self._opened = opened
+        self._producer = opened.value
+        self._clock = clock
+        self._pid = os.getpid()
+        self._line: list[tuple[Row, Future[PutResult]]] = []
+        self._line_bytes = 0
+        # Guards the line, and says that it has become shorter.
+        self._turn = threading.Condition()
+        self._is_closed = False
+        # In the loop's thread: whoever has it takes the line.
+        self._taking = asyncio.Lock()
+        atexit.register(self.close)
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Properties | Mapping[str, str | int | float | bool],
+        *,
+        events: EventSink | None = None,
+        clock: Clock | None = None,
+    ) -> Self:
+        """Open a producer, as :meth:`KinesisProducer.from_properties` does with the same errors."""
+        opening = KinesisProducer.from_properties(properties, events=events, clock=clock)
+        opened = OpenInThread(opening, name="kinesis-producer")
+        return cls(opened, opened.value.clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pending_records(self) -> int:
+        """How many records have been put and are neither written nor given up."""
+        return self._producer.pending_records + len(self._line)
+
+    def put(
+        self,
+        data: Data,
+        partition_key: str | None = None,
+        explicit_hash_key: str | None = None,
+    ) -> Future[PutResult]:
+        """Return once a record has a place in the buffer, with the future of its result.
+
+        As :meth:`KinesisProducer.put`, which says what the arguments are. The place may be one of
+        the 500 before the buffer; ``BufferFullError`` is the future's then.
+
+        Raises:
+            InvalidRecordError: the service would refuse the record; nothing was put. One that is
+                too large for the stream may have this error in its future.
+            ClosedError: the producer is closed, or cannot be used here.
+        """
+        self._check_process()
+        future: Future[PutResult] = _new_future()
+        with self._turn:
+            row = self._producer.checker.row_of((data, partition_key, explicit_hash_key))
+            self._turn.wait_for(self._has_room)
+            self._check_open()
+            self._line.append((row, future))
+            self._line_bytes += len(row[0])
+            if len(self._line) == 1:
+                self._opened.loop.start(self._take_line())
+        return future
+
+    def put_many(self, records: Iterable[Item]) -> Future[Sequence[PutResult]]:
+        """Return once all records have had a place in the buffer, with the future of their results.
+
+        As :meth:`KinesisProducer.put_many`, which says what the arguments and errors are; the
+        records are iterated over in this thread.
+        """
+        self._check_process()
+        future: Future[Sequence[PutResult]] = _new_future()
+        put = ManyPuts(self._clock.monotonic(), future)
+        left = iter(records)
+        try:
+            while chunk := list(islice(left, CHUNK_RECORDS)):
+                self._run(self._put_chunk(chunk, put))
+        finally:
+            # After the end of the loop there is nobody who has the future.
+            with suppress(RuntimeError):
+                self._opened.loop.call(put.complete)
+        return future
+
+    def flush(self) -> None:
+        """Send everything now, and return when each record so far is written or given up.
+
+        Raises:
+            RecordsNotWrittenError: as of :meth:`KinesisProducer.flush`.
+            ClosedError: as of :meth:`put`.
+        """
+        self._check_process()
+        self._run(self._flush())
+
+    def close(self, *, timeout_seconds: float | None = None) -> None:
+        """Take no more records, deliver those that were put, and end.
+
+        Raises:
+            RecordsNotWrittenError: as of :meth:`KinesisProducer.close`, which says what
+                ``timeout_seconds`` is.
+        """
+        atexit.unregister(self.close)
+        if os.getpid() != self._pid:
+            return  # It is the parent's.
+        with self._turn:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._turn.notify_all()
+        try:
+            self._opened.loop.start(self._close(timeout_seconds)).result()
+        finally:
+            self._opened.close()
+
+    def _check_process(self) -> None:
+        # Before any lock: another thread of the parent may have held it when it was forked.
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                "this producer was opened before this process was forked: open one in each process"
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("this producer is closed")
+
+    def _has_room(self) -> bool:
+        is_short = len(self._line) < _LINE_RECORDS and self._line_bytes < _LINE_BYTES
+        return is_short or self._is_closed
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``work`` behind what stands in the line, and wait for it."""
+        with self._turn:
+            try:
+                self._check_open()
+            except ClosedError:
+                work.close()
+                raise
+            result = self._opened.loop.start(work)
+        return result.result()
+
+    async def _take_line(self) -> None:
+        """Put what stands in the line; nothing overtakes it."""
+        async with self._taking:
+            with self._turn:
+                line, self._line = self._line, []
+                self._line_bytes = 0
+                self._turn.notify_all()
+            done = 0
+            try:
+                for row, future in line:
+                    try:
+                        await self._producer.put_row(row, future)
+                    except KinesisPublishersError as problem:
+                        self._producer.refuse(row, future, problem)
+                    done += 1
+            finally:
+                for row, future in line[done:]:
+                    self._producer.refuse(row, future, ClosedError(_NOT_TAKEN))
+
+    async def _put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
+        await self._take_line()
+        await self._producer.put_chunk(chunk, put)
+
+    async def _flush(self) -> None:
+        await self._take_line()
+        await self._producer.flush()
+
+    async def _close(self, timeout_seconds: float | None) -> None:
+        if timeout_seconds is None:
+            await self._take_line()
+        else:
+            end = self._clock.monotonic() + timeout_seconds
+            with suppress(TimeoutError):
+                async with self._clock.timeout(timeout_seconds):
+                    await self._take_line()
+            timeout_seconds = max(0.0, end - self._clock.monotonic())
+        await self._producer.close(timeout_seconds=timeout_seconds)
+
+
+def _new_future() -> Future[Any]:
+    future: Future[Any] = Future()
+    # It cannot be cancelled: the record is under way.
+    future.set_running_or_notify_cancel()
+    return future

@@ -1,0 +1,145 @@
+"""The room for records that are not written yet: where it ends, ``put`` waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from attrs import define, field
+
+from kinesis_publishers.config import ProducerConfig, WhenFull
+from kinesis_publishers.errors import BufferFullError
+from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
+
+# What of one shard may wait, as a multiple of the room that is left.
+_MULTIPLE: Final = 8
+
+
+@define(eq=False)
+class _Waiter:
+    partition_key: str
+    explicit_hash_key: str | None
+    records: int
+    size: int
+    granted: asyncio.Future[None]
+
+
+@define(eq=False)
+class Buffer:
+    """Counts the records that are waiting or being sent, over all shards.
+
+    Of one shard a multiple of what is free may wait: a shard that throttles leaves room for the
+    others, however much is put for it.
+
+    Attributes:
+        records, bytes: what the buffer holds.
+        on_wait: called when someone has to wait.
+    """
+
+    _queues: ShardQueues
+    _config: ProducerConfig
+    on_wait: Callable[[], None] = field(default=lambda: None, init=False)
+    records: int = field(default=0, init=False)
+    bytes: int = field(default=0, init=False)
+    _end: Exception | None = field(default=None, init=False)
+    _lines: dict[ShardQueue, deque[_Waiter]] = field(factory=dict, init=False)
+
+    @property
+    def waiters(self) -> int:
+        """How many callers wait for room."""
+        return sum(map(len, self._lines.values()))
+
+    async def enter(
+        self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
+    ) -> None:
+        """Take room for records of one shard, behind those who wait for room there.
+
+        Raises:
+            BufferFullError: there is none, and nobody is to wait.
+            ClosedError: nobody waits any more.
+        """
+        queue = self._queues.queue_of(partition_key, explicit_hash_key)
+        if not (self._lines and queue in self._lines) and self._take(queue, records, size):
+            return
+        if self._config.when_full is WhenFull.FAIL:
+            raise BufferFullError(
+                f"The buffer is full, with {self.records:,} records and {self.bytes:,} bytes "
+                f"({ProducerConfig.max_records.full_key}, {ProducerConfig.max_bytes.full_key}), "
+                f"or has too many of {queue.shard}"
+            )
+        self.on_wait()
+        await self._wait(partition_key, explicit_hash_key, records, size)
+
+    def _take(self, queue: ShardQueue, records: int, size: int) -> bool:
+        free = self._config.max_records - self.records - records
+        free_bytes = self._config.max_bytes - self.bytes - size
+        is_full = (
+            free < 0
+            or free_bytes < 0
+            or queue.records + queue.aside > _MULTIPLE * free
+            or queue.size > _MULTIPLE * free_bytes
+        )
+        # What is larger than the whole buffer passes alone.
+        if is_full and self.records:
+            return False
+        self.records += records
+        self.bytes += size
+        return True
+
+    async def _wait(
+        self, partition_key: str, explicit_hash_key: str | None, records: int, size: int
+    ) -> None:
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._join(_Waiter(partition_key, explicit_hash_key, records, size, granted))
+        try:
+            await granted
+            if self._end is not None:
+                raise self._end
+        except BaseException:
+            # Served, and cancelled or closed in the same turn.
+            if granted.done() and not granted.cancelled() and granted.exception() is None:
+                self.release(records, size)
+            raise
+
+    def _join(self, waiter: _Waiter) -> None:
+        queue = self._queues.queue_of(waiter.partition_key, waiter.explicit_hash_key)
+        self._lines.setdefault(queue, deque()).append(waiter)
+
+    def release(self, records: int, size: int) -> None:
+        """Give room back."""
+        self.records -= records
+        self.bytes -= size
+        if self._lines:
+            self.serve()
+
+    def serve(self) -> None:
+        """Let those who wait pass if there is room."""
+        for queue, line in list(self._lines.items()):
+            while line:
+                one = line[0]
+                if not (one.granted.done() or self._take(queue, one.records, one.size)):
+                    break
+                line.popleft()
+                if not one.granted.done():
+                    one.granted.set_result(None)
+            if not line:
+                del self._lines[queue]
+
+    def follow(self) -> None:
+        """Let those who wait join the lines of the queues that there are now."""
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            for waiter in line:
+                self._join(waiter)
+        self.serve()
+
+    def close(self, error: Exception) -> None:
+        """Refuse those who wait, also those who were served and have not gone on yet."""
+        self._end = error
+        for line in self._lines.values():
+            for waiter in line:
+                if not waiter.granted.done():
+                    waiter.granted.set_exception(error)
+        self._lines.clear()

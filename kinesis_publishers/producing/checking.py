@@ -1,0 +1,207 @@
+"""What can be put: records as users give them, checked, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self, TypeAlias
+
+from attrs import define, field, frozen
+
+from kinesis_publishers.abc import Partitioner
+from kinesis_publishers.assembly import WritingServices
+from kinesis_publishers.engine.discovery import ShardDiscovery
+from kinesis_publishers.errors import InvalidRecordError
+from kinesis_publishers.model import StreamIdentity, UserRecord
+from kinesis_publishers.model.records import LONGEST_PARTITION_KEY
+from kinesis_publishers.model.shards import parse_hash_key
+from kinesis_publishers.producing.records import Row
+
+Data: TypeAlias = bytes | bytearray | memoryview | str
+"""What can be put; a text is encoded in UTF-8."""
+
+Item: TypeAlias = (
+    UserRecord
+    | tuple[Data, str | None]
+    | tuple[Data, str | None, str | None]
+    | tuple[Data, str | None, str | None, str | None]
+)
+"""What ``put_many`` takes: a user record, or what it has in the order of :data:`Row`."""
+
+
+@frozen(kw_only=True, eq=False)
+class CheckedColumns:
+    """Records that have been checked, as columns of equal length.
+
+    Attributes:
+        explicit_hash_keys, markers: per record, or ``None`` if no record has one.
+        problem: what is wrong with the record behind them, if something is.
+    """
+
+    payloads: list[bytes]
+    partition_keys: list[str]
+    explicit_hash_keys: list[str | None] | None = None
+    markers: list[str | None] | None = None
+    problem: InvalidRecordError | None = None
+
+
+@define(eq=False)
+class RecordChecker:
+    """Checks records before they are put, and chooses the partition keys that are missing.
+
+    Args:
+        max_bytes: the most that the stream takes, the partition key included.
+    """
+
+    _partitioner: Partitioner
+    _discovery: ShardDiscovery
+    _stream: StreamIdentity
+    _max_bytes: int
+    surely_fits: int = field(init=False)
+    """What fits even with the longest partition key, of four bytes a character."""
+
+    @surely_fits.default
+    def _find_surely_fits(self) -> int:
+        return self._max_bytes - 4 * LONGEST_PARTITION_KEY
+
+    @classmethod
+    def of(cls, services: WritingServices) -> Self:
+        """Return one for a stream as it was described."""
+        stream = services.stream
+        return cls(
+            services.partitioner, services.discovery, stream.identity, stream.max_record_bytes
+        )
+
+    def row_of(self, item: Item) -> Row:
+        """Return what was put.
+
+        Raises:
+            InvalidRecordError: Kinesis would refuse it.
+        """
+        if isinstance(item, UserRecord):
+            return item.data, item.partition_key, item.explicit_hash_key, item.marker
+        try:
+            data, key, *more = item
+            hash_key, marker = (*more, None, None)[:2]
+        except (TypeError, ValueError):
+            raise InvalidRecordError(
+                "a record must be a UserRecord, or a tuple of data and partition key, not "
+                f"{item!r:.300}"
+            ) from None
+        payload = data if type(data) is bytes else _checked_data(data)
+        if key is None:
+            if hash_key is not None:
+                raise InvalidRecordError("an explicit hash key needs a partition key beside it")
+            key, hash_key = self._partitioner.keys_of(payload)
+        _check_keys(key, hash_key)
+        return payload, key, hash_key, marker
+
+    def columns_of(self, chunk: Sequence[Item]) -> CheckedColumns:
+        """Return the records, those before the first invalid one."""
+        if (columns := _plain_columns(chunk)) is not None:
+            return columns
+        rows: list[Row] = []
+        problem: InvalidRecordError | None = None
+        for item in chunk:
+            try:
+                rows.append(self.row_of(item))
+            except InvalidRecordError as error:
+                problem = error
+                break
+        return CheckedColumns(
+            payloads=[row[0] for row in rows],
+            partition_keys=[row[1] for row in rows],
+            explicit_hash_keys=_column([row[2] for row in rows]),
+            markers=_column([row[3] for row in rows]),
+            problem=problem,
+        )
+
+    async def check_size(self, data: bytes, key: str) -> None:
+        """Check that the stream takes a record.
+
+        Raises:
+            InvalidRecordError: it does not, and did not when it was asked again.
+            KinesisPublishersError: it cannot be asked.
+        """
+        size = len(data) + len(key.encode())
+        if size <= self._max_bytes:
+            return
+        # The limit may have been raised since.
+        summary = await self._discovery.describe_now(self._stream.arn)
+        self._max_bytes = summary.max_record_bytes
+        self.surely_fits = self._find_surely_fits()
+        if size > self._max_bytes:
+            raise InvalidRecordError(
+                f"the record with the partition key {key!r:.300} has {size:,} bytes with that key, "
+                f"and {self._stream.name} takes {self._max_bytes:,} at most: split it, or raise "
+                "the limit of the stream (UpdateMaxRecordSize)"
+            )
+
+
+def _plain_columns(chunk: Sequence[Item]) -> CheckedColumns | None:
+    """Return payloads and partition keys if the records are pairs of them, as most are.
+
+    A tenth of the cost of checking them one by one.
+    """
+    if set(map(type, chunk)) != {tuple} or set(map(len, chunk)) != {2}:  # type: ignore[arg-type]
+        return None
+    payloads, keys = map(list, zip(*chunk, strict=True))
+    if set(map(type, payloads)) != {bytes} or set(map(type, keys)) != {str}:
+        return None
+    lengths = list(map(len, keys))
+    is_valid = min(lengths) > 0 and max(lengths) <= LONGEST_PARTITION_KEY
+    if not (is_valid and "".join(keys).isascii()):
+        return None
+    return CheckedColumns(payloads=payloads, partition_keys=keys)
+
+
+def _column(values: list[str | None]) -> list[str | None] | None:
+    return values if any(one is not None for one in values) else None
+
+
+def _checked_data(data: object) -> bytes:
+    """Return ``data`` as bytes; a text is encoded in UTF-8.
+
+    Raises:
+        InvalidRecordError: it is neither bytes nor a text.
+    """
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise InvalidRecordError(
+        f"data must be bytes, or a text, which is encoded in UTF-8; not {type(data).__name__}"
+    )
+
+
+def _check_keys(partition_key: str, explicit_hash_key: str | None) -> None:
+    """Check what decides the shard of a record.
+
+    Raises:
+        InvalidRecordError: Kinesis would refuse it.
+    """
+    if not isinstance(partition_key, str):
+        raise InvalidRecordError(
+            f"a partition key must be a text, not {type(partition_key).__name__}: "
+            f"{partition_key!r:.300}"
+        )
+    if not 1 <= len(partition_key) <= LONGEST_PARTITION_KEY:
+        raise InvalidRecordError(
+            f"a partition key must have 1 to {LONGEST_PARTITION_KEY} characters, not "
+            f"{len(partition_key)}: {partition_key!r:.300}"
+        )
+    try:
+        partition_key.encode()
+    except UnicodeEncodeError:
+        raise InvalidRecordError(
+            f"a partition key must have characters of UTF-8 only: {partition_key!r:.300}"
+        ) from None
+    try:
+        if explicit_hash_key is not None:
+            parse_hash_key(explicit_hash_key)
+    except (AttributeError, ValueError):
+        raise InvalidRecordError(
+            "an explicit hash key must be a text, a decimal number from 0 to 2**128 - 1, not "
+            f"{explicit_hash_key!r:.300}"
+        ) from None

@@ -1,0 +1,375 @@
+"""What goes into the next PutRecords call: chosen from the queues, packed where that is wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import chain, count, repeat
+from typing import Final
+
+from attrs import define, evolve, field, frozen
+
+from kinesis_publishers.abc import PutColumns
+from kinesis_publishers.aggregation import AggregatedRecord, pack_first, pack_plain
+from kinesis_publishers.config import ProducerConfig
+from kinesis_publishers.producing.queues import KeyOrder, ShardQueue, ShardQueues
+from kinesis_publishers.producing.records import Run, Written
+
+#: The most of one shard in a call at the rate that a shard takes: the KPL's number.
+SHARD_BYTES: Final = 256 * 1024
+
+
+@frozen(eq=False)
+class Part:
+    """What a call has for one shard: records as they are, or aggregates of them.
+
+    Attributes:
+        runs: the records.
+        aggregates: what is put for them, each with its own runs; ``None`` for the records
+            themselves.
+        size: the bytes of the entries.
+    """
+
+    queue: ShardQueue
+    runs: Sequence[Run]
+    aggregates: Sequence[tuple[AggregatedRecord, Sequence[Run]]] | None = None
+    size: int = field()
+
+    @size.default
+    def _measure(self) -> int:
+        if self.aggregates is None:
+            return sum([run.size for run in self.runs])
+        return sum([len(one.data) + len(one.partition_key) for one, _ in self.aggregates])
+
+    @classmethod
+    def packed(
+        cls, queue: ShardQueue, aggregates: Sequence[tuple[AggregatedRecord, Sequence[Run]]]
+    ) -> Part:
+        """Return a part of aggregates."""
+        return cls(queue, [run for _, runs in aggregates for run in runs], aggregates)
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(map(len, self.runs))
+
+    @property
+    def entries(self) -> int:
+        """How many records the service counts: an aggregate is one."""
+        return self.records if self.aggregates is None else len(self.aggregates)
+
+    @property
+    def oldest(self) -> float:
+        """When the first record was put."""
+        return self.runs[0].put.put_at
+
+    def is_divisible(self, index: int) -> bool:
+        """Return whether the records of an entry may belong to several shards."""
+        return self.aggregates is not None and self.aggregates[index][0].user_records > 1
+
+    def pick(self, indices: Sequence[int]) -> Part:
+        """Return some of the entries, by their indices in this part."""
+        if self.aggregates is not None:
+            return Part.packed(self.queue, [self.aggregates[one] for one in indices])
+        runs, start = [], 0
+        for run in self.runs:
+            stop = start + len(run)
+            own = [one - start for one in indices if start <= one < stop]
+            runs += [run.pick(own)] if own else []
+            start = stop
+        return Part(self.queue, runs)
+
+    def settle(self, shard_ids: Sequence[str], numbers: Sequence[str], now: float) -> None:
+        """Tell those who put the records where the entries were written."""
+        if self.aggregates is None:
+            start = 0
+            for run in self.runs:
+                own = slice(start, start + len(run))
+                _settle(run, shard_ids[own], numbers[own], repeat(None), now)
+                start = own.stop
+            return
+        for (one, runs), shard_id, number in zip(self.aggregates, shard_ids, numbers, strict=True):
+            subs = iter(count() if one.is_aggregate else repeat(None))
+            for run in runs:
+                _settle(run, [shard_id] * len(run), [number] * len(run), subs, now)
+
+
+def _settle(
+    run: Run,
+    shard_ids: Sequence[str],
+    numbers: Sequence[str],
+    subs: Iterable[int | None],
+    now: float,
+) -> None:
+    sub_sequence_numbers = [sub for _, sub in zip(shard_ids, subs, strict=False)]
+    run.settle(
+        Written(
+            shard_ids=shard_ids,
+            sequence_numbers=numbers,
+            sub_sequence_numbers=sub_sequence_numbers,
+            attempts=run.attempts + 1,
+            at=now,
+        )
+    )
+
+
+def columns_of(parts: Sequence[Part]) -> PutColumns:
+    """Return the entries of a call."""
+    payloads: list[bytes] = []
+    keys: list[str] = []
+    hash_keys: list[str | None] = []
+    has_hash_keys = False
+    for part in parts:
+        if part.aggregates is not None:
+            entries = [one for one, _ in part.aggregates]
+            payloads += [one.data for one in entries]
+            keys += [one.partition_key for one in entries]
+            hash_keys += [one.explicit_hash_key for one in entries]
+            has_hash_keys = True
+            continue
+        for run in part.runs:
+            payloads += run.payloads
+            keys += run.partition_keys
+            hash_keys += run.explicit_hash_keys or repeat(None, len(run))
+            has_hash_keys = has_hash_keys or run.explicit_hash_keys is not None
+    return PutColumns(
+        payloads=payloads,
+        partition_keys=keys,
+        explicit_hash_keys=hash_keys if has_hash_keys else None,
+    )
+
+
+@define(eq=False)
+class Collector:
+    """Chooses what is sent next.
+
+    A record is due when it has lingered. A call is made when there is enough for a full one, or for
+    a shard's part of it, or when any record is due; then it takes what else is there.
+    """
+
+    _config: ProducerConfig
+    _queues: ShardQueues
+    _order: KeyOrder | None
+    _turn: int = field(default=0, init=False)
+    # The most of one shard in a call: more is a burst that the shard throttles.
+    _shard_bytes: int = field(init=False)
+
+    @_shard_bytes.default
+    def _find_shard_bytes(self) -> int:
+        return int(SHARD_BYTES * min(4.0, max(1.0, self._config.rate)))
+
+    def collect(self, now: float, *, hurries: bool) -> tuple[Sequence[Part], float]:
+        """Return the next call, empty if there is none now, and in how many seconds to ask again.
+
+        Args:
+            hurries: whether every record is due.
+        """
+        due_before = math.inf if hurries else now - self._config.linger_seconds
+        ready, delay = self._ready_queues(now, due_before)
+        # Another one is the first each time: the last may find no room.
+        self._turn += 1
+        start = self._turn % len(ready) if ready else 0
+        parts: list[Part] = []
+        entries_left, bytes_left = self._config.batch_records, self._config.batch_bytes
+        for queue in (*ready[start:], *ready[:start]):
+            if entries_left < 1 or bytes_left < 1:
+                break
+            room = _Room(entries=entries_left, bytes=bytes_left, is_empty=not parts)
+            part = self._take(queue, room, due_before)
+            if part is not None:
+                parts.append(part)
+                entries_left -= part.entries
+                bytes_left -= part.size
+        return parts, delay
+
+    def _ready_queues(self, now: float, due_before: float) -> tuple[list[ShardQueue], float]:
+        """Return what a call made now would take from, and how long to wait if there is none."""
+        config = self._config
+        ready: list[ShardQueue] = []
+        delay, records, size, is_due = math.inf, 0, 0, False
+        for queue in self._queues:
+            if not queue.waiting:
+                continue
+            wait = max(queue.blocked_until - now, self._limiter_delay(queue, now))
+            if wait > 0:
+                delay = min(delay, wait)
+                continue
+            is_own_due = _is_due(queue, due_before) or queue.size >= self._shard_bytes
+            is_due = is_due or is_own_due
+            # An aggregate that has room left waits for more, whatever else is sent.
+            if is_own_due or not config.aggregates or queue.size >= config.aggregate_bytes:
+                ready.append(queue)
+                records += queue.records
+                size += queue.size
+            if not is_own_due:
+                delay = min(delay, queue.waiting[0].put.put_at - due_before)
+        is_full = size >= config.batch_bytes or (
+            records >= config.batch_records and not config.aggregates
+        )
+        return (ready if is_due or is_full else []), delay
+
+    def _limiter_delay(self, queue: ShardQueue, now: float) -> float:
+        size, most = queue.size, self._config.aggregate_bytes
+        if self._config.aggregates:
+            return queue.limiter.delay(-(-size // most), size, min(size, most), now)
+        head = queue.waiting[0]
+        first = len(head.payloads[0]) + len(head.partition_keys[0])
+        return queue.limiter.delay(queue.records, size, first, now)
+
+    def _take(self, queue: ShardQueue, room: _Room, due_before: float) -> Part | None:
+        """Take what of a queue goes into the call."""
+        allowed, allowed_bytes = queue.limiter.allowance()
+        room = evolve(
+            room,
+            entries=min(room.entries, allowed),
+            of_shard=min(room.bytes, allowed_bytes, self._shard_bytes),
+        )
+        if self._config.aggregates:
+            part = self._take_aggregates(queue, room, due_before)
+        else:
+            part = self._take_plain(queue, room)
+        if part is not None:
+            queue.limiter.take(part.entries, part.size)
+            if self._order is not None:
+                self._order.begin(part.runs)
+        return part
+
+    def _take_plain(self, queue: ShardQueue, room: _Room) -> Part | None:
+        left = room.entries
+        if self._order is not None:
+            left = self._put_aside(queue, left, self._order)
+        runs: list[Run] = []
+        size = 0
+        while queue.waiting and left:
+            fitting = room.fitting(queue.waiting[0], left, size)
+            if not fitting:
+                break
+            runs.append(queue.pop(fitting))
+            size += runs[-1].size
+            left -= fitting
+        if not any(run.is_noted for run in runs):
+            return Part(queue, runs, None, size) if runs else None
+        # What is noted beside a record is stored in an aggregate.
+        singles = [run.slice(one, one + 1) for run in runs for one in range(len(run))]
+        return Part.packed(queue, [(pack_first(one.rows()), (one,)) for one in singles])
+
+    def _put_aside(self, queue: ShardQueue, most: int, order: KeyOrder) -> int:
+        """Let records that may be sent come first in a queue; return how many there are.
+
+        Each has another key. Those behind others of their keys are put aside.
+        """
+        free: list[Run] = []
+        keys: set[str] = set()
+        while queue.waiting and len(free) < most:
+            run = queue.pop(1)
+            if order.admits(run, keys):
+                keys.add(run.partition_keys[0])
+                free.append(run)
+            else:
+                queue.aside += 1
+        queue.prepend(free)
+        return len(free)
+
+    def _take_aggregates(self, queue: ShardQueue, room: _Room, due_before: float) -> Part | None:
+        most_bytes, most = self._config.aggregate_bytes, self._config.aggregate_records
+        aggregates: list[tuple[AggregatedRecord, Sequence[Run]]] = []
+        total = 0
+        while queue.waiting and len(aggregates) < room.entries:
+            estimated = min(queue.size, most_bytes)
+            if aggregates and total + estimated > room.of_shard:
+                break
+            if estimated < most_bytes and not _is_due(queue, due_before):
+                break
+            candidates: Iterable[Run] = queue.waiting
+            if self._order is not None:
+                sent = {run.partition_keys[0] for _, runs in aggregates for run in runs}
+                candidates = self._together(queue, most_bytes, self._order, sent)
+            packed = _packed(candidates, most_bytes, most)
+            if packed is None:
+                break
+            size = len(packed.data) + len(packed.partition_key)
+            if not room.admits(size, total):
+                break
+            aggregates.append((packed, queue.take(packed.user_records)))
+            total += size
+        return Part.packed(queue, aggregates) if aggregates else None
+
+    def _together(
+        self, queue: ShardQueue, size: int, order: KeyOrder, sent: set[str]
+    ) -> Sequence[Run]:
+        """Return the first records, of about ``size`` bytes, that may go into one aggregate.
+
+        Those behind others of their keys, which are being sent, are put aside.
+        """
+        free: list[Run] = []
+        while queue.waiting and size > 0:
+            run = queue.pop(1)
+            if order.admits(run, sent):
+                free.append(run)
+                size -= run.size
+            else:
+                queue.aside += 1
+        queue.prepend(free)
+        return free
+
+
+def _packed(runs: Iterable[Run], most_bytes: int, most: int) -> AggregatedRecord | None:
+    """Return an aggregate of the first records; ``None`` if there are none."""
+    payloads: list[bytes] = []
+    keys: list[str] = []
+    size = 0
+    for run in runs:
+        if run.is_noted or run.explicit_hash_keys is not None:
+            break
+        payloads += run.payloads
+        keys += run.partition_keys
+        size += run.size
+        if size >= most_bytes:
+            # The same, at a fraction of the cost, for what most records are.
+            return pack_plain(payloads, keys, max_bytes=most_bytes, max_records=most)
+    rows = chain.from_iterable([run.rows() for run in runs])
+    if (row := next(rows, None)) is None:
+        return None
+    return pack_first(chain((row,), rows), max_bytes=most_bytes, max_records=most)
+
+
+def _is_due(queue: ShardQueue, due_before: float) -> bool:
+    head = queue.waiting[0]
+    # What was refused has lingered.
+    return head.attempts > 0 or head.put.put_at <= due_before
+
+
+@frozen(kw_only=True)
+class _Room:
+    """What a call has room for.
+
+    Attributes:
+        bytes: before it has the most that it may.
+        of_shard: the same for the shard in question.
+        is_empty: whether it has nothing yet.
+    """
+
+    entries: int
+    bytes: int
+    is_empty: bool
+    of_shard: int = 0
+
+    def admits(self, size: int, taken: int) -> bool:
+        """Return whether an entry fits behind ``taken`` bytes of its shard."""
+        if taken:
+            return taken + size <= self.of_shard
+        # The limiter has allowed one of any size; one that is larger than a call goes alone.
+        return size <= self.bytes or self.is_empty
+
+    def fitting(self, run: Run, most: int, taken: int) -> int:
+        """Return how many of the first records of a run fit, one by one."""
+        if len(run) <= most and taken + run.size <= self.of_shard:
+            return len(run)
+        found = 0
+        for data, key in zip(run.payloads[:most], run.partition_keys, strict=False):
+            size = len(data) + len(key)
+            if not self.admits(size, taken):
+                break
+            taken += size
+            found += 1
+        return found

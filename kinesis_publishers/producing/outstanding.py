@@ -1,0 +1,158 @@
+"""The records that are neither written nor given up, and those who wait until there are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from attrs import define, field
+
+from kinesis_publishers.errors import KinesisPublishersError, RecordsNotWrittenError
+from kinesis_publishers.events import EventSink, RecordsFailed
+from kinesis_publishers.producing.buffer import Buffer
+from kinesis_publishers.producing.collector import Part
+from kinesis_publishers.producing.queues import KeyOrder, ShardQueue, ShardQueues
+from kinesis_publishers.producing.records import Run
+
+# How many records that have failed the error of `flush` and `close` names, and how many it has.
+_NAMED_FAILURES: Final = 3
+_MOST_RESULTS: Final = 1_000
+
+
+@define(eq=False)
+class _Flush:
+    """Someone who waits until every record up to a number has been written or has failed."""
+
+    up_to: int
+    left: int
+    done: asyncio.Future[None]
+
+
+@define(eq=False)
+class Outstanding:
+    """Takes every record that a call was made for out of the buffer, or lets it wait again.
+
+    Attributes:
+        records: how many are in the queues or being sent.
+    """
+
+    _queues: ShardQueues
+    _buffer: Buffer
+    _order: KeyOrder | None
+    _events: EventSink
+    records: int = field(default=0, init=False)
+    # The first records that have failed: partition key, size and reason.
+    _failures: list[tuple[str, int, Exception]] = field(factory=list, init=False)
+    _failed: int = field(default=0, init=False)
+    _flushes: list[_Flush] = field(factory=list, init=False)
+
+    @property
+    def bytes(self) -> int:
+        """What the buffer holds."""
+        return self._buffer.bytes
+
+    def expect(self, records: int) -> None:
+        """Count records that have come into the queues."""
+        self.records += records
+
+    @property
+    def hurries(self) -> bool:
+        """Whether nothing should linger: someone waits for the records, or for their room."""
+        return bool(self._flushes or self._buffer.waiters)
+
+    def settle(
+        self, part: Part, shard_ids: Sequence[str], numbers: Sequence[str], now: float
+    ) -> None:
+        """Tell those who put the records of a call where its entries are, and let them go."""
+        part.settle(shard_ids, numbers, now)
+        self._end(part)
+        self._leave(part.runs)
+
+    def fail(self, part: Part, error: KinesisPublishersError) -> None:
+        """Give up the records of a call."""
+        self._end(part)
+        self.give_up(part.queue, part.runs, error)
+
+    def wait_again(self, part: Part, runs: Iterable[Run] | None = None) -> None:
+        """Let the records of a call wait again, in front of all others, or what replaces them."""
+        self._end(part)
+        self._queues.prepend([run.again() for run in part.runs] if runs is None else runs)
+
+    def _end(self, part: Part) -> None:
+        if self._order is not None:
+            self._order.end(part.runs)
+
+    def give_up(
+        self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError
+    ) -> None:
+        """Tell those who put records that are not being sent why they were not written."""
+        self.refuse(queue, runs, error)
+        self._leave(runs)
+
+    def refuse(self, queue: ShardQueue, runs: Sequence[Run], error: KinesisPublishersError) -> None:
+        """Do the same for records that have no place in the buffer."""
+        records = sum(map(len, runs))
+        code = getattr(error, "code", "") or type(error).__name__
+        self._events(RecordsFailed(shard=queue.shard, code=code, records=records))
+        self._failed += records
+        for run in runs:
+            named = zip(run.partition_keys, run.payloads, strict=True)
+            left = _MOST_RESULTS - len(self._failures)
+            self._failures += [(key, len(data), error) for key, data in islice(named, left)]
+            run.put.fail(run.places, error)
+
+    def give_up_all(self, error: KinesisPublishersError) -> None:
+        """Give up every record that is not being sent."""
+        for queue in self._queues:
+            if queue.records:
+                self.give_up(queue, queue.take(queue.records), error)
+        aside = list(self._order.take_all()) if self._order is not None else []
+        for run in aside:
+            queue = self._queues.queue_of(run.partition_keys[0], run.hash_key_at(0))
+            self.give_up(queue, [run], error)
+
+    def _leave(self, runs: Sequence[Run]) -> None:
+        if self._order is not None:
+            self._queues.prepend(self._order.freed(runs), aside=True)
+        records = sum(map(len, runs))
+        self.records -= records
+        self._buffer.release(records, sum([run.size for run in runs]))
+        for flush in self._flushes:
+            flush.left -= sum([len(run) for run in runs if run.number <= flush.up_to])
+            if flush.left <= 0 and not flush.done.done():
+                flush.done.set_result(None)
+
+    async def wait(self, up_to: int) -> None:
+        """Wait until no record up to a number is outstanding: all are that are counted now."""
+        if not self.records:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flush = _Flush(up_to, self.records, done)
+        self._flushes.append(flush)
+        try:
+            await done
+        finally:
+            self._flushes.remove(flush)
+
+    def raise_failures(self, stream: str) -> None:
+        """Raise what has failed since the last time.
+
+        Raises:
+            RecordsNotWrittenError: names the first records.
+        """
+        failures, failed = self._failures, self._failed
+        self._failures, self._failed = [], 0
+        if not failures:
+            return
+        named = "; ".join(
+            f"{key!r:.300} ({size:,} bytes): {error}"
+            for key, size, error in failures[:_NAMED_FAILURES]
+        )
+        more = f"; and {failed - _NAMED_FAILURES:,} more" if failed > _NAMED_FAILURES else ""
+        raise RecordsNotWrittenError(
+            f"{failed:,} of the records for {stream} were not written, or not for certain. By "
+            f"partition key: {named}{more}",
+            results=[error for _, _, error in failures],
+        ) from failures[0][2]

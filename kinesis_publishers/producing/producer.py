@@ -1,0 +1,395 @@
+"""Writes records: put them, and await where they were written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
+from typing import Self
+from weakref import WeakSet
+
+from kinesis_publishers.assembly import WritingServices, open_writing
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import Ordering, Properties
+from kinesis_publishers.errors import (
+    BufferFullError,
+    ClosedError,
+    KinesisPublishersError,
+    RecordsNotWrittenError,
+)
+from kinesis_publishers.events import EventSink, ProducerStarted, ProducerStopped
+from kinesis_publishers.producing.buffer import Buffer
+from kinesis_publishers.producing.checking import Data, Item, RecordChecker
+from kinesis_publishers.producing.collector import Collector
+from kinesis_publishers.producing.misplaced import Mender
+from kinesis_publishers.producing.outstanding import Outstanding
+from kinesis_publishers.producing.queues import KeyOrder, ShardQueues
+from kinesis_publishers.producing.records import (
+    AnyFuture,
+    ManyPuts,
+    PutResult,
+    Row,
+    Run,
+    SinglePuts,
+)
+from kinesis_publishers.producing.routing import ShardMap
+from kinesis_publishers.producing.sender import Sender
+from kinesis_publishers.retry import RetryBudget
+
+_LOGGER = logging.getLogger(__name__)
+# How many records of one `put_many` are looked at together; so many go into a call.
+CHUNK_RECORDS = 500
+# How many parts of the buffer wait for room together at most.
+_PIECES = 16
+
+
+class KinesisProducer:
+    """Writes records to one stream, in batches, and sends again what the service refuses.
+
+    ``async with KinesisProducer.from_properties(properties) as producer`` is the usual way to open
+    one; leaving the context delivers what was put. It belongs to one event loop; other threads use
+    a :class:`~kinesis_publishers.producing.blocking.BlockingProducer`.
+
+    A record is written at least once: after a lost answer it may be there twice.
+    """
+
+    def __init__(self, services: WritingServices, shard_map: ShardMap) -> None:
+        self._services = services
+        self._config = config = services.config
+        self._clock = services.clock
+        together = None if config.aggregates else 1
+        self._has_order = config.ordering is Ordering.KEY
+        order = KeyOrder(together) if self._has_order else None
+        self._queues = ShardQueues(services, shard_map)
+        self._buffer = Buffer(self._queues, config)
+        self._outstanding = Outstanding(self._queues, self._buffer, order, services.events)
+        self._sender = Sender(
+            services,
+            self._queues,
+            Collector(config, self._queues, order),
+            self._outstanding,
+            Mender(services, self._queues, self._buffer, order, self._outstanding),
+            RetryBudget(config.retry, self._clock, events=services.events),
+        )
+        self._buffer.on_wait = self._sender.wake
+        self._last_number = 0
+        # With order each record may have to wait for another one.
+        self._piece_records = 1 if self._has_order else max(1, config.max_records // _PIECES)
+        self._piece_bytes = max(1, config.max_bytes // _PIECES)
+        self._sending: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unusable = "was not opened: use it as `async with`"
+        self.checker = RecordChecker.of(services)
+        _PRODUCERS.add(self)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_properties(
+        cls,
+        properties: Properties | Mapping[str, str | int | float | bool],
+        *,
+        events: EventSink | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator[Self]:
+        """Open clients as ``properties`` say, yield a producer, deliver what was put, and close.
+
+        Args:
+            properties: the stream (``kinesis.streams``), where it is, and ``kinesis.producer.*``.
+            events: takes diagnostic events in addition to the sinks that the properties name.
+            clock: this machine's unless it is given.
+
+        Raises:
+            ConfigError: the properties cannot work; every problem is named.
+            KinesisPublishersError: the stream cannot be described, or its shards cannot be listed.
+            RecordsNotWrittenError: on leaving, as of :meth:`close`.
+        """
+        if not isinstance(properties, Properties):
+            properties = Properties.parse(properties)
+        async with (
+            open_writing(properties, events=events, clock=clock) as services,
+            cls(services, ShardMap.of(await services.list_shards())) as producer,
+        ):
+            yield producer
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._sending = self._loop.create_task(self._sender.run(), name="kinesis producer")
+        self._sending.add_done_callback(self._note_end)
+        self._unusable = ""
+        shards = len(self._queues.shard_map.open_shards)
+        self._services.events(ProducerStarted(stream_arn=self._services.arn, shards=shards))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        # A loop that is closed without cancelling its tasks takes the sender along.
+        if self._unusable == "" and self._outstanding.records:
+            _LOGGER.error(
+                "A producer for %s was left with %d records that were not written, or not for "
+                "certain: close it, or use `async with`.",
+                self._services.name,
+                self._outstanding.records,
+            )
+
+    @property
+    def clock(self) -> Clock:
+        """The time that its records have."""
+        return self._clock
+
+    @property
+    def pending_records(self) -> int:
+        """How many records have been put and are neither written nor given up."""
+        return self._outstanding.records
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their data and partition keys, in bytes."""
+        return self._buffer.bytes
+
+    async def put(
+        self,
+        data: Data,
+        partition_key: str | None = None,
+        explicit_hash_key: str | None = None,
+    ) -> asyncio.Future[PutResult]:
+        """Return once a record has a place in the buffer, with the future of its result.
+
+        Await the future to know where the record was written. It raises what became of it else: a
+        ``ServiceError``, ``RecordExpiredError``, ``BufferFullError`` or ``ClosedError``.
+
+        Args:
+            data: the payload, of 0 bytes up to what the stream takes (1 MiB by default).
+            partition_key: 1 to 256 characters; without one the partitioner chooses it.
+            explicit_hash_key: decimal; determines the shard instead of the partition key.
+
+        Raises:
+            InvalidRecordError: the service would refuse the record; nothing was put.
+            ClosedError: the producer is closed, or cannot be used here.
+        """
+        future: asyncio.Future[PutResult] = self._own_loop().create_future()
+        await self.put_row(self.checker.row_of((data, partition_key, explicit_hash_key)), future)
+        return future
+
+    async def put_row(self, row: Row, future: AnyFuture) -> None:
+        """Put a checked record whose result goes to ``future``, which may be another thread's."""
+        self._check_usable()
+        data, key, hash_key, marker = row
+        size = len(data) + len(key)
+        if size > self.checker.surely_fits:
+            await self.checker.check_size(data, key)
+        try:
+            await self._buffer.enter(key, hash_key, 1, size)
+        except BufferFullError as error:
+            self.refuse(row, future, error)
+            return
+        now = self._clock.monotonic()
+        queue = self._queues.queue_of(key, hash_key)
+        put = None
+        self._outstanding.expect(1)
+        may_share = hash_key is None and marker is None and not self._has_order
+        if may_share:
+            put = queue.add_to_open(data, key, size, now - self._config.linger_seconds)
+        if put is None:
+            self._last_number += 1
+            run = Run.of_one(SinglePuts.of_one(future, now), row, self._last_number)
+            queue.append(run, is_open=may_share)
+        else:
+            put.expect(future, now)
+        if self._sender.note(1, size):
+            # It starts its calls before there is more.
+            await asyncio.sleep(0)
+
+    def refuse(self, row: Row, future: AnyFuture, error: KinesisPublishersError) -> None:
+        """Let a record that has no place in the buffer fail."""
+        put = SinglePuts.of_one(future, self._clock.monotonic())
+        queue = self._queues.queue_of(row[1], row[2])
+        self._outstanding.refuse(queue, [Run.of_one(put, row, 0)], error)
+
+    async def put_many(self, records: Iterable[Item]) -> asyncio.Future[Sequence[PutResult]]:
+        """Return once all records have had a place in the buffer, with the future of their results.
+
+        Args:
+            records: user records, or tuples of data, partition key and perhaps explicit hash key,
+                as for :meth:`put`. What comes before an invalid one is put.
+
+        Returns:
+            A future of a result for each record, in their order. If any was not written it raises
+            ``RecordsNotWrittenError``, whose ``results`` have a result or an error for each.
+
+        Raises:
+            InvalidRecordError, ClosedError: as of :meth:`put`.
+        """
+        future: asyncio.Future[Sequence[PutResult]] = self._own_loop().create_future()
+        put = ManyPuts(self._clock.monotonic(), future)
+        left = iter(records)
+        try:
+            while chunk := list(islice(left, CHUNK_RECORDS)):
+                await self.put_chunk(chunk, put)
+        finally:
+            put.complete()
+        return future
+
+    async def put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
+        """Put some records of one ``put_many``."""
+        self._check_usable()
+        columns = self.checker.columns_of(chunk)
+        first, count = put.next_place, len(columns.payloads)
+        put.expect(count)
+        run = Run(
+            put,
+            range(first, first + count),
+            0,
+            columns.payloads,
+            columns.partition_keys,
+            columns.explicit_hash_keys,
+            columns.markers,
+        )
+        if count:
+            await self._put_run(run)
+        if columns.problem is not None:
+            raise columns.problem
+
+    async def _put_run(self, run: Run) -> None:
+        """Put checked records of one ``put_many``."""
+        most, most_bytes = self._piece_records, self._piece_bytes
+        shares = [own for _, own in self._queues.split(run)]
+        pieces = [piece for own in shares for piece in own.pieces(most, most_bytes)]
+        done = 0
+        try:
+            for piece in pieces:
+                if piece.size > self.checker.surely_fits:
+                    for data, key in zip(piece.payloads, piece.partition_keys, strict=True):
+                        await self.checker.check_size(data, key)
+                await self._put_piece(piece)
+                done += 1
+                if self._sender.note(len(piece), piece.size):
+                    # It starts its calls before there is more.
+                    await asyncio.sleep(0)
+        except BaseException as error:
+            for piece in pieces[done:]:
+                not_put = RecordsNotWrittenError(f"the record was not put: {error!r}")
+                piece.put.fail(piece.places, not_put)
+            raise
+
+    async def _put_piece(self, piece: Run) -> None:
+        key, hash_key = piece.partition_keys[0], piece.hash_key_at(0)
+        try:
+            await self._buffer.enter(key, hash_key, len(piece), piece.size)
+        except BufferFullError as error:
+            queue = self._queues.queue_of(key, hash_key)
+            self._outstanding.refuse(queue, [piece], error)
+            return
+        self._last_number += 1
+        piece.number = self._last_number
+        self._outstanding.expect(len(piece))
+        # Again: the stream may have been resharded meanwhile.
+        for queue, own in self._queues.split(piece):
+            queue.append(own)
+
+    async def flush(self) -> None:
+        """Send everything now, and return when each record so far is written or given up.
+
+        Raises:
+            RecordsNotWrittenError: records have been given up since the last flush, whether their
+                futures have been awaited or not; it names the first ones.
+        """
+        self._own_loop()
+        await self._deliver()
+        self._outstanding.raise_failures(self._services.name)
+
+    async def close(self, *, timeout_seconds: float | None = None) -> None:
+        """Take no more records, deliver those that were put, and end.
+
+        It takes as long as that takes, ``kinesis.producer.recordttlmillis`` at most. If it is
+        cancelled, or after ``timeout_seconds``, the futures of what is left have a ``ClosedError``.
+
+        Raises:
+            RecordsNotWrittenError: as of :meth:`flush`.
+        """
+        if self._unusable:
+            return
+        self._unusable = _CLOSED
+        self._buffer.close(ClosedError(f"the producer for {self._services.name} {_CLOSED}"))
+        try:
+            if timeout_seconds is None:
+                await self._deliver()
+            else:
+                with suppress(TimeoutError):
+                    async with self._clock.timeout(timeout_seconds):
+                        await self._deliver()
+        finally:
+            left = self._outstanding.records
+            await self._end()
+            self._services.events(ProducerStopped(stream_arn=self._services.arn, records=left))
+        self._outstanding.raise_failures(self._services.name)
+
+    async def _deliver(self) -> None:
+        for queue in self._queues:
+            queue.seal()
+        self._sender.wake()
+        await self._outstanding.wait(self._last_number)
+
+    async def _end(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
+
+    def _note_end(self, sending: asyncio.Task[None]) -> None:
+        """Give up what is left: nothing is sent any more."""
+        error: KinesisPublishersError = ClosedError(
+            "the producer was closed before the record was sent"
+        )
+        if sending.cancelled():
+            if not self._unusable:
+                self._unusable = "has ended with its event loop"
+                _LOGGER.error(
+                    "The event loop of a producer for %s has ended with %d records that were not "
+                    "written: close the producer before, or use `async with`.",
+                    self._services.name,
+                    self._outstanding.records,
+                )
+        else:
+            cause = sending.exception()
+            self._unusable = f"has failed: {cause!r}"
+            _LOGGER.error("The producer for %s has failed", self._services.name, exc_info=cause)
+            error = RecordsNotWrittenError(f"the producer {self._unusable}")
+            error.__cause__ = cause
+        self._buffer.close(error)
+        self._outstanding.give_up_all(error)
+
+    def _check_usable(self) -> None:
+        if self._unusable:
+            raise ClosedError(f"the producer for {self._services.name} {self._unusable}")
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the producer, if it can be used there.
+
+        Raises:
+            ClosedError: it cannot.
+        """
+        self._check_usable()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise ClosedError(
+                f"the producer for {self._services.name} belongs to another event loop: open one "
+                "in each, or a BlockingProducer for threads"
+            )
+        return loop
+
+
+_CLOSED = "is closed"
+# They have neither a loop nor connections in the child of a fork.
+_PRODUCERS: WeakSet[KinesisProducer] = WeakSet()
+
+
+def _end_in_child() -> None:
+    for one in _PRODUCERS:
+        one._unusable = "was opened before this process was forked: open one in each process"
+
+
+os.register_at_fork(after_in_child=_end_in_child)

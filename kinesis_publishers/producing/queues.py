@@ -1,0 +1,252 @@
+"""The records that wait for their shards: a queue for each, and their order by partition key."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from attrs import define, field
+
+from kinesis_publishers.assembly import WritingServices
+from kinesis_publishers.errors import ServiceError
+from kinesis_publishers.model import ShardKey, hash_key_of
+from kinesis_publishers.producing.limiter import ShardLimiter
+from kinesis_publishers.producing.records import Run, SinglePuts
+from kinesis_publishers.producing.routing import ShardMap
+from kinesis_publishers.retry import RetryBudget
+
+# How many partition keys are remembered with their queues; it saves the hash.
+_REMEMBERED_KEYS = 20_000
+# How many single records are kept together.
+_LONGEST_RUN = 500
+
+
+@define(eq=False)
+class ShardQueue:
+    """What waits for one shard, oldest first.
+
+    Attributes:
+        records, size: how many records wait, and their bytes.
+        aside: how many more wait for others of their partition keys.
+        blocked_until: nothing is sent before, because the shard has refused records.
+        refused_at: when it has done so last.
+        error: what it said.
+        budget: decides how long it is left alone.
+    """
+
+    shard: ShardKey
+    limiter: ShardLimiter
+    budget: RetryBudget
+    waiting: deque[Run] = field(factory=deque)
+    records: int = 0
+    size: int = 0
+    aside: int = 0
+    blocked_until: float = -math.inf
+    refused_at: float = -math.inf
+    error: ServiceError | None = None
+    # A run at the end of the queue to which single records may be added.
+    _open: Run | None = None
+
+    @classmethod
+    def of(cls, shard: ShardKey, services: WritingServices) -> ShardQueue:
+        """Return the queue of a shard to which nothing has been sent yet."""
+        config, clock = services.config, services.clock
+        return cls(
+            shard,
+            ShardLimiter(config.rate, config.adapts_rate, clock.monotonic()),
+            RetryBudget(config.retry, clock, events=services.events, shard=shard),
+        )
+
+    def block(self, until: float, error: ServiceError) -> None:
+        """Send nothing before a time, because of what the service has said."""
+        self.blocked_until = max(self.blocked_until, until)
+        self.error = error
+
+    def append(self, run: Run, *, is_open: bool = False) -> None:
+        """Add records behind the others; single ones may be added to an open run."""
+        self.waiting.append(run)
+        self.records += len(run)
+        self.size += run.size
+        self._open = run if is_open else None
+
+    def add_to_open(self, data: bytes, key: str, size: int, since: float) -> SinglePuts | None:
+        """Add a record to a run of single ones that was begun ``since`` then, if there is one."""
+        run = self._open
+        if run is None or len(run) >= _LONGEST_RUN or run.put.put_at < since:
+            return None
+        put = run.put
+        assert isinstance(put, SinglePuts)
+        assert isinstance(run.places, list)
+        run.places.append(len(put.futures))
+        run.payloads.append(data)
+        run.partition_keys.append(key)
+        run.size += size
+        self.records += 1
+        self.size += size
+        return put
+
+    def seal(self) -> None:
+        """Let no records be added to those that are here."""
+        self._open = None
+
+    def prepend(self, runs: Iterable[Run]) -> None:
+        """Put records in front, in their order: they are older than what waits."""
+        returned = list(runs)
+        self.waiting.extendleft(reversed(returned))
+        self.records += sum(map(len, returned))
+        self.size += sum([run.size for run in returned])
+
+    def pop(self, count: int) -> Run:
+        """Take up to ``count`` of the oldest records, those of one run."""
+        run = self.waiting.popleft()
+        if run is self._open:
+            self._open = None
+        if len(run) > count:
+            self.waiting.appendleft(run.slice(count))
+            run = run.slice(0, count)
+        self.records -= len(run)
+        self.size -= run.size
+        return run
+
+    def take(self, count: int) -> list[Run]:
+        """Take the oldest ``count`` records."""
+        taken: list[Run] = []
+        while count > 0:
+            taken.append(self.pop(count))
+            count -= len(taken[-1])
+        return taken
+
+
+@define(eq=False)
+class KeyOrder:
+    """Keeps the records of a partition key in order: those of one entry are sent at a time.
+
+    PutRecords keeps no order among the entries of a call, and of those in two calls either may be
+    refused. Records of a busy key are put aside until it is free again. Every run here is of one
+    record.
+
+    Args:
+        together: how many records of a key an entry may have.
+    """
+
+    _together: int | None
+    _busy: set[str] = field(factory=set, init=False)
+    _aside: dict[str, deque[Run]] = field(factory=dict, init=False)
+
+    def admits(self, run: Run, taken: Container[str]) -> bool:
+        """Return whether a record may be sent; otherwise it is put aside.
+
+        ``taken`` are the keys of older records that will be sent before.
+        """
+        key = run.partition_keys[0]
+        if key not in self._busy and key not in taken:
+            return True
+        self._aside.setdefault(key, deque()).append(run)
+        return False
+
+    def begin(self, runs: Iterable[Run]) -> None:
+        """Note that entries with these records are being sent."""
+        self._busy.update([run.partition_keys[0] for run in runs])
+
+    def end(self, runs: Iterable[Run]) -> None:
+        """Note that they are not being sent any more."""
+        self._busy.difference_update([run.partition_keys[0] for run in runs])
+
+    def freed(self, runs: Iterable[Run]) -> Iterator[Run]:
+        """Yield what was put aside and may be sent now that these records have left."""
+        for key in (self._aside.keys() & {run.partition_keys[0] for run in runs}) - self._busy:
+            line = self._aside[key]
+            for _ in range(min(len(line), self._together or len(line))):
+                yield line.popleft()
+            if not line:
+                del self._aside[key]
+
+    def take_all(self) -> Iterator[Run]:
+        """Yield everything that was put aside, and forget it."""
+        lines, self._aside = self._aside, {}
+        return (run for line in lines.values() for run in line)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (run for line in self._aside.values() for run in line)
+
+
+@define(eq=False)
+class ShardQueues:
+    """The queues of a stream, found by partition key."""
+
+    _services: WritingServices
+    _map: ShardMap
+    _queues: dict[ShardKey, ShardQueue] = field(factory=dict, init=False)
+    _by_key: dict[str, ShardQueue] = field(factory=dict, init=False)
+
+    @property
+    def shard_map(self) -> ShardMap:
+        """Which shard a record will go to."""
+        return self._map
+
+    def __iter__(self) -> Iterator[ShardQueue]:
+        return iter(self._queues.values())
+
+    def queue_of(self, partition_key: str, explicit_hash_key: str | None) -> ShardQueue:
+        """Return the queue of the shard that a record will go to."""
+        if explicit_hash_key is not None:
+            return self._predicted(partition_key, explicit_hash_key)
+        queue = self._by_key.get(partition_key)
+        if queue is None:
+            if len(self._by_key) >= _REMEMBERED_KEYS:
+                self._by_key.clear()
+            queue = self._by_key[partition_key] = self._predicted(partition_key, None)
+        return queue
+
+    def _predicted(self, partition_key: str, explicit_hash_key: str | None) -> ShardQueue:
+        shard = self._map.shard_of(hash_key_of(partition_key, explicit_hash_key)).key
+        queue = self._queues.get(shard)
+        if queue is None:
+            queue = self._queues[shard] = ShardQueue.of(shard, self._services)
+        return queue
+
+    def split(self, run: Run) -> Sequence[tuple[ShardQueue, Run]]:
+        """Return the queues that the records of a run belong to, each with its own."""
+        if len(run) == 1:
+            return [(self.queue_of(run.partition_keys[0], run.hash_key_at(0)), run)]
+        if run.explicit_hash_keys is None:
+            known = self._by_key.get
+            queues = [known(key) or self.queue_of(key, None) for key in run.partition_keys]
+        else:
+            columns = zip(run.partition_keys, run.explicit_hash_keys, strict=True)
+            queues = [self.queue_of(key, hash_key) for key, hash_key in columns]
+        if queues.count(queues[0]) == len(queues):
+            return [(queues[0], run)]
+        indices: dict[ShardQueue, list[int]] = {}
+        for index, queue in enumerate(queues):
+            indices.setdefault(queue, []).append(index)
+        return [(queue, run.pick(own)) for queue, own in indices.items()]
+
+    def prepend(self, runs: Iterable[Run], *, aside: bool = False) -> None:
+        """Put records in front of their queues, in their order; ``aside`` is where they were."""
+        returned: dict[ShardQueue, list[Run]] = {}
+        for run in runs:
+            for queue, own in self.split(run):
+                returned.setdefault(queue, []).append(own)
+        for queue, own_runs in returned.items():
+            queue.prepend(own_runs)
+            queue.aside -= len(own_runs) if aside else 0
+
+    def follow(self, shard_map: ShardMap, aside: Iterable[Run]) -> None:
+        """Let what waits for shards that are closed now wait for those that continue them.
+
+        ``aside`` are the records that wait for others of their partition keys.
+        """
+        self._map = shard_map
+        self._by_key.clear()
+        moved = [self._queues.pop(key) for key in self._queues.keys() - shard_map.open_keys]
+        # Those of two shards that were merged have one order.
+        runs = [run for queue in moved for run in queue.waiting]
+        for run in sorted(runs, key=lambda one: one.number):
+            for queue, own in self.split(run):
+                queue.append(own)
+        for queue in self:
+            queue.aside = 0
+        for run in aside:
+            self.queue_of(run.partition_keys[0], run.hash_key_at(0)).aside += 1

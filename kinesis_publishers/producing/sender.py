@@ -1,0 +1,334 @@
+"""Makes the PutRecords calls, and decides by their answers what becomes of each record."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from attrs import define, field
+
+from kinesis_publishers.abc import PutAnswer, PutColumns
+from kinesis_publishers.assembly import WritingServices
+from kinesis_publishers.clock import Clock
+from kinesis_publishers.config import ProducerConfig
+from kinesis_publishers.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    InvalidArgumentError,
+    KinesisPublishersError,
+    RecordExpiredError,
+    ServiceError,
+    StreamNotFoundError,
+    ThroughputExceededError,
+)
+from kinesis_publishers.events import (
+    EventSink,
+    PutRecordsAnswered,
+    RecordsPut,
+    RecordsRefused,
+)
+from kinesis_publishers.producing.collector import SHARD_BYTES, Collector, Part, columns_of
+from kinesis_publishers.producing.misplaced import Mender
+from kinesis_publishers.producing.outstanding import Outstanding
+from kinesis_publishers.producing.queues import ShardQueue, ShardQueues
+from kinesis_publishers.producing.records import Run
+from kinesis_publishers.retry import RetryBudget
+from kinesis_publishers.tasks import TaskScope
+
+_OPERATION: Final = "PutRecords"
+
+
+@define(eq=False)
+class Sender:
+    """Sends what is in the queues, until it is cancelled.
+
+    Args:
+        budget: decides how long to wait after a call that has failed as a whole.
+    """
+
+    _services: WritingServices
+    _queues: ShardQueues
+    _collector: Collector
+    _outstanding: Outstanding
+    _mender: Mender
+    _budget: RetryBudget
+    _config: ProducerConfig = field(init=False)
+    _clock: Clock = field(init=False)
+    _events: EventSink = field(init=False)
+    _wake: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # What has been put since the queues were looked at last; enough for a call is not left to wait.
+    _new_records: int = field(default=0, init=False)
+    _new_bytes: int = field(default=0, init=False)
+    _is_idle: bool = field(default=False, init=False)
+    _in_flight: int = field(default=0, init=False)
+    _scope: TaskScope = field(factory=TaskScope, init=False)
+    # Until when nothing is sent to the shards of a call that has failed as a whole.
+    _blocked_until: float = field(default=-math.inf, init=False)
+    _failed_at: float = field(default=-math.inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        services = self._services
+        self._config, self._clock, self._events = services.config, services.clock, services.events
+
+    def note(self, records: int, size: int) -> bool:
+        """Learn what has been put into the queues; return whether it is time to send it."""
+        self._new_records += records
+        self._new_bytes += size
+        is_enough = self._new_bytes >= SHARD_BYTES or (
+            self._new_records >= self._config.batch_records and not self._config.aggregates
+        )
+        if is_enough or self._is_idle:
+            self.wake()
+        return is_enough
+
+    def wake(self) -> None:
+        """Look at the queues now."""
+        self._is_idle = False
+        self._new_records = self._new_bytes = 0
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled.
+
+        Raises:
+            Exception: what no code here expects; nothing is sent any more.
+        """
+        async with self._scope:
+            while True:
+                self._wake.clear()
+                delay = self._start_calls()
+                if delay == math.inf:
+                    self._is_idle = True
+                    await self._wake.wait()
+                    continue
+                with suppress(TimeoutError):
+                    async with self._clock.timeout(delay):
+                        await self._wake.wait()
+
+    def _start_calls(self) -> float:
+        """Start the calls that can be made now; return in how many seconds to look again."""
+        now = self._clock.monotonic()
+        expiry = self._expire(now)
+        while self._in_flight < self._config.max_in_flight:
+            parts, delay = self._collector.collect(now, hurries=self._outstanding.hurries)
+            if not parts:
+                return min(delay, expiry)
+            self._in_flight += 1
+            self._scope.spawn(self._call(parts), name=_OPERATION)
+        return expiry
+
+    def _expire(self, now: float) -> float:
+        """Give up what is too old; return in how many seconds the next record will be."""
+        ttl, left = self._config.ttl_seconds, math.inf
+        for queue in self._queues:
+            expired: list[Run] = []
+            while queue.waiting and queue.waiting[0].put.put_at + ttl <= now:
+                expired.append(queue.pop(len(queue.waiting[0])))
+            if expired:
+                self._outstanding.give_up(queue, expired, self._expired(queue, expired[0]))
+            if queue.waiting:
+                left = min(left, queue.waiting[0].put.put_at + ttl - now)
+        return left
+
+    def _expired(self, queue: ShardQueue, run: Run) -> RecordExpiredError:
+        reason = f"the last error was: {queue.error}" if queue.error else "it was never its turn"
+        error = RecordExpiredError(
+            f"{queue.shard} has not accepted the record with the partition key "
+            f"{run.partition_keys[0]!r} within {self._config.ttl_seconds:g} s "
+            f"({ProducerConfig.ttl_seconds.full_key}); {reason}"
+        )
+        error.__cause__ = queue.error
+        return error
+
+    async def _call(self, parts: Sequence[Part]) -> None:
+        try:
+            await self._send(parts)
+        finally:
+            self._in_flight -= 1
+            self._wake.set()
+
+    async def _send(self, parts: Sequence[Part]) -> None:
+        sent_at = self._clock.monotonic()
+        try:
+            answer = await self._put(columns_of(parts))
+        except ServiceError as error:
+            self._report_call(parts, sent_at, error.code)
+            await self._take_failure(parts, error, sent_at)
+            return
+        except asyncio.CancelledError:
+            # The producer is closed without waiting.
+            lost = ClosedError("the producer was closed while the record was being sent")
+            for part in parts:
+                self._outstanding.fail(part, lost)
+            raise
+        self._report_call(parts, sent_at)
+        self._budget.reset()
+        now, start = self._clock.monotonic(), 0
+        for part in parts:
+            end = start + part.entries
+            self._take_answer(part, answer, slice(start, end), (sent_at, now))
+            start = end
+
+    async def _put(self, columns: PutColumns) -> PutAnswer:
+        services, seconds = self._services, self._config.request_timeout_seconds
+        try:
+            async with self._clock.timeout(seconds):
+                return await services.writer.put_records(services.arn, columns)
+        except TimeoutError as error:
+            raise ConnectionFailedError(
+                f"{_OPERATION} of {services.name}: no answer within {seconds:g} s "
+                f"({ProducerConfig.request_timeout_seconds.full_key}).",
+                operation=_OPERATION,
+                code="RequestTimeout",
+            ) from error
+
+    def _report_call(self, parts: Sequence[Part], sent_at: float, code: str = "") -> None:
+        self._events(
+            PutRecordsAnswered(
+                stream_arn=self._services.arn,
+                entries=sum([part.entries for part in parts]),
+                records=sum([part.records for part in parts]),
+                seconds=self._clock.monotonic() - sent_at,
+                pending_records=self._outstanding.records,
+                pending_bytes=self._outstanding.bytes,
+                code=code,
+            )
+        )
+
+    async def _take_failure(
+        self, parts: Sequence[Part], error: ServiceError, sent_at: float
+    ) -> None:
+        """Decide about a call that failed as a whole."""
+        halves = _halved(parts)
+        if isinstance(error, InvalidArgumentError) and halves:
+            # One record is invalid, and the service does not say which.
+            for half in halves:
+                await self._send(half)
+            return
+        is_retryable = error.retryable
+        if isinstance(error, StreamNotFoundError):
+            is_retryable = await self._has_stream()
+        if not is_retryable or self._config.fails_on_error:
+            for part in parts:
+                self._outstanding.fail(part, error)
+            return
+        if sent_at > self._failed_at:
+            # Calls that were under way with it have failed for the same reason.
+            self._failed_at = self._clock.monotonic()
+            delay = self._budget.delay_after(error, is_endless=True)
+            self._blocked_until = self._failed_at + delay
+        for part in parts:
+            part.queue.block(self._blocked_until, error)
+            self._outstanding.wait_again(part)
+
+    async def _has_stream(self) -> bool:
+        # One node of the service may not know it for a moment.
+        try:
+            await self._services.discovery.describe(self._services.arn)
+        except StreamNotFoundError:
+            return False
+        except KinesisPublishersError:
+            return True  # Perhaps: the time to live decides.
+        return True
+
+    def _take_answer(
+        self, part: Part, answer: PutAnswer, places: slice, times: tuple[float, float]
+    ) -> None:
+        """Decide about a part, whose entries have these places in an answer.
+
+        ``times`` are those of the call and of the answer.
+        """
+        shard_id = part.queue.shard.shard_id
+        shard_ids, numbers = answer.shard_ids[places], answer.sequence_numbers[places]
+        if shard_ids.count(shard_id) == len(shard_ids):
+            self._settle(part, shard_ids, numbers, times)
+            part.queue.budget.reset()
+            return
+        misplaced = [
+            (part.pick([index]), (found, numbers[index]))
+            for index, found in enumerate(shard_ids)
+            if found is not None and found != shard_id
+        ]
+        accepted = [
+            index
+            for index, found in enumerate(shard_ids)
+            # Records of a misplaced aggregate may belong to a third shard.
+            if found == shard_id or (found is not None and not part.is_divisible(index))
+        ]
+        if accepted:
+            found_ids = [shard_ids[index] for index in accepted]
+            found_numbers = [numbers[index] for index in accepted]
+            self._settle(part.pick(accepted), found_ids, found_numbers, times)
+        if misplaced:
+            self._scope.spawn(self._mend(misplaced), name="mend predictions")
+        refused = {
+            index: answer.errors[index + places.start]
+            for index, found in enumerate(shard_ids)
+            if found is None
+        }
+        if refused:
+            self._take_refusals(part, refused, *times)
+        else:
+            part.queue.budget.reset()
+
+    def _settle(
+        self,
+        part: Part,
+        shard_ids: Sequence[Any],
+        numbers: Sequence[Any],
+        times: tuple[float, float],
+    ) -> None:
+        sent_at, now = times
+        records, oldest = part.records, part.oldest
+        self._events(
+            RecordsPut(
+                shard=part.queue.shard,
+                entries=part.entries,
+                records=records,
+                payload_bytes=sum([sum(map(len, run.payloads)) for run in part.runs]),
+                entry_bytes=part.size,
+                attempts=records + sum([run.attempts * len(run) for run in part.runs]),
+                buffering_seconds=sent_at - oldest,
+                seconds=now - oldest,
+            )
+        )
+        self._outstanding.settle(part, shard_ids, numbers, now)
+
+    def _take_refusals(
+        self, part: Part, refused: Mapping[int, ServiceError], sent_at: float, now: float
+    ) -> None:
+        """Let refused entries wait again, or give them up."""
+        queue, share = part.queue, len(refused) / part.entries
+        again: list[int] = []
+        for code, error in {one.code: one for one in refused.values()}.items():
+            indices = [index for index, one in refused.items() if one.code == code]
+            self._events(RecordsRefused(shard=queue.shard, code=code, entries=len(indices)))
+            if isinstance(error, ThroughputExceededError):
+                queue.limiter.lower(share, sent_at=sent_at, now=now)
+            if not error.retryable or self._config.fails_on_error:
+                self._outstanding.fail(part.pick(indices), error)
+                continue
+            again += indices
+            if sent_at > queue.refused_at:
+                if share < 1:
+                    # What takes a part each time is not left alone for longer and longer.
+                    queue.budget.reset()
+                queue.refused_at = now
+                queue.block(now + queue.budget.delay_after(error, is_endless=True), error)
+        if again:
+            # In their order, whatever their reasons.
+            self._outstanding.wait_again(part.pick(sorted(again)))
+
+    async def _mend(self, misplaced: Sequence[tuple[Part, tuple[Any, Any]]]) -> None:
+        await self._mender.mend(misplaced)
+        self._wake.set()
+
+
+def _halved(parts: Sequence[Part]) -> Sequence[Sequence[Part]]:
+    """Return the halves of a call; none if it has a single entry."""
+    singles = [part.pick([index]) for part in parts for index in range(part.entries)]
+    middle = len(singles) // 2
+    return [singles[:middle], singles[middle:]] if middle else []
