@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -27,6 +27,8 @@ Item: TypeAlias = (
 )
 """What ``put_many`` takes: a user record, or what it has in the order of :data:`Row`."""
 
+_LONGEST_ROW: Final = 4
+
 
 @frozen(kw_only=True, eq=False)
 class CheckedColumns:
@@ -42,6 +44,17 @@ class CheckedColumns:
     explicit_hash_keys: list[str | None] | None = None
     markers: list[str | None] | None = None
     problem: InvalidRecordError | None = None
+
+    def before(self, index: int, problem: InvalidRecordError) -> CheckedColumns:
+        """Return the records before one that has a problem."""
+        hash_keys, markers = self.explicit_hash_keys, self.markers
+        return CheckedColumns(
+            payloads=self.payloads[:index],
+            partition_keys=self.partition_keys[:index],
+            explicit_hash_keys=hash_keys and hash_keys[:index],
+            markers=markers and markers[:index],
+            problem=problem,
+        )
 
 
 @define(eq=False)
@@ -79,14 +92,13 @@ class RecordChecker:
         """
         if isinstance(item, UserRecord):
             return item.data, item.partition_key, item.explicit_hash_key, item.marker
-        try:
-            data, key, *more = item
-            hash_key, marker = (*more, None, None)[:2]
-        except (TypeError, ValueError):
+        given: Any = item
+        if not isinstance(given, tuple | list) or not 2 <= len(given) <= _LONGEST_ROW:
             raise InvalidRecordError(
                 "a record must be a UserRecord, or a tuple of data and partition key, not "
-                f"{item!r:.300}"
-            ) from None
+                f"{given!r:.300}"
+            )
+        data, key, hash_key, marker = (*given, None, None)[:_LONGEST_ROW]
         payload = data if type(data) is bytes else _checked_data(data)
         if key is None:
             if hash_key is not None:
@@ -95,10 +107,26 @@ class RecordChecker:
         _check_keys(key, hash_key)
         return payload, key, hash_key, marker
 
-    def columns_of(self, chunk: Sequence[Item]) -> CheckedColumns:
-        """Return the records, those before the first invalid one."""
-        if (columns := _plain_columns(chunk)) is not None:
+    async def columns_of(self, chunk: Sequence[Item]) -> CheckedColumns:
+        """Return the records before the first that is invalid or too large.
+
+        Raises:
+            KinesisPublishersError: the stream cannot be asked what it takes.
+        """
+        columns = _plain_columns(chunk)
+        if columns is None:
+            columns = self._checked_columns(chunk)
+        largest = max(map(len, columns.payloads), default=0)
+        if largest + LONGEST_PARTITION_KEY <= self.surely_fits:
             return columns
+        for index, data in enumerate(columns.payloads):
+            try:
+                await self.check_size(data, columns.partition_keys[index])
+            except InvalidRecordError as error:
+                return columns.before(index, error)
+        return columns
+
+    def _checked_columns(self, chunk: Sequence[Item]) -> CheckedColumns:
         rows: list[Row] = []
         problem: InvalidRecordError | None = None
         for item in chunk:

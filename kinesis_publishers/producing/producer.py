@@ -200,7 +200,7 @@ class KinesisProducer:
             queue.append(run, is_open=may_share)
         else:
             put.expect(future, now)
-        if self._sender.note(1, size):
+        if self._sender.note(1, size, now):
             # It starts its calls before there is more.
             await asyncio.sleep(0)
 
@@ -237,7 +237,7 @@ class KinesisProducer:
     async def put_chunk(self, chunk: Sequence[Item], put: ManyPuts) -> None:
         """Put some records of one ``put_many``."""
         self._check_usable()
-        columns = self.checker.columns_of(chunk)
+        columns = await self.checker.columns_of(chunk)
         first, count = put.next_place, len(columns.payloads)
         put.expect(count)
         run = Run(
@@ -262,12 +262,9 @@ class KinesisProducer:
         done = 0
         try:
             for piece in pieces:
-                if piece.size > self.checker.surely_fits:
-                    for data, key in zip(piece.payloads, piece.partition_keys, strict=True):
-                        await self.checker.check_size(data, key)
                 await self._put_piece(piece)
                 done += 1
-                if self._sender.note(len(piece), piece.size):
+                if self._sender.note(len(piece), piece.size, self._clock.monotonic()):
                     # It starts its calls before there is more.
                     await asyncio.sleep(0)
         except BaseException as error:

@@ -20,6 +20,7 @@ from kinesis_publishers.errors import (
     InvalidArgumentError,
     KinesisPublishersError,
     RecordExpiredError,
+    RecordsNotWrittenError,
     ServiceError,
     StreamNotFoundError,
     ThroughputExceededError,
@@ -39,6 +40,8 @@ from kinesis_publishers.retry import RetryBudget
 from kinesis_publishers.tasks import TaskScope
 
 _OPERATION: Final = "PutRecords"
+# Less than that need not be waited for; a rest of rounding would never pass.
+_TICK_SECONDS: Final = 0.001
 
 
 @define(eq=False)
@@ -62,7 +65,8 @@ class Sender:
     # What has been put since the queues were looked at last; enough for a call is not left to wait.
     _new_records: int = field(default=0, init=False)
     _new_bytes: int = field(default=0, init=False)
-    _is_idle: bool = field(default=False, init=False)
+    # When that will be, unless it is woken.
+    _looks_at: float = field(default=-math.inf, init=False)
     _in_flight: int = field(default=0, init=False)
     _scope: TaskScope = field(factory=TaskScope, init=False)
     # Until when nothing is sent to the shards of a call that has failed as a whole.
@@ -73,20 +77,20 @@ class Sender:
         services = self._services
         self._config, self._clock, self._events = services.config, services.clock, services.events
 
-    def note(self, records: int, size: int) -> bool:
+    def note(self, records: int, size: int, now: float) -> bool:
         """Learn what has been put into the queues; return whether it is time to send it."""
         self._new_records += records
         self._new_bytes += size
         is_enough = self._new_bytes >= SHARD_BYTES or (
             self._new_records >= self._config.batch_records and not self._config.aggregates
         )
-        if is_enough or self._is_idle:
+        if is_enough or now + self._config.linger_seconds < self._looks_at:
             self.wake()
         return is_enough
 
     def wake(self) -> None:
         """Look at the queues now."""
-        self._is_idle = False
+        self._looks_at = -math.inf
         self._new_records = self._new_bytes = 0
         self._wake.set()
 
@@ -100,12 +104,12 @@ class Sender:
             while True:
                 self._wake.clear()
                 delay = self._start_calls()
+                self._looks_at = self._clock.monotonic() + delay
                 if delay == math.inf:
-                    self._is_idle = True
                     await self._wake.wait()
                     continue
                 with suppress(TimeoutError):
-                    async with self._clock.timeout(delay):
+                    async with self._clock.timeout(max(delay, _TICK_SECONDS)):
                         await self._wake.wait()
 
     def _start_calls(self) -> float:
@@ -146,6 +150,17 @@ class Sender:
     async def _call(self, parts: Sequence[Part]) -> None:
         try:
             await self._send(parts)
+        except BaseException as error:
+            lost: KinesisPublishersError = ClosedError(
+                "the producer was closed while the record was being sent"
+            )
+            if not isinstance(error, asyncio.CancelledError):
+                lost = RecordsNotWrittenError(f"the producer has failed: {error!r}")
+                lost.__cause__ = error
+            # What has its result already keeps it.
+            for part in parts:
+                self._outstanding.fail(part, lost)
+            raise
         finally:
             self._in_flight -= 1
             self._wake.set()
@@ -158,12 +173,6 @@ class Sender:
             self._report_call(parts, sent_at, error.code)
             await self._take_failure(parts, error, sent_at)
             return
-        except asyncio.CancelledError:
-            # The producer is closed without waiting.
-            lost = ClosedError("the producer was closed while the record was being sent")
-            for part in parts:
-                self._outstanding.fail(part, lost)
-            raise
         self._report_call(parts, sent_at)
         self._budget.reset()
         now, start = self._clock.monotonic(), 0

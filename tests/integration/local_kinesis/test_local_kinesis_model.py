@@ -95,6 +95,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("UpdateShardCount", {"TargetShardCount": 4, "ScalingType": "UNIFORM_SCALING"}),
     ("IncreaseStreamRetentionPeriod", {"RetentionPeriodHours": 48}),
     ("DecreaseStreamRetentionPeriod", {"RetentionPeriodHours": 24}),
+    ("UpdateMaxRecordSize", {"MaxRecordSizeInKiB": 2048}),
     ("RegisterStreamConsumer", {"ConsumerName": "a"}),
     ("RegisterStreamConsumer", {"ConsumerName": "b"}),
     ("DescribeStreamConsumer", {"ConsumerName": "a"}),
@@ -122,7 +123,7 @@ def test_every_answer_is_as_modelled() -> None:
             parameters = dict(fields)
             if operation == "GetRecords":
                 parameters["ShardIterator"] = iterator
-            elif "Consumer" in operation:
+            elif "Consumer" in operation or operation == "UpdateMaxRecordSize":
                 parameters["StreamARN"] = ARN
             elif operation != "ListStreams":
                 parameters["StreamName"] = "orders"

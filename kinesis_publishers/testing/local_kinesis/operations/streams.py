@@ -1,4 +1,4 @@
-"""Creating, describing, listing, tagging and deleting streams, and their retention."""
+"""Creating, describing, listing, tagging and deleting streams, and changing their limits."""
 
 from __future__ import annotations
 
@@ -152,6 +152,16 @@ def change_retention(state: ServiceState, request: Request, *, longer: bool) -> 
     state.change(stream, apply)
 
 
+def change_record_size(state: ServiceState, request: Request) -> None:
+    kib = request.required_integer("MaxRecordSizeInKiB", 1024, _LARGEST_RECORD_KIB)
+    stream = state.active_stream_in(request)
+
+    def apply(_: int) -> None:
+        stream.max_record_kib = kib
+
+    state.change(stream, apply)
+
+
 def add_tags(state: ServiceState, request: Request) -> None:
     if not request.has("Tags"):
         raise missing("Tags")
@@ -183,6 +193,7 @@ OPERATIONS: dict[str, Operation] = {
     "ListStreams": list_streams,
     "IncreaseStreamRetentionPeriod": partial(change_retention, longer=True),
     "DecreaseStreamRetentionPeriod": partial(change_retention, longer=False),
+    "UpdateMaxRecordSize": change_record_size,
     "AddTagsToStream": add_tags,
     "RemoveTagsFromStream": remove_tags,
     "ListTagsForStream": list_tags,

@@ -1,0 +1,147 @@
+"""``ordering = key``: the records of a partition key are stored in the order they were put in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_publishers.aggregation import decode_aggregate
+from kinesis_publishers.events import PutRecordsAnswered
+from kinesis_publishers.model.records import AGGREGATE_MAGIC
+from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
+from kinesis_publishers.testing.manual_clock import ManualClock
+from tests.unit.producing.producing_support import FIRST, KEYS, SECOND, STREAM, Writing
+
+BOTH = pytest.mark.parametrize("aggregation", [False, True], ids=["plain", "aggregated"])
+_KEYS = "abcde"
+
+
+@frozen
+class _Step:
+    """Some records that are put together, what goes wrong with the next calls, and a pause."""
+
+    keys: str
+    is_many: bool
+    fault: tuple[str, str | None] | None
+    seconds: float
+
+
+_FAULTS = st.sampled_from(
+    [None, ("throttle", FIRST), ("throttle", SECOND), ("internal_failure", None), ("reset", None)]
+)
+_STEPS = st.builds(
+    _Step,
+    st.text(_KEYS, min_size=1, max_size=12),
+    st.booleans(),
+    _FAULTS,
+    st.sampled_from([0.0, 0.01, 0.2]),
+)
+
+
+def _stored_by_key(writing: Writing) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for shard in (FIRST, SECOND):
+        for one in writing.stored(shard):
+            if one.data.startswith(AGGREGATE_MAGIC):
+                columns = decode_aggregate(one.data)
+                for key, data in zip(columns.partition_keys, columns.payloads, strict=True):
+                    found[key].append(int(data))
+            else:
+                found[one.partition_key].append(int(one.data))
+    return found
+
+
+async def _run(steps: list[_Step], options: dict[str, Any]) -> None:
+    clock = ManualClock()
+    writing = Writing(LocalKinesis(Limits(), clock), clock)
+    writing.server.create_stream(STREAM, 2)
+    put: dict[str, list[int]] = defaultdict(list)
+    number = 0
+    async with writing.producer(ordering="key", **options) as producer:
+        for step in steps:
+            if step.fault is not None:
+                kind, shard_id = step.fault
+                writing.server.add_fault(Fault("PutRecords", kind, shard_id=shard_id))  # type: ignore[arg-type]
+            records = []
+            for key in step.keys:
+                records.append((b"%d" % number, key))
+                put[key].append(number)
+                number += 1
+            if step.is_many:
+                await writing.run(producer.put_many(records))
+            else:
+                for data, key in records:
+                    await writing.run(producer.put(data, key))
+            await clock.advance(step.seconds)
+    assert _stored_by_key(writing) == put
+
+
+@given(
+    st.lists(_STEPS, min_size=1, max_size=8),
+    st.fixed_dictionaries(
+        {
+            "aggregation": st.booleans(),
+            "aggregation_maxbytes": st.sampled_from([64, 51_200]),
+            "maxinflight": st.sampled_from([1, 3]),
+            "batch_maxrecords": st.sampled_from([2, 500]),
+            "buffer_maxrecords": st.sampled_from([4, 1000]),
+        }
+    ),
+)
+def test_the_records_of_a_key_are_stored_in_order_and_once(
+    steps: list[_Step], options: dict[str, Any]
+) -> None:
+    asyncio.run(_run(steps, options))
+
+
+@BOTH
+async def test_a_refused_record_holds_back_those_of_its_key_alone(
+    writing: Writing, aggregation: bool
+) -> None:
+    writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST, times=3))
+    options = {"ordering": "key", "aggregation": aggregation}
+    async with writing.producer(**options, backoff_base="1s") as producer:
+        held = [await producer.put(b"%d" % n, KEYS[FIRST]) for n in range(5)]
+        free = [await producer.put(b"%d" % n, KEYS[SECOND]) for n in range(5)]
+        await writing.until_done(free)
+        assert not any(one.done() for one in held)
+    assert writing.data(FIRST) == writing.data(SECOND) == [b"%d" % n for n in range(5)]
+
+
+async def test_in_an_aggregate_many_records_of_a_key_go_together(writing: Writing) -> None:
+    async with writing.producer(ordering="key", aggregation=True) as producer:
+        await producer.put_many([(b"%d" % n, "k") for n in range(300)])
+    assert writing.data() == [b"%d" % n for n in range(300)]
+    assert len(writing.server.calls("PutRecords")) <= 2
+
+
+async def test_without_aggregation_a_call_has_one_record_of_a_key(writing: Writing) -> None:
+    async with writing.producer(ordering="key") as producer:
+        await producer.put_many([(b"%d" % n, f"{n % 3}") for n in range(12)])
+    assert writing.count(PutRecordsAnswered, "entries") == {3: 4}
+
+
+@BOTH
+async def test_an_expired_record_lets_the_next_of_its_key_go(
+    writing: Writing, aggregation: bool
+) -> None:
+    writing.server.add_fault(Fault("PutRecords", "throttle", shard_id=FIRST, lasting_seconds=10.0))
+    options = {"aggregation": aggregation, "recordttlmillis": "5s", "backoff_max": "1s"}
+    async with writing.producer(ordering="key", **options) as producer:
+        first = await producer.put(b"1", KEYS[FIRST])
+        await writing.clock.advance(4)
+        second = await producer.put(b"2", KEYS[FIRST])
+        await writing.clock.advance(4)
+        third = await producer.put(b"3", KEYS[FIRST])
+        await writing.until_done([first, second, third])
+        assert first.exception() is not None
+        assert third.exception() is None
+        with pytest.raises(Exception, match="not written"):
+            await writing.run(producer.flush())
+    assert writing.data()[-1] == b"3"
