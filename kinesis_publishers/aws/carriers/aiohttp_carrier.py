@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
+from io import BytesIO
 
 import aiohttp
 from yarl import URL
@@ -24,6 +25,7 @@ _ERRORS = (aiohttp.ClientError, OSError)
 _BUFFER_BYTES = 64 * 1024
 # As aiobotocore keeps connections that are not in use.
 _KEEPALIVE_SECONDS = 12.0
+_WHOLE_BYTES = 1024 * 1024
 
 
 class AiohttpCarrier(SubscriptionCarrier):
@@ -67,7 +69,8 @@ class AiohttpCarrier(SubscriptionCarrier):
         return await session.post(
             URL(call.url, encoded=True),
             headers=headers,
-            data=call.body,
+            # aiohttp warns of a larger one that it gets as bytes, and writes this one in pieces.
+            data=call.body if len(call.body) <= _WHOLE_BYTES else BytesIO(call.body),
             allow_redirects=False,
             proxy=self._proxy,
             proxy_headers=self._proxy_headers,

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from kinesis_publishers import UserRecord
 from kinesis_publishers.aggregation import (
     AggregatedRecord,
+    Packable,
     decode_aggregate,
+    pack_first,
     pack_plain,
     pack_user_records,
 )
@@ -145,3 +147,16 @@ def test_a_record_that_is_too_large_is_put_as_it_is_behind_what_came_before():
 def test_an_aggregate_goes_to_the_shard_of_its_first_record(first: UserRecord, hash_key: int):
     full = packed(first, record_of(key="other"))
     assert (full.partition_key, full.explicit_hash_key) == ("a", str(hash_key))
+
+
+def test_copies_are_marked_and_the_others_are_not() -> None:
+    rows: list[Packable] = [(b"1", "k", None, None, False), (b"2", "k", "5", "q/1", True)]
+    found = decode_aggregate(pack_first(rows).data)
+    assert (found.payloads, found.copies, found.markers) == ([b"1", b"2"], {1}, [None, "q/1"])
+
+
+def test_a_copy_that_is_alone_is_an_aggregate_too() -> None:
+    packed = pack_first([(b"1", "k", None, None, True)])
+    assert packed.is_aggregate
+    assert (packed.partition_key, packed.user_records) == ("k", 1)
+    assert decode_aggregate(packed.data).copies == {0}

@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from kinesis_publishers import PublisherContext, ShardProgress, StartingPosition, UserRecord
+from kinesis_publishers.aggregation import pack_first
 from kinesis_publishers.aggregation.deaggregation import Deaggregator
 from kinesis_publishers.config import AggregationMode
 from kinesis_publishers.engine.pool import PendingPool
@@ -212,6 +213,16 @@ async def test_nothing_is_left_out_where_nothing_is_put_twice(mode: AggregationM
     reader = reader_of(AGGREGATES, aggregation=mode)
     await reader.read(shard=shard)
     assert [one.data for one in reader.sink.records] == [one.data for one in INSIDE]
+
+
+@pytest.mark.parametrize("mode", ["auto", "kpl", "unfiltered"])
+async def test_copies_for_the_kcl_are_left_out_and_counted(mode: str):
+    packed = pack_first([(b"%d" % n, "k", None, None, n != 1) for n in range(3)])
+    reader = reader_of([with_data(AGGREGATES[0], packed.data)], aggregation=AggregationMode(mode))
+    await reader.read(shard=evolve(LOWER, ending_hash_key=str(2**128 - 1)))
+    assert [(one.data, one.sub_sequence_number) for one in reader.sink.records] == [(b"1", 1)]
+    (event,) = found(reader)
+    assert (event.user_records, event.copies, event.left_out) == (3, 2, 0)
 
 
 async def test_a_delivery_of_which_everything_is_left_out_moves_no_position():
