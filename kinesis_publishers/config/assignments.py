@@ -16,6 +16,7 @@ from kinesis_publishers.config.catalogue import CUSTOM, CUSTOM_PREFIX, find_opti
 from kinesis_publishers.config.option import Entry, Lookup, Namespace, Option
 from kinesis_publishers.config.parsers import Scalar
 from kinesis_publishers.config.sections.aws import CredentialsConfig, nested_option
+from kinesis_publishers.config.sections.producing import RANDOM, ProducerConfig
 from kinesis_publishers.config.sections.source import BUILT_IN_PUBLISHERS, SourceConfig
 from kinesis_publishers.errors import (
     ConfigError,
@@ -130,12 +131,14 @@ def unread_custom_problems(lookup: Lookup) -> Iterator[ConfigError]:
         yield InvalidOptionError(
             f"{lookup.written_key(CUSTOM.of(key))} is an option of a publisher of your own, and "
             f"{SourceConfig.record_publisher.full_key} is {name}, which does not read it: "
-            "name your publisher, or remove the key"
+            f"name your publisher (or {ProducerConfig.partitioner.full_key}), or remove the key"
         )
 
 
 def has_other_reader(lookup: Lookup) -> bool:
-    """Say whether there is a class for credentials, which is given every key as written."""
+    """Say whether a class for credentials, or a partitioner, is given every key as written."""
+    if lookup.get(ProducerConfig.partitioner) != RANDOM:
+        return True
     option = CredentialsConfig.custom_class
     depths = range(_DEEPEST_PROVIDER)
     return any(lookup.is_given(nested_option(option, depth)) for depth in depths)

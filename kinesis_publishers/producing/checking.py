@@ -85,27 +85,8 @@ class RecordChecker:
         )
 
     def row_of(self, item: Item) -> Row:
-        """Return what was put.
-
-        Raises:
-            InvalidRecordError: Kinesis would refuse it.
-        """
-        if isinstance(item, UserRecord):
-            return item.data, item.partition_key, item.explicit_hash_key, item.marker
-        given: Any = item
-        if not isinstance(given, tuple | list) or not 2 <= len(given) <= _LONGEST_ROW:
-            raise InvalidRecordError(
-                "a record must be a UserRecord, or a tuple of data and partition key, not "
-                f"{given!r:.300}"
-            )
-        data, key, hash_key, marker = (*given, None, None)[:_LONGEST_ROW]
-        payload = data if type(data) is bytes else _checked_data(data)
-        if key is None:
-            if hash_key is not None:
-                raise InvalidRecordError("an explicit hash key needs a partition key beside it")
-            key, hash_key = self._partitioner.keys_of(payload)
-        _check_keys(key, hash_key)
-        return payload, key, hash_key, marker
+        """Return what was put, as :func:`checked_row` does."""
+        return checked_row(item, self._partitioner)
 
     async def columns_of(self, chunk: Sequence[Item]) -> CheckedColumns:
         """Return the records before the first that is invalid or too large.
@@ -163,6 +144,30 @@ class RecordChecker:
                 f"and {self._stream.name} takes {self._max_bytes:,} at most: split it, or raise "
                 "the limit of the stream (UpdateMaxRecordSize)"
             )
+
+
+def checked_row(item: Item, partitioner: Partitioner) -> Row:
+    """Return what was put, with a key of the partitioner if it has none.
+
+    Raises:
+        InvalidRecordError: Kinesis would refuse it.
+    """
+    if isinstance(item, UserRecord):
+        return item.data, item.partition_key, item.explicit_hash_key, item.marker
+    given: Any = item
+    if not isinstance(given, tuple | list) or not 2 <= len(given) <= _LONGEST_ROW:
+        raise InvalidRecordError(
+            "a record must be a UserRecord, or a tuple of data and partition key, not "
+            f"{given!r:.300}"
+        )
+    data, key, hash_key, marker = (*given, None, None)[:_LONGEST_ROW]
+    payload = data if type(data) is bytes else _checked_data(data)
+    if key is None:
+        if hash_key is not None:
+            raise InvalidRecordError("an explicit hash key needs a partition key beside it")
+        key, hash_key = partitioner.keys_of(payload)
+    _check_keys(key, hash_key)
+    return payload, key, hash_key, marker
 
 
 def _plain_columns(chunk: Sequence[Item]) -> CheckedColumns | None:

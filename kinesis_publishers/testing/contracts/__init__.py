@@ -10,6 +10,12 @@ from kinesis_publishers.testing.contracts.checkpoint_store import (
     CheckpointStoreContract as CheckpointStoreContract,
 )
 from kinesis_publishers.testing.contracts.checkpoint_store import store_context as store_context
+from kinesis_publishers.testing.contracts.partitioner import (
+    PartitionerContract as PartitionerContract,
+)
+from kinesis_publishers.testing.contracts.partitioner import (
+    PartitionerSubject as PartitionerSubject,
+)
 from kinesis_publishers.testing.contracts.record_publisher import (
     RecordPublisherContract as RecordPublisherContract,
 )

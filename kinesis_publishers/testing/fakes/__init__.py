@@ -5,8 +5,9 @@ reshards, faults) is :class:`~kinesis_publishers.testing.local_kinesis.LocalKine
 ``data_plane()`` and ``control_plane()`` need no network either.
 """
 
-from kinesis_publishers.testing.fakes import planes, recording, samples, scripts, shards
+from kinesis_publishers.testing.fakes import planes, producing, recording, samples, scripts, shards
 from kinesis_publishers.testing.fakes.planes import *  # noqa: F403
+from kinesis_publishers.testing.fakes.producing import *  # noqa: F403
 from kinesis_publishers.testing.fakes.recording import *  # noqa: F403
 from kinesis_publishers.testing.fakes.samples import *  # noqa: F403
 from kinesis_publishers.testing.fakes.scripts import *  # noqa: F403
@@ -15,6 +16,7 @@ from kinesis_publishers.testing.fakes.shards import *  # noqa: F403
 # The public names of each module, once.
 __all__ = [
     *planes.__all__,
+    *producing.__all__,
     *recording.__all__,
     *samples.__all__,
     *scripts.__all__,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_publishers import Properties
-from kinesis_publishers.aggregation.codec import aggregate_class, pack
+from kinesis_publishers.aggregation.codec import aggregate_class, sealed
 from kinesis_publishers.events import RecordsFetched
 from kinesis_publishers.model import PositionType
 from kinesis_publishers.readers.range_ends import (
@@ -266,7 +266,7 @@ async def test_a_shard_that_may_not_be_asked_yet_holds_up_no_round(
 async def test_an_aggregate_that_holds_nothing_is_in_a_range_like_any_other_record(
     query: Query, limit: ReadLimit
 ) -> None:
-    empty = pack(aggregate_class()(partition_key_table=["key-0"]))
+    empty = sealed(aggregate_class()(partition_key_table=["key-0"]).SerializeToString())
     for _ in range(3):
         with query.service.lock:
             query.service.state.write(STREAM, [("key-0", empty)])

@@ -29,7 +29,7 @@ def test_the_kcl_gets_each_record_once_across_reshards(kcl: KclApplication) -> N
     }
     put = 0
     with BlockingProducer.from_properties(properties, events=events.append) as producer:
-        # Each time the producer knows the shards before the reshard; 3 splits one and merges others.
+        # Each time the producer knows the shards that were before.
         for shards in (2, 3, 1):
             kcl.server.reshard(STREAM, shards)
             # Some with explicit hash keys, which are packed too.
