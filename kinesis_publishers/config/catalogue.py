@@ -77,7 +77,8 @@ CUSTOM: Final[OptionFamily[Scalar | None]] = OptionFamily(
         parser=_AsWritten(),
         namespace=Namespace.OURS,
         section="Custom classes",
-        doc="An option of a record publisher or partitioner of your own, which declares and checks it.",
+        doc="An option of a record publisher or partitioner of your own, which declares and checks "
+        "it.",
         # Only the class that reads it knows whether it is.
         secret=True,
     ),
