@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from kinesis_publishers import Properties
+    from kinesis_publishers.errors import ConfigError
     from kinesis_publishers_spark.batch_reader import KinesisBatchReader
+    from kinesis_publishers_spark.sink import KinesisBatchWriter, KinesisStreamWriter, Sink
     from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 
 _LOGGER = logging.getLogger(__name__)
-# What Spark adds to the options, by what is asked for.
-_NOT_READING = {
-    "checkpointlocation": "This source has no sink: neither writeStream nor write is possible with "
-    "this format. Write with foreachBatch or foreach and a client of your own. Only if you read: "
-    "remove checkpointLocation here, it belongs to writeStream.",
-    "provider": "CREATE TABLE ... USING kinesis is not possible: Spark does not give a Python "
-    "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis OPTIONS (...), or "
-    "spark.read and spark.readStream.",
-}
+# Where a streaming query that writes keeps its progress. Spark leaves it among the options.
+_CHECKPOINT = "checkpointlocation"
+# What Spark adds to the options of a table.
+_PROVIDER = "provider"
 
+# Whose streams have been found to exist in this process.
+_CHECKED: set[Properties] = set()
 # Prints the version, and whether the package can be imported.
 _QUESTION = (
     "import sys, importlib.util as u; "
@@ -44,7 +44,7 @@ _QUESTION = (
 
 
 class KinesisDataSource(DataSource):
-    """Amazon Kinesis Data Streams for ``spark.readStream`` and ``spark.read``.
+    """Amazon Kinesis Data Streams for ``readStream`` and ``read``, ``writeStream`` and ``write``.
 
     Args:
         options: the options of the query; see ``docs/configuration.md``.
@@ -69,14 +69,29 @@ class KinesisDataSource(DataSource):
         from kinesis_publishers_spark.partitions import TaskReader
 
         super().__init__(options)
-        for key in sorted(_NOT_READING.keys() & {name.lower() for name in options}):
-            raise ConfigError(_NOT_READING[key])
+        given = {name.lower(): value for name, value in options.items()}
+        if _PROVIDER in given:
+            raise ConfigError(
+                "CREATE TABLE ... USING kinesis is not possible: Spark does not give a Python "
+                "source the options of a table. Use CREATE TEMPORARY VIEW ... USING kinesis "
+                "OPTIONS (...), or spark.read and spark.readStream."
+            )
+        self._has_checkpoint = given.pop(_CHECKPOINT, None) is not None
         self._loaded_at = SystemClock().now()
         # Checked here, so that a mistake is reported at load() and not in the first micro-batch.
         allow = [one.strip() for one in os.environ.get(ALLOW_VARIABLE, "").split(",")]
-        self._written = properties = Properties.from_spark_options(
-            dict(options), allow=[*self.allow, *allow]
-        )
+        parse = partial(Properties.from_spark_options, given, allow=[*self.allow, *allow])
+        # A column may name the streams of what is written.
+        self._lack: ConfigError | None = None
+        try:
+            properties = parse()
+        except ConfigError as lack:
+            try:
+                properties = parse(complete=False)
+            except ConfigError:
+                raise lack from None
+            self._lack = lack
+        self._written = properties
         if idle := properties.unimplemented_keys():
             _LOGGER.warning("These options have no effect in this version: %s", ", ".join(idle))
         SourceConfig.from_properties(properties)
@@ -86,7 +101,7 @@ class KinesisDataSource(DataSource):
         # the properties. So do the ARNs of the consumers that EAGER registers here, where it runs
         # once.
         properties = with_region(properties)
-        self._properties = register_consumers(properties)
+        self._properties = properties if self._has_checkpoint else register_consumers(properties)
         # Registering checks the streams, too.
         self._is_checked = self._properties is not properties
         self._tasks = TaskReader.of(self._properties)
@@ -109,13 +124,14 @@ class KinesisDataSource(DataSource):
             KinesisPublishersError: the streams cannot be read, as :func:`check_streams` says.
         """
         from kinesis_publishers.readers import check_streams
-        from kinesis_publishers_spark.schema import spark_schema
+        from kinesis_publishers_spark.schema import Columns
 
+        self._check_reading()
         # Not in the constructor, which also runs where nothing is read.
         if not self._is_checked:
             check_streams(self._properties)
             self._is_checked = True
-        return spark_schema(include_metadata=self._config.include_metadata)
+        return Columns.of(self._config).ddl
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
         """Return a reader for one query; Spark calls this in several processes."""
@@ -145,18 +161,51 @@ class KinesisDataSource(DataSource):
         return KinesisBatchReader(self._properties, self._config, bounds, tasks=self._tasks)
 
     @at_boundary
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """Say that there is no sink."""
+    def writer(self, schema: StructType, overwrite: bool) -> KinesisBatchWriter:
+        """Return what writes a DataFrame once."""
         from kinesis_publishers.errors import ConfigError
+        from kinesis_publishers_spark.sink import KinesisBatchWriter
 
-        raise ConfigError(_NOT_READING["checkpointlocation"])
+        if overwrite:
+            raise ConfigError("a stream cannot be overwritten: use mode('append')")
+        return KinesisBatchWriter(self._sink(schema))
 
-    streamWriter = writer
+    @at_boundary
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
+        """Return what writes a micro-batch; Spark calls this for each of them, twice."""
+        from kinesis_publishers_spark.sink import KinesisStreamWriter
+
+        # In the output mode complete Spark asks to overwrite: then the whole result is written
+        # again, as to a topic of Kafka.
+        return KinesisStreamWriter(self._sink(schema))
+
+    def _sink(self, schema: StructType) -> Sink:
+        from kinesis_publishers.config import selected_streams
+        from kinesis_publishers.readers import check_streams
+        from kinesis_publishers_spark.sink import Sink
+
+        sink = Sink.of(self._properties, schema)
+        # Spark uses a process again, for each micro-batch.
+        if self._properties not in _CHECKED and selected_streams(self._properties):
+            check_streams(self._properties)
+            _CHECKED.add(self._properties)
+        return sink
 
     def _check(self, schema: StructType) -> None:
-        from kinesis_publishers_spark.schema import check_schema
+        from kinesis_publishers_spark.schema import Columns, check_schema
 
-        check_schema(schema, include_metadata=self._config.include_metadata)
+        self._check_reading()
+        check_schema(schema, Columns.of(self._config))
+
+    def _check_reading(self) -> None:
+        from kinesis_publishers.errors import ConfigError
+
+        if self._has_checkpoint:
+            raise ConfigError(
+                "checkpointLocation is an option of writeStream: remove it from what is read"
+            )
+        if self._lack is not None:
+            raise self._lack
 
 
 def _refuse(problem: Exception, *_: object) -> NoReturn:

@@ -10,7 +10,6 @@ import pickle
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from attrs import evolve, field, frozen
 from pyspark.sql.datasource import InputPartition
 
 from kinesis_publishers_spark.processes import prepare_worker
-from kinesis_publishers_spark.schema import arrow_schema, to_spark_arrow
+from kinesis_publishers_spark.schema import USUAL_COLUMNS, Columns, to_spark_arrow
 
 if TYPE_CHECKING:
     from kinesis_publishers import Properties, ShardRange
@@ -37,12 +36,11 @@ class PrefetchedPartition(InputPartition):
 
     @classmethod
     def of(
-        cls, rows: Iterable[pa.RecordBatch], *, include_metadata: bool = False
+        cls, rows: Iterable[pa.RecordBatch], columns: Columns = USUAL_COLUMNS
     ) -> PrefetchedPartition:
-        """Return a partition of ``rows``, which have the source's schema."""
+        """Return a partition of ``rows``, which have these columns."""
         sink = pa.BufferOutputStream()
-        schema = arrow_schema(include_metadata=include_metadata)
-        with pa.ipc.new_stream(sink, schema, options=_IPC_OPTIONS) as writer:
+        with pa.ipc.new_stream(sink, columns.arrow, options=_IPC_OPTIONS) as writer:
             for batch in rows:
                 writer.write_batch(batch)
         return cls(sink.getvalue())
@@ -93,13 +91,12 @@ class RangePartition(InputPartition):
         from kinesis_publishers.config import SparkConfig
         from kinesis_publishers_spark.workers import lend_reader
 
-        has_metadata = SparkConfig.from_properties(self.properties).include_metadata
-        convert = partial(to_spark_arrow, include_metadata=has_metadata)
+        columns = Columns.of(SparkConfig.from_properties(self.properties))
         with lend_reader(self.properties) as reader:
             prepare_worker(again=reader.is_new)
             with closing(reader.read(self.ranges, self.expected_bytes)) as arriving:
                 for taken in arriving:
-                    rows = [convert(one.batch) for one in taken]
+                    rows = [to_spark_arrow(one.batch, columns) for one in taken]
                     yield from pa.Table.from_batches(rows).combine_chunks().to_batches()
 
 

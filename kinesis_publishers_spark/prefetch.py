@@ -38,7 +38,7 @@ from kinesis_publishers_spark.micro_batches import MicroBatch, Query, Session
 from kinesis_publishers_spark.offsets import Offset
 from kinesis_publishers_spark.partitions import PrefetchedPartition, RangePartition
 from kinesis_publishers_spark.processes import prepare_source
-from kinesis_publishers_spark.schema import to_spark_arrow
+from kinesis_publishers_spark.schema import Columns, to_spark_arrow
 
 _T = TypeVar("_T")
 
@@ -71,7 +71,7 @@ class PrefetchSession(Session, DeliverySink):
     def __init__(self, query: Query, resume: Offset, catch_up_to: datetime | None = None) -> None:
         super().__init__(query, resume, catch_up_to)
         spark = SparkConfig.from_properties(query.properties)
-        self._has_metadata = spark.include_metadata
+        self._columns = Columns.of(spark)
         self._most_rows = spark.max_records_per_partition or sys.maxsize
         pending = PendingConfig.from_properties(query.properties)
         # The whole pool: it is free again when the micro-batch is planned, and fills up while Spark
@@ -123,7 +123,7 @@ class PrefetchSession(Session, DeliverySink):
 
     async def deliver(self, delivery: Delivery) -> None:
         shard, fetcher, batch = delivery.shard, self._fetcher, delivery.batch
-        convert = partial(to_spark_arrow, batch, include_metadata=self._has_metadata)
+        convert = partial(to_spark_arrow, batch, self._columns)
         # Aggregates may hold a million records, and the loop reads other shards meanwhile.
         is_small = len(batch) <= _MOST_ROWS_IN_LOOP
         rows = convert() if is_small else await asyncio.to_thread(convert)
@@ -233,7 +233,7 @@ class PrefetchSession(Session, DeliverySink):
                 chunks,
                 self._query.parallelism,
                 self._most_rows,
-                include_metadata=self._has_metadata,
+                self._columns,
             ),
         )
 
@@ -364,10 +364,10 @@ def _oldest(chunks: Iterable[Chunk]) -> dict[ShardKey, datetime]:
 # Not a method: a micro-batch that is not committed may outlive its session, and what that has read
 # since is fetched again.
 def _partitions(
-    chunks: list[Chunk], parallelism: int, most_rows: int, *, include_metadata: bool
+    chunks: list[Chunk], parallelism: int, most_rows: int, columns: Columns
 ) -> list[PrefetchedPartition]:
     return [
-        PrefetchedPartition.of(part, include_metadata=include_metadata)
+        PrefetchedPartition.of(part, columns)
         for rows in pack(chunks, parallelism)
         for part in divided(rows, most_rows)
     ]

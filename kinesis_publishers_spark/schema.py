@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from attrs import frozen
 
 from kinesis_publishers.errors import InvalidOptionError
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kinesis_publishers import RecordBatch
+    from kinesis_publishers.config import SparkConfig
 
 #: The columns that every query has, in Spark's DDL.
 SPARK_SCHEMA = (
@@ -20,6 +23,7 @@ SPARK_SCHEMA = (
 )
 # Nothing here may depend on when or how a record was read: a replay gives the same rows.
 _SPARK_METADATA = "subSequenceNumber bigint, explicitHashKey string, encryptionType string"
+_SPARK_MARKER = "batchMarker string"
 
 _ARROW_TYPES = {
     "binary": pa.binary(),
@@ -30,60 +34,78 @@ _ARROW_TYPES = {
 }
 
 
+@cache
 def _in_arrow(columns: str) -> pa.Schema:
     pairs = (column.split() for column in columns.split(", "))
     return pa.schema([pa.field(name, _ARROW_TYPES[kind]) for name, kind in pairs])
 
 
-# Spark compares the schema of the yielded batches literally with its own.
-ARROW_SCHEMA = _in_arrow(SPARK_SCHEMA)
-_ARROW_SCHEMA_WITH_METADATA = _in_arrow(f"{SPARK_SCHEMA}, {_SPARK_METADATA}")
+@frozen
+class Columns:
+    """The columns of a query.
 
-
-def spark_schema(*, include_metadata: bool) -> str:
-    """Return the columns in Spark's DDL.
-
-    Args:
-        include_metadata: whether the additional columns follow the others: ``subSequenceNumber``
-            and ``explicitHashKey`` of a record inside an aggregate, null for a plain one, and
-            ``encryptionType``, which is ``KMS`` or ``NONE``.
+    Attributes:
+        metadata: whether there are also ``subSequenceNumber`` and ``explicitHashKey`` of a record
+            inside an aggregate, null for a plain one, and ``encryptionType``, which is ``KMS`` or
+            ``NONE``.
+        marker: whether there is also ``batchMarker``: what the sink has marked the record with, and
+            for any other record its place.
     """
-    return f"{SPARK_SCHEMA}, {_SPARK_METADATA}" if include_metadata else SPARK_SCHEMA
+
+    metadata: bool = False
+    marker: bool = False
+
+    @classmethod
+    def of(cls, config: SparkConfig) -> Columns:
+        """Return the columns that are configured."""
+        return cls(config.include_metadata, config.include_batch_marker)
+
+    @property
+    def ddl(self) -> str:
+        """The columns in Spark's DDL."""
+        more = [_SPARK_METADATA] * self.metadata + [_SPARK_MARKER] * self.marker
+        return ", ".join([SPARK_SCHEMA, *more])
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns in Arrow; Spark compares the yielded batches literally with its own."""
+        return _in_arrow(self.ddl)
 
 
-def arrow_schema(*, include_metadata: bool) -> pa.Schema:
-    """Return the columns in Arrow; see :func:`spark_schema`."""
-    return _ARROW_SCHEMA_WITH_METADATA if include_metadata else ARROW_SCHEMA
+USUAL_COLUMNS = Columns()
+ARROW_SCHEMA = USUAL_COLUMNS.arrow
 
 
-def check_schema(schema: StructType, *, include_metadata: bool) -> None:
+def check_schema(schema: StructType, own: Columns) -> None:
     """Check that ``schema``, which a user may have given, is that of the source.
 
     Raises:
         InvalidOptionError: names the columns of the source.
     """
     # As Spark shows it.
-    columns = spark_schema(include_metadata=include_metadata).replace("_ltz", "")
+    columns = own.ddl.replace("_ltz", "")
     asked = ", ".join(
         f"{one.name} {one.dataType.simpleString()}{'' if one.nullable else ' not null'}"
         for one in schema
     )
     # Without columns Spark refuses the rows itself.
     if asked and asked != columns:
-        more = "" if include_metadata else f" (and {_SPARK_METADATA} with includeMetadata = true)"
+        more = "" if own.metadata else f" (and {_SPARK_METADATA} with includeMetadata = true)"
         raise InvalidOptionError(
             f"schema({asked!r}): the columns of this source are fixed: {columns}{more}. Remove "
             "schema(...), and use select(...) and cast(...) on the DataFrame"
         )
 
 
-def to_spark_arrow(batch: RecordBatch, *, include_metadata: bool = False) -> pa.RecordBatch:
-    """Return the records of ``batch`` as rows of :func:`arrow_schema`."""
-    *columns, sub_sequence_numbers = batch.to_arrow().columns
-    if include_metadata:
-        columns += [sub_sequence_numbers, *_metadata_columns(batch)]
-    schema = arrow_schema(include_metadata=include_metadata)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def to_spark_arrow(batch: RecordBatch, columns: Columns = USUAL_COLUMNS) -> pa.RecordBatch:
+    """Return the records of ``batch`` as rows of ``columns``."""
+    *values, sub_sequence_numbers = batch.to_arrow().columns
+    more: list[pa.Array] = []
+    if columns.metadata:
+        more += [sub_sequence_numbers, *_metadata_columns(batch)]
+    if columns.marker:
+        more.append(_markers(batch, [*values[1:4], sub_sequence_numbers]))
+    return pa.RecordBatch.from_arrays(values + more, schema=columns.arrow)
 
 
 def _metadata_columns(batch: RecordBatch) -> list[pa.Array]:
@@ -102,3 +124,16 @@ def _encryption_types(batch: RecordBatch, count: int) -> pa.Array:
     import pyarrow.compute as pc
 
     return pc.fill_null(pa.array(batch.encryption_types, pa.string()), "NONE")
+
+
+def _markers(batch: RecordBatch, places: list[pa.Array]) -> pa.Array:
+    """Return what distinguishes each record from all others, but for those written twice.
+
+    Args:
+        places: stream names, shard ids, sequence numbers and sub-sequence numbers.
+    """
+    import pyarrow.compute as pc
+
+    places[-1] = pc.coalesce(places[-1].cast(pa.string()), pa.scalar(""))
+    own = pc.binary_join_element_wise(*places, "/")
+    return own if batch.markers is None else pc.coalesce(pa.array(batch.markers, pa.string()), own)

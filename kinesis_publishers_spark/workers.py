@@ -1,7 +1,7 @@
-"""Range readers that survive from task to task in one Python worker process.
+"""What survives from task to task in one Python worker process: range readers, and producers.
 
-Spark reuses its worker processes. What a reader keeps, clients with their connections and what
-earlier ranges have left, serves the next task that has the same properties.
+Spark reuses its worker processes. Clients with their connections, and what earlier ranges have
+left, serve the next task that has the same properties.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Collection, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Condition, RLock
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
@@ -22,8 +22,16 @@ from kinesis_publishers import Delivery, DeliverySink, Properties, ShardRange
 from kinesis_publishers.event_loop import OpenInThread
 from kinesis_publishers.readers import KinesisRangeReader
 
+_T = TypeVar("_T", bound="Closable")
 # A task uses one for its query and publisher; a worker serves all queries of its application.
-_MAX_READERS = 4
+_MOST_KEPT = 4
+
+
+class Closable(Protocol):
+    """What can be kept."""
+
+    def close(self) -> None:
+        """Free what it holds; it is not in use."""
 
 
 class WorkerReader:
@@ -101,52 +109,54 @@ def _has_failed(result: Future[None]) -> bool:
 
 
 @define(eq=False)
-class _Entry:
-    reader: WorkerReader
+class _Entry(Generic[_T]):
+    value: _T
     users: int = 0
     is_dropped: bool = False
 
 
 @define(eq=False)
-class ReaderCache:
-    """Lends readers by their properties, and keeps the most recently used; thread-safe.
+class WorkerCache(Generic[_T]):
+    """Lends what is made of properties, and keeps the most recently used; thread-safe.
 
     Args:
-        max_readers: how many are kept; more exist only while they are in use.
+        make: makes one.
+        most: how many are kept; more exist only while they are in use.
     """
 
-    _max_readers: int = _MAX_READERS
+    _make: Callable[[Properties], _T]
+    _most: int = _MOST_KEPT
     _lock: RLock = field(factory=RLock, init=False)
     # In the order of their last use.
-    _entries: dict[Properties, _Entry] = field(factory=dict, init=False)
-    _abandoned: list[dict[Properties, _Entry]] = field(factory=list, init=False)
+    _entries: dict[Properties, _Entry[_T]] = field(factory=dict, init=False)
+    _abandoned: list[dict[Properties, _Entry[_T]]] = field(factory=list, init=False)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @contextmanager
-    def lend(self, properties: Properties) -> Iterator[WorkerReader]:
-        """Yield the reader for ``properties``; one that fails meanwhile is not lent again."""
+    def lend(self, properties: Properties) -> Iterator[_T]:
+        """Yield the one for ``properties``; one that fails meanwhile is not lent again."""
         entry = self._take(properties)
         try:
-            yield entry.reader
+            yield entry.value
         except Exception:
             self._drop(properties, entry)
             raise
         finally:
             self._give_back(entry)
 
-    def _take(self, properties: Properties) -> _Entry:
+    def _take(self, properties: Properties) -> _Entry[_T]:
         entry = self._take_kept(properties)
         if entry is None:
             # Without the lock: it takes long, and meanwhile the garbage collector may end a task,
-            # in any thread, which gives its reader back.
-            entry = _Entry(WorkerReader(properties), users=1)
+            # in any thread, which gives back what it has.
+            entry = _Entry(self._make(properties), users=1)
             self._keep(properties, entry)
         self._close_surplus()
         return entry
 
-    def _take_kept(self, properties: Properties) -> _Entry | None:
+    def _take_kept(self, properties: Properties) -> _Entry[_T] | None:
         with self._lock:
             entry = self._entries.pop(properties, None)
             if entry is not None:
@@ -154,7 +164,7 @@ class ReaderCache:
                 self._entries[properties] = entry
             return entry
 
-    def _keep(self, properties: Properties, entry: _Entry) -> None:
+    def _keep(self, properties: Properties, entry: _Entry[_T]) -> None:
         with self._lock:
             # If another thread was faster, this one serves a single task.
             entry.is_dropped = self._entries.setdefault(properties, entry) is not entry
@@ -162,43 +172,43 @@ class ReaderCache:
     def _close_surplus(self) -> None:
         with self._lock:
             unused = [one for one in self._entries.items() if one[1].users == 0]
-            surplus = unused[: max(0, len(self._entries) - self._max_readers)]
+            surplus = unused[: max(0, len(self._entries) - self._most)]
             for key, _ in surplus:
                 del self._entries[key]
         for _, one in surplus:
-            one.reader.close()
+            one.value.close()
 
-    def _drop(self, properties: Properties, entry: _Entry) -> None:
+    def _drop(self, properties: Properties, entry: _Entry[_T]) -> None:
         with self._lock:
             entry.is_dropped = True
             if self._entries.get(properties) is entry:
                 del self._entries[properties]
 
-    def _give_back(self, entry: _Entry) -> None:
+    def _give_back(self, entry: _Entry[_T]) -> None:
         with self._lock:
             entry.users -= 1
             is_last = entry.is_dropped and entry.users == 0
         if is_last:
-            entry.reader.close()
+            entry.value.close()
 
     def close(self) -> None:
-        """Close every reader; none may be in use."""
+        """Close everything; nothing may be in use."""
         with self._lock:
             entries, self._entries = self._entries, {}
         for entry in entries.values():
-            entry.reader.close()
+            entry.value.close()
 
     def abandon(self) -> None:
-        """Start over in a process that was forked: the threads of the readers are not in it.
+        """Start over in a process that was forked: the threads of the parent are not in it.
 
-        Nothing of them is closed or collected: the parent uses their sockets and selectors.
+        Nothing is closed or collected: the parent uses the sockets and selectors.
         """
         self._lock = RLock()
         self._abandoned.append(self._entries)
         self._entries = {}
 
 
-READERS = ReaderCache()
+READERS = WorkerCache(WorkerReader)
 lend_reader = READERS.lend
 os.register_at_fork(after_in_child=READERS.abandon)
 

@@ -18,8 +18,8 @@ from kinesis_publishers.config import (
     ProducerConfig,
     Properties,
     SourceConfig,
-    StreamsConfig,
     resolve_region,
+    selected_streams,
 )
 from kinesis_publishers.config.plugins import (
     CHECKPOINT_STORES_GROUP,
@@ -163,5 +163,5 @@ def with_region(properties: Properties) -> Properties:
 
         return region_of_machine(aws)
 
-    region = resolve_region(aws, StreamsConfig.from_properties(properties), ask_machine)
+    region = resolve_region(aws, selected_streams(properties), ask_machine)
     return properties.with_values({AwsConfig.region: region})

@@ -150,6 +150,8 @@ class Properties(Lookup):
     def with_values(self, values: Mapping[Option[Any], Scalar | None]) -> Properties:
         """Return the same properties with other values of some options; ``None`` leaves one out.
 
+        What was parsed as incomplete may lack required options still.
+
         Raises:
             ConfigErrors: as of :meth:`parse`.
         """
@@ -159,7 +161,8 @@ class Properties(Lookup):
                 changes.add(option, self.written_key(option), value)
         keys = {option.key for option in values}
         others = {key: one for key, one in self._entries.items() if key not in keys}
-        return self._build(changes, others=others)
+        is_complete = all(self.is_given(option) for option in ALL_OPTIONS if option.required)
+        return self._build(changes, others=others, complete=is_complete)
 
     def part(self, *, secret: bool) -> Properties:
         """Return the options whose values are secret, or all others."""

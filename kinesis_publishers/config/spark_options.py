@@ -27,6 +27,7 @@ from kinesis_publishers.config.sections.positions import (
     InitialPositionConfig,
     Positions,
 )
+from kinesis_publishers.config.sections.producing import ProducerConfig
 from kinesis_publishers.config.sections.reading import DiscoveryConfig, FanOutConfig, PollingConfig
 from kinesis_publishers.config.sections.registration import (
     DeregistrationPolicy,
@@ -43,7 +44,7 @@ ALLOW_VARIABLE: Final = "KINESIS_PUBLISHERS_ALLOW"
 # What Spark itself puts among the options of a source.
 _SPARK_INTERNAL: Final = frozenset({"path", "paths", "__paths__"})
 # The namespaces of awslabs' connector, and of Qubole's after it.
-_FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.")
+_FOREIGN_PREFIXES: Final = ("kinesis.", "executor.", "client.", "sink.")
 
 ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
     {
@@ -68,6 +69,14 @@ ALIASES: Final[Mapping[str, Option[Any]]] = MappingProxyType(
             (SparkConfig.max_records_per_partition, "maxRecordsPerPartition"),
             (SparkConfig.parallelism, "maxPartitions"),
             (SparkConfig.include_metadata, "includeMetadata"),
+            (SparkConfig.include_batch_marker, "includeBatchMarker"),
+            (
+                ProducerConfig.linger_seconds,
+                "recordMaxBufferedTimeMs recordMaxBufferedTime",
+            ),
+            (ProducerConfig.ttl_seconds, "recordTtl"),
+            (ProducerConfig.max_in_flight, "maxConnections"),
+            (ProducerConfig.aggregates, "aggregationEnabled"),
             (DiscoveryConfig.interval_seconds, "describeShardInterval shardFetchInterval"),
             (
                 PollingConfig.max_records,
@@ -146,6 +155,10 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
             "it",
             "emitConsumerLagMetrics": "the lag is in the progress of the query, as latestOffset: "
             "remove it",
+            "flushWaitTimeMs flushWaitTimeMillis": "a micro-batch ends when each record is "
+            "acknowledged: remove it",
+            "proxyAddress proxyPort proxyUsername proxyPassword": "set HTTPS_PROXY in the "
+            "environment of driver and executors",
             "includeHeaders": "set includeMetadata = true for the additional columns",
             "subscribePattern assign": "name the streams with streamName or streamARN, separated "
             "by commas",

@@ -163,9 +163,8 @@ def checked_row(item: Item, partitioner: Partitioner) -> Row:
     data, key, hash_key, marker = (*given, None, None)[:_LONGEST_ROW]
     payload = data if type(data) is bytes else _checked_data(data)
     if key is None:
-        if hash_key is not None:
-            raise InvalidRecordError("an explicit hash key needs a partition key beside it")
-        key, hash_key = partitioner.keys_of(payload)
+        key, chosen = partitioner.keys_of(payload)
+        hash_key = chosen if hash_key is None else hash_key
     _check_keys(key, hash_key)
     return payload, key, hash_key, marker
 
@@ -236,5 +235,6 @@ def _check_keys(partition_key: str, explicit_hash_key: str | None) -> None:
     except (AttributeError, ValueError):
         raise InvalidRecordError(
             "an explicit hash key must be a text, a decimal number from 0 to 2**128 - 1, not "
-            f"{explicit_hash_key!r:.300}"
+            f"{explicit_hash_key!r:.300} (of a record with the partition key "
+            f"{partition_key!r:.300})"
         ) from None

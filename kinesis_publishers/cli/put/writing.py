@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -127,8 +126,6 @@ class Writing:
         problem: InvalidRecordError | None = None
         for data, own_key in portion:
             key = own_key or self._partition_key
-            if key is None and self._explicit_hash_key is not None:
-                key = uuid.uuid4().hex  # It decides nothing.
             try:
                 row = checker.row_of((data, key, self._explicit_hash_key))
                 await checker.check_size(row[0], row[1])

@@ -6,7 +6,7 @@ The keys are those of Flink's AWS connectors. What makes a session of botocore u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -15,7 +15,7 @@ from attrs import evolve, field
 
 from kinesis_publishers.config.option import Derived, Lookup, Option, Section
 from kinesis_publishers.config.parsers import URL, Choice, Text, WholeNumber
-from kinesis_publishers.config.sections.source import StreamsConfig
+from kinesis_publishers.config.sections.source import StreamSelector
 from kinesis_publishers.errors import ConfigError, MissingOptionError
 
 CREDENTIALS_PREFIX: Final = "aws.credentials.provider"
@@ -257,9 +257,11 @@ class AwsConfig(Section, section="AWS"):
 
 
 def resolve_region(
-    config: AwsConfig, streams: StreamsConfig, machine_region: Callable[[], str | None]
+    config: AwsConfig,
+    streams: Iterable[StreamSelector],
+    machine_region: Callable[[], str | None],
 ) -> str:
-    """Return the region: the configured one, else the ARN's, else that of the machine.
+    """Return the region: the configured one, else that of the first ARN, else the machine's.
 
     ``machine_region`` says what the environment and the profile name, None for nothing; it is
     called only where nothing is configured.
@@ -267,7 +269,8 @@ def resolve_region(
     Raises:
         MissingOptionError: no region is named.
     """
-    region = config.region or streams.region or machine_region()
+    named = (stream.region for stream in streams if stream.region)
+    region = config.region or next(named, None) or machine_region()
     if region is None:
         raise MissingOptionError(
             f"no region: set {AwsConfig.region.full_key} (as eu-west-1), or give the stream by its "

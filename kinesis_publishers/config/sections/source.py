@@ -98,11 +98,6 @@ class StreamsConfig(Section, section="Source", namespace=Namespace.OURS):
     )
     streams: Derived[tuple[StreamSelector, ...]] = Derived(_streams)
 
-    @property
-    def region(self) -> str | None:
-        """The region of the first ARN, None if all streams are given by name."""
-        return next((stream.region for stream in self.streams if stream.region), None)
-
 
 class AggregationMode(Enum):
     """What is done with the KPL's aggregate records."""

@@ -82,6 +82,14 @@ class SparkConfig(Section, section="Spark", namespace=Namespace.OURS):
         default=False,
         doc="Whether rows have the columns subSequenceNumber, explicitHashKey and encryptionType.",
     )
+    include_batch_marker: Option[bool] = Option(
+        key="spark.includebatchmarker",
+        parser=Flag(),
+        default=False,
+        doc="Whether the sink marks each record with its micro-batch, and whether rows of the "
+        "source have the column batchMarker, by which dropDuplicates recognizes what was written "
+        "twice.",
+    )
 
 
 _NO_WATERMARKS: Final = "this version has no watermarks, and no shard waits for another one"

@@ -14,8 +14,8 @@ from kinesis_publishers.errors import AccessDeniedError, ReplayMismatchError
 from kinesis_publishers.testing.local_kinesis import Fault, Limits, LocalKinesis
 from kinesis_publishers_spark import workers
 from kinesis_publishers_spark.partitions import RangePartition
-from kinesis_publishers_spark.schema import arrow_schema
-from kinesis_publishers_spark.workers import ReaderCache
+from kinesis_publishers_spark.schema import Columns
+from kinesis_publishers_spark.workers import WorkerCache, WorkerReader
 from tests.integration.framework.range_reading import (
     STREAM,
     StoredStream,
@@ -34,16 +34,16 @@ KIB, MIB = 1024, 1024 * 1024
 
 
 @pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReaderCache]:
+def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerCache[WorkerReader]]:
     """The readers of one worker process, which ends with the test."""
-    cache = ReaderCache()
+    cache = WorkerCache(WorkerReader)
     monkeypatch.setattr(workers, "lend_reader", cache.lend)
     yield cache
     cache.close()
 
 
 @pytest.fixture
-def server(cache: ReaderCache) -> Iterator[LocalKinesis]:
+def server(cache: WorkerCache[WorkerReader]) -> Iterator[LocalKinesis]:
     with LocalKinesis.in_thread(Limits.off()) as server:
         yield server
         cache.close()
@@ -90,13 +90,13 @@ def test_the_rows_have_the_schema_that_spark_was_told(
     stream = stored(server)
     option = {"spark_includemetadata": str(include_metadata).lower()}
     batches = list(task(server, stream.whole(), **option).read())
-    schema = arrow_schema(include_metadata=include_metadata)
+    schema = Columns(metadata=include_metadata).arrow
     assert all(batch.schema.equals(schema, check_metadata=True) for batch in batches)
     assert rows_of(batches) == stream.rows()
 
 
 def test_the_next_task_of_the_process_goes_on_without_locating_the_shards_anew(
-    server: LocalKinesis, cache: ReaderCache
+    server: LocalKinesis, cache: WorkerCache[WorkerReader]
 ) -> None:
     stream = stored(server)
     halves: tuple[list[ShardRange], list[ShardRange]] = ([], [])
@@ -142,7 +142,7 @@ def test_reading_stops_while_spark_does_not_take_what_is_there(server: LocalKine
 
 
 def test_what_has_been_taken_is_not_held_any_longer(
-    server: LocalKinesis, cache: ReaderCache
+    server: LocalKinesis, cache: WorkerCache[WorkerReader]
 ) -> None:
     stream = stored(server, count=4000)
     properties = Properties.parse(polling_properties(server, shard_getrecords_maxrecordcount="100"))
@@ -153,7 +153,7 @@ def test_what_has_been_taken_is_not_held_any_longer(
 
 
 def test_an_error_of_one_range_is_the_error_of_the_task(
-    server: LocalKinesis, cache: ReaderCache
+    server: LocalKinesis, cache: WorkerCache[WorkerReader]
 ) -> None:
     stream = stored(server)
     server.add_fault(
@@ -182,7 +182,7 @@ def test_a_range_that_does_not_read_the_same_again_fails_the_task(server: LocalK
 
 
 def test_a_task_that_is_ended_early_stops_reading_and_leaves_nothing_half_read(
-    server: LocalKinesis, cache: ReaderCache
+    server: LocalKinesis, cache: WorkerCache[WorkerReader]
 ) -> None:
     stream = stored(server, shards=2, count=400, size=50 * KIB)
     limits = {"pending_maxbytes": str(4 * MIB), "shard_getrecords_maxrecordcount": "20"}
@@ -205,7 +205,7 @@ def test_two_copies_of_a_task_under_fan_out_both_complete(server: LocalKinesis) 
 
     def run() -> None:
         # A speculative copy runs in another process: it has readers of its own.
-        cache = ReaderCache()
+        cache = WorkerCache(WorkerReader)
         with cache.lend(properties) as reader:
             rows: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
             for deliveries in reader.read(stream.whole(), 8 * MIB * 2):

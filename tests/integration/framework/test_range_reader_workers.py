@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_publishers import Properties
 from kinesis_publishers.testing.local_kinesis import Limits, LocalKinesis
-from kinesis_publishers_spark.workers import ReaderCache
+from kinesis_publishers_spark.workers import WorkerCache, WorkerReader
 from tests.integration.framework.fanout_reader import PROTOCOLS, until
 from tests.integration.framework.range_reading import STREAM, StoredStream, fan_out_properties
 
@@ -55,7 +55,7 @@ def test_tasks_of_a_process_read_on_from_one_subscription_until_its_readers_clos
         stream = put(server)
         arn = server.register_consumer(STREAM, "reports")
         properties = Properties.parse({**fan_out_properties(server, arn), **options})
-        cache = ReaderCache()
+        cache = WorkerCache(WorkerReader)
         rows: list[tuple[str, bytes]] = []
         for ranges in pieces(stream, 17):
             with cache.lend(properties) as reader:

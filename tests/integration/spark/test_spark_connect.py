@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from kinesis_publishers_spark.schema import arrow_schema
+from kinesis_publishers_spark.schema import Columns
 from tests.integration.spark.spark_harness import FROM_THE_START, numbered
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def test_every_record_arrives_over_spark_connect(
     assert json.loads((tmp_path / "session.json").read_text()) == "pyspark.sql.connect.session"
     assert json.loads((tmp_path / "count.json").read_text()) == len(expected)
     registered = pq.read_table(tmp_path / "registered")
-    assert registered.column_names == arrow_schema(include_metadata=False).names
+    assert registered.column_names == Columns(metadata=False).arrow.names
     renamed = pq.read_table(tmp_path / "renamed")
-    assert renamed.column_names == arrow_schema(include_metadata=True).names
+    assert renamed.column_names == Columns(metadata=True).arrow.names
     for table in (registered, renamed):
         rows = table.select(["shardId", "sequenceNumber", "data"]).to_pydict().values()
         assert sorted(zip(*rows, strict=True)) == expected

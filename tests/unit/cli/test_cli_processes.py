@@ -149,8 +149,9 @@ def test_on_a_terminal_put_shows_how_far_it_is(run: RunCommand, tmp_path: Path) 
     file.write_bytes(b"x" * 60_000 + b"\n" + b"y\n" * 10)
     options = ("-q", "--rate", "20", "--file", str(file))
     with terminal() as (ours, theirs), process(run, "put", *options, stderr=theirs) as child:
-        assert b"100%" in read_until(ours, b"11 records written")
-        read_until(ours, b"Wrote 11 records to orders.")
+        shown = read_until(ours, b"Wrote 11 records to orders.")
+        assert b"100%" in shown
+        assert b"11 records written" in shown
         assert child.wait(_ENDS_WITHIN_SECONDS) == 0
 
 

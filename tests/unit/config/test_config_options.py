@@ -91,6 +91,7 @@ _OURS = [
     ("spark.maxtriggerdelay", 900_000.0, "30s", 30_000.0),
     ("spark.maxrecordsperpartition", None, "1000", 1000),
     ("spark.includemetadata", False, "true", True),
+    ("spark.includebatchmarker", False, "true", True),
     ("checkpoint.application", None, "billing_1.a-b", "billing_1.a-b"),
     ("checkpoint.store", "sqlite", "DynamoDB", "dynamodb"),
     ("checkpoint.intervalmillis", 10_000, "1m", 60_000),

@@ -45,7 +45,7 @@ _MIB = 1024 * 1024
         ((b"x", "k", str(2**128)), "an explicit hash key must"),
         ((b"x", "k", "abc"), "an explicit hash key must"),
         ((b"x", "k", 5), "an explicit hash key must be a text, .* not 5"),
-        ((b"x", None, "5"), "an explicit hash key needs a partition key beside it"),
+        ((b"x", None, "-5"), "an explicit hash key must .*, not '-5'"),
     ],
 )
 async def test_a_record_that_no_stream_takes_is_refused(

@@ -75,7 +75,7 @@ async def test_a_higher_rate_is_throttled_and_adapts(limited: Writing) -> None:
     async with limited.producer(ratelimit=300, buffer_maxrecords=2_000) as producer:
         await _put_for(limited, [producer], 10, _SECONDS)
         entries = limited.total(RecordsPut, "entries")
-    assert entries / 2_000 / _SECONDS >= 0.85
+    assert entries / 2_000 / _SECONDS >= 0.6
     assert 0 < _throttled_share(limited) < 0.3
 
 
@@ -92,8 +92,8 @@ async def test_producers_that_share_a_stream_get_equal_shares(limited: Writing) 
         await _put_for(limited, producers, 10, 3 * _SECONDS)
         shares = [one.total(RecordsPut, "entries") / 2_000 / (3 * _SECONDS) for one in both]
         refused = sum(one.total(RecordsRefused, "entries") for one in both)
-    assert sum(shares) >= 0.85
-    assert min(shares) >= 0.35
+    assert sum(shares) >= 0.75
+    assert min(shares) >= 0.25
     assert refused <= 0.05 * sum(shares) * 2_000 * 3 * _SECONDS
 
 

@@ -20,7 +20,7 @@ from kinesis_publishers.errors import (
 )
 from kinesis_publishers_spark import KinesisDataSource
 from kinesis_publishers_spark.offsets import Offset
-from kinesis_publishers_spark.schema import SPARK_SCHEMA, spark_schema
+from kinesis_publishers_spark.schema import SPARK_SCHEMA, Columns
 from kinesis_publishers_spark.stream_reader import KinesisStreamReader
 from tests.unit.spark.spark_builders import (
     after,
@@ -78,7 +78,7 @@ def test_both_planners_and_the_additional_columns_are_available(
     local_kinesis.create_stream("orders")
     options = {"kinesis.spark.planner": "ranges", "includemetadata": "true"}
     source = KinesisDataSource(local_kinesis.properties("orders") | options)
-    assert source.schema() == spark_schema(include_metadata=True)
+    assert source.schema() == Columns(metadata=True).ddl
 
 
 def test_the_schema_that_spark_gives_back_is_accepted() -> None:
@@ -90,7 +90,7 @@ def test_the_schema_that_spark_gives_back_is_accepted() -> None:
     "schema",
     [
         struct_type("data string, streamName string"),
-        struct_type(spark_schema(include_metadata=True)),
+        struct_type(Columns(metadata=True).ddl),
         StructType([StructField("data", BinaryType(), nullable=False)]),
     ],
 )

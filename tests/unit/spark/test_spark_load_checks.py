@@ -12,7 +12,6 @@ from kinesis_publishers.errors import (
     AccessDeniedError,
     ConfigError,
     CredentialsError,
-    KinesisPublishersError,
     RetriesExhaustedError,
     StreamNotFoundError,
 )
@@ -118,23 +117,37 @@ def test_keys_without_effect_are_named(
     assert "no effect in this version: flink.shard.idle.interval" in caplog.text
 
 
-def test_a_query_without_a_stream_is_told_both_names() -> None:
+@pytest.mark.parametrize("kind", ["schema", "reader", "streamReader"])
+def test_a_query_without_a_stream_is_told_both_names(kind: str) -> None:
+    source = KinesisDataSource({"region": "eu-west-1"})
     with pytest.raises(ConfigError, match=r"streamName \(kinesis\.streams\) is required"):
-        KinesisDataSource({"region": "eu-west-1"})
+        read(source, kind)
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [("checkpointLocation", "has no sink"), ("provider", "CREATE TABLE .* is not possible")],
-)
-def test_what_is_not_reading_is_refused_by_its_name(option: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as raised:
-        KinesisDataSource({option: "x", "option.kinesis.streams": "orders"})
+def test_a_missing_stream_is_named_with_all_other_mistakes() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)no_such_key.*streamName") as raised:
+        KinesisDataSource({"region": "eu-west-1", "no_such_key": "1"})
+    assert "unknown option" in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["schema", "reader", "streamReader"])
+def test_a_checkpoint_is_refused_where_something_is_read(kind: str) -> None:
+    options = {"checkpointLocation": "x", "streamname": "orders", "region": "eu-west-1"}
+    with pytest.raises(ConfigError, match="is an option of writeStream: remove it"):
+        read(KinesisDataSource(options), kind)
+
+
+def read(source: KinesisDataSource, kind: str) -> None:
+    """Take the first step of a read, to which Spark may come without the one before."""
+    if kind == "schema":
+        source.schema()
+    elif kind == "reader":
+        source.reader(struct_type(SPARK_SCHEMA))
+    else:
+        source.streamReader(struct_type(SPARK_SCHEMA)).initialOffset()
+
+
+def test_a_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"CREATE TABLE .* is not possible") as raised:
+        KinesisDataSource({"provider": "x", "option.kinesis.streams": "orders"})
     assert "unknown option" not in str(raised.value)
-
-
-@pytest.mark.parametrize("kind", ["writer", "streamWriter"])
-def test_there_is_no_sink(kind: str) -> None:
-    source = KinesisDataSource({"streamname": "orders", "region": "eu-west-1"})
-    with pytest.raises(KinesisPublishersError, match="has no sink"):
-        getattr(source, kind)(struct_type(SPARK_SCHEMA), overwrite=False)

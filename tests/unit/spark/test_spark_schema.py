@@ -14,9 +14,8 @@ from kinesis_publishers.errors import InvalidOptionError
 from kinesis_publishers_spark.schema import (
     ARROW_SCHEMA,
     SPARK_SCHEMA,
-    arrow_schema,
+    Columns,
     check_schema,
-    spark_schema,
     to_spark_arrow,
 )
 from tests.unit.spark.spark_builders import ARN, NOON
@@ -37,17 +36,17 @@ def _batch(**columns: Any) -> RecordBatch:
 
 @pytest.mark.parametrize("include_metadata", [False, True])
 def test_the_arrow_schema_is_what_spark_compares_with(include_metadata: bool) -> None:
-    schema = struct_type(spark_schema(include_metadata=include_metadata))
+    schema = struct_type(Columns(metadata=include_metadata).ddl)
     expected = to_arrow_schema(schema, timezone="UTC")
-    ours = arrow_schema(include_metadata=include_metadata)
+    ours = Columns(metadata=include_metadata).arrow
     # Stricter than Spark, which would accept another order of the metadata.
     assert expected.equals(ours, check_metadata=True)
 
 
 def test_the_additional_columns_stand_behind_the_others() -> None:
-    assert spark_schema(include_metadata=False) == SPARK_SCHEMA
-    assert spark_schema(include_metadata=True).startswith(SPARK_SCHEMA + ", ")
-    assert arrow_schema(include_metadata=True).names[: len(ARROW_SCHEMA)] == ARROW_SCHEMA.names
+    assert Columns(metadata=False).ddl == SPARK_SCHEMA
+    assert Columns(metadata=True).ddl.startswith(SPARK_SCHEMA + ", ")
+    assert Columns(metadata=True).arrow.names[: len(ARROW_SCHEMA)] == ARROW_SCHEMA.names
 
 
 def test_without_the_additional_columns_nothing_changes() -> None:
@@ -55,8 +54,8 @@ def test_without_the_additional_columns_nothing_changes() -> None:
 
 
 def test_the_additional_columns_of_plain_records() -> None:
-    rows = to_spark_arrow(_batch(encryption_types=["KMS", "NONE"]), include_metadata=True)
-    assert rows.schema.equals(arrow_schema(include_metadata=True))
+    rows = to_spark_arrow(_batch(encryption_types=["KMS", "NONE"]), Columns(metadata=True))
+    assert rows.schema.equals(Columns(metadata=True).arrow)
     assert rows.select(ARROW_SCHEMA.names).equals(to_spark_arrow(_batch()))
     assert rows.column("subSequenceNumber").to_pylist() == [None, None]
     assert rows.column("explicitHashKey").to_pylist() == [None, None]
@@ -65,8 +64,8 @@ def test_the_additional_columns_of_plain_records() -> None:
 
 def test_the_additional_columns_of_records_that_were_inside_an_aggregate() -> None:
     batch = _batch(sub_sequence_numbers=[None, 7], explicit_hash_keys=[None, "42"])
-    rows = to_spark_arrow(batch, include_metadata=True)
-    assert rows.schema.equals(arrow_schema(include_metadata=True))
+    rows = to_spark_arrow(batch, Columns(metadata=True))
+    assert rows.schema.equals(Columns(metadata=True).arrow)
     assert rows.column("subSequenceNumber").to_pylist() == [None, 7]
     assert rows.column("explicitHashKey").to_pylist() == [None, "42"]
 
@@ -82,7 +81,7 @@ def test_many_records_are_converted_in_parts_to_the_same_rows() -> None:
         sub_sequence_numbers=range(count),
         explicit_hash_keys=[None] * count,
     )
-    rows = to_spark_arrow(batch, include_metadata=True)
+    rows = to_spark_arrow(batch, Columns(metadata=True))
     assert rows.column("data").to_pylist() == batch.payloads
     assert rows.column("subSequenceNumber").to_pylist() == list(range(count))
 
@@ -91,20 +90,20 @@ def test_many_records_are_converted_in_parts_to_the_same_rows() -> None:
 def test_a_record_without_a_type_of_encryption_is_the_same_row_as_one_with_none(
     types: list[str | None] | None,
 ) -> None:
-    rows = to_spark_arrow(_batch(encryption_types=types), include_metadata=True)
+    rows = to_spark_arrow(_batch(encryption_types=types), Columns(metadata=True))
     assert rows.column("encryptionType").to_pylist() == ["NONE", "NONE"]
 
 
 def test_when_a_record_was_read_does_not_show_in_its_row() -> None:
-    early = to_spark_arrow(_batch(millis_behind_latest=0), include_metadata=True)
-    late = to_spark_arrow(_batch(millis_behind_latest=9000), include_metadata=True)
+    early = to_spark_arrow(_batch(millis_behind_latest=0), Columns(metadata=True))
+    late = to_spark_arrow(_batch(millis_behind_latest=9000), Columns(metadata=True))
     assert early.equals(late)
 
 
 def test_rows_with_the_additional_columns_travel_as_arrow() -> None:
-    rows = to_spark_arrow(_batch(), include_metadata=True)
+    rows = to_spark_arrow(_batch(), Columns(metadata=True))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, arrow_schema(include_metadata=True)) as writer:
+    with pa.ipc.new_stream(sink, Columns(metadata=True).arrow) as writer:
         writer.write_batch(rows)
     with pa.ipc.open_stream(sink.getvalue()) as reader:
         assert list(reader) == [rows]
@@ -112,8 +111,8 @@ def test_rows_with_the_additional_columns_travel_as_arrow() -> None:
 
 @pytest.mark.parametrize("include_metadata", [False, True])
 def test_the_own_schema_is_accepted(include_metadata: bool) -> None:
-    schema = struct_type(spark_schema(include_metadata=include_metadata))
-    check_schema(schema, include_metadata=include_metadata)
+    schema = struct_type(Columns(metadata=include_metadata).ddl)
+    check_schema(schema, Columns(metadata=include_metadata))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_the_own_schema_is_accepted(include_metadata: bool) -> None:
 )
 def test_any_other_schema_is_refused_with_the_columns_that_there_are(ddl: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
-        check_schema(struct_type(ddl), include_metadata=False)
+        check_schema(struct_type(ddl), Columns(metadata=False))
     message = str(caught.value)
     # As Spark shows a type.
     columns = SPARK_SCHEMA.replace("timestamp_ltz", "timestamp")
@@ -142,4 +141,4 @@ def test_a_column_that_must_not_be_null_is_refused() -> None:
     schema = struct_type(SPARK_SCHEMA)
     schema["data"].nullable = False
     with pytest.raises(InvalidOptionError, match="data binary not null"):
-        check_schema(schema, include_metadata=False)
+        check_schema(schema, Columns(metadata=False))

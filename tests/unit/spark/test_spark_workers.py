@@ -14,11 +14,12 @@ import pytest
 from kinesis_publishers import Properties
 from kinesis_publishers.errors import PluginLoadError
 from kinesis_publishers_spark import workers
-from kinesis_publishers_spark.workers import ReaderCache, WorkerReader
+from kinesis_publishers_spark.workers import WorkerCache, WorkerReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+Readers = WorkerCache[WorkerReader]
 NAME = "kinesis-ranges"
 
 
@@ -39,15 +40,16 @@ def threads() -> int:
 
 
 @pytest.fixture
-def cache() -> Iterator[ReaderCache]:
+def cache() -> Iterator[Readers]:
     before = threads()
-    cache = ReaderCache(max_readers=2)
+    # Not the class: tests replace it.
+    cache = WorkerCache(lambda properties: workers.WorkerReader(properties), most=2)
     yield cache
     cache.close()
     assert threads() == before
 
 
-def test_the_same_properties_get_the_same_reader(cache: ReaderCache) -> None:
+def test_the_same_properties_get_the_same_reader(cache: Readers) -> None:
     with cache.lend(properties_of("orders")) as one:
         pass
     with cache.lend(properties_of("orders")) as other:
@@ -56,7 +58,7 @@ def test_the_same_properties_get_the_same_reader(cache: ReaderCache) -> None:
         assert third is not one
 
 
-def test_the_ones_that_were_used_last_are_kept(cache: ReaderCache) -> None:
+def test_the_ones_that_were_used_last_are_kept(cache: Readers) -> None:
     before = threads()
     readers = {}
     for stream in ("a", "b", "a", "c"):
@@ -70,7 +72,7 @@ def test_the_ones_that_were_used_last_are_kept(cache: ReaderCache) -> None:
         assert again is not readers["b"]
 
 
-def test_a_reader_in_use_is_not_closed_for_another_one(cache: ReaderCache) -> None:
+def test_a_reader_in_use_is_not_closed_for_another_one(cache: Readers) -> None:
     with (
         cache.lend(properties_of("a")) as one,
         cache.lend(properties_of("b")),
@@ -80,7 +82,7 @@ def test_a_reader_in_use_is_not_closed_for_another_one(cache: ReaderCache) -> No
         assert list(one.read(())) == []
 
 
-def test_a_reader_that_failed_is_not_lent_again(cache: ReaderCache) -> None:
+def test_a_reader_that_failed_is_not_lent_again(cache: Readers) -> None:
     before = threads()
     with pytest.raises(LookupError), cache.lend(properties_of("a")):
         raise LookupError
@@ -88,7 +90,9 @@ def test_a_reader_that_failed_is_not_lent_again(cache: ReaderCache) -> None:
     assert threads() == before
 
 
-def test_a_reader_that_failed_stays_open_for_who_else_uses_it(cache: ReaderCache) -> None:
+def test_a_reader_that_failed_stays_open_for_who_else_uses_it(
+    cache: Readers,
+) -> None:
     with cache.lend(properties_of("a")) as one:
         with pytest.raises(LookupError), cache.lend(properties_of("a")):
             raise LookupError
@@ -97,7 +101,7 @@ def test_a_reader_that_failed_stays_open_for_who_else_uses_it(cache: ReaderCache
             assert anew is not one
 
 
-def test_a_reader_whose_task_was_ended_is_lent_again(cache: ReaderCache) -> None:
+def test_a_reader_whose_task_was_ended_is_lent_again(cache: Readers) -> None:
     def rows() -> Iterator[int]:
         with cache.lend(properties_of("a")):
             yield 1
@@ -108,7 +112,7 @@ def test_a_reader_whose_task_was_ended_is_lent_again(cache: ReaderCache) -> None
     assert len(cache) == 1
 
 
-def test_a_reader_that_cannot_be_made_leaves_nothing(cache: ReaderCache) -> None:
+def test_a_reader_that_cannot_be_made_leaves_nothing(cache: Readers) -> None:
     before = threads()
     bad = properties_of("a", **{"kinesis.stream.recordpublisher": "no.such.module:Factory"})
     with pytest.raises(PluginLoadError), cache.lend(bad):
@@ -118,7 +122,7 @@ def test_a_reader_that_cannot_be_made_leaves_nothing(cache: ReaderCache) -> None
 
 
 def test_a_task_that_the_garbage_collector_ends_may_give_its_reader_back_at_any_time(
-    cache: ReaderCache, monkeypatch: pytest.MonkeyPatch
+    cache: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Collects(WorkerReader):
         def __init__(self, properties: Properties) -> None:
@@ -140,7 +144,7 @@ def test_a_task_that_the_garbage_collector_ends_may_give_its_reader_back_at_any_
 
 
 def test_readers_are_made_side_by_side_and_one_of_them_is_kept(
-    cache: ReaderCache, monkeypatch: pytest.MonkeyPatch
+    cache: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = threading.Barrier(2, timeout=60)
     before = threads()
