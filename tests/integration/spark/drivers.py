@@ -19,9 +19,11 @@ _DRIVER = Path(__file__).with_name("kill_driver.py")
 class Driver:
     """The driver program in a process group of its own, as a user's job would run."""
 
-    def __init__(self, properties: dict[str, str], checkpoint: Path, output: Path) -> None:
+    def __init__(
+        self, properties: dict[str, str], checkpoint: Path, output: Path, *, program: Path = _DRIVER
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(_DRIVER), json.dumps(properties), str(checkpoint), str(output)],
+            [sys.executable, str(program), json.dumps(properties), str(checkpoint), str(output)],
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -1,7 +1,8 @@
-"""A driver program for the kill test: one query that writes each micro-batch to a file of its own.
+"""A driver program for the kill tests: one query that writes each micro-batch to a file of its own.
 
 Arguments: the properties as JSON, the checkpoint, the folder for the files. A file is replaced as a
-whole, so that a micro-batch that is repeated after a crash leaves one file, not two.
+whole, so that a micro-batch that is repeated after a crash leaves one file, not two. If the rows
+have batch markers, each record is there once although it was written twice.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from kinesis_publishers_spark import register
 
@@ -33,6 +35,7 @@ def main() -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
         # It lives for seconds.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.warehouse.dir", str(output / "warehouse"))
@@ -40,15 +43,15 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
-    query = (
-        spark.readStream.format("kinesis")
-        .options(**properties)
-        .load()
-        .writeStream.foreachBatch(write)
-        .option("checkpointLocation", checkpoint)
-        .start()
-    )
-    query.awaitTermination()
+    frame = spark.readStream.format("kinesis").options(**properties).load()
+    if "batchMarker" in frame.columns:
+        frame = (
+            frame.withColumn("seenAt", F.current_timestamp())
+            .withWatermark("seenAt", "1 hour")
+            .dropDuplicatesWithinWatermark(["batchMarker"])
+        )
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    writer.start().awaitTermination()
 
 
 if __name__ == "__main__":

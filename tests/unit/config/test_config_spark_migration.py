@@ -269,7 +269,7 @@ def _names(cell: str) -> set[str]:
 def test_the_page_on_migration_has_every_option_of_the_others() -> None:
     named = {name for theirs, _ in _rows_of_the_page() for name in theirs}
     own = {"endingPosition", "maxRecordsPerTrigger", "maxBytesPerTrigger", "includeMetadata"}
-    own |= {"minRecordsPerTrigger"}
+    own |= {"minRecordsPerTrigger", "includeBatchMarker"}
     assert named | own | {"awsUseInstanceProfile"} == {*ALIASES, *ADVICE}
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pickle
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from kinesis_publishers.aggregation import decode_aggregate
 from kinesis_publishers.errors import (
     AccessDeniedError,
     ConfigError,
@@ -18,10 +17,10 @@ from kinesis_publishers.errors import (
     RecordsNotWrittenError,
     StreamNotFoundError,
 )
-from kinesis_publishers.model.records import AGGREGATE_MAGIC
 from kinesis_publishers.testing.local_kinesis import Fault
 from kinesis_publishers_spark.data_source import KinesisDataSource
 from kinesis_publishers_spark.sink import PRODUCERS, Markers, Sink
+from tests.stored import user_records
 from tests.unit.spark.spark_schemas import struct_type
 
 if TYPE_CHECKING:
@@ -80,36 +79,11 @@ def write(sink: Sink, ddl: str, *rows: tuple[Any, ...], batch: str | None = None
     return sink.write(iter([batch_of(ddl, *rows)]), batch).rows
 
 
-class Written(NamedTuple):
-    """A record as a reader sees it."""
-
-    shard_id: str
-    sequence_number: str
-    partition_key: str
-    data: bytes
-    marker: str | None = None
-
-
-def written(server: LocalKinesis, stream: str = "orders") -> list[Written]:
-    found: list[Written] = []
-    for shard_id, records in server.records(stream).items():
-        for one in records:
-            place = (shard_id, str(one.sequence_number))
-            inside = decode_aggregate(one.data) if one.data.startswith(AGGREGATE_MAGIC) else None
-            if inside is None:
-                found.append(Written(*place, one.partition_key, one.data))
-            else:
-                markers = inside.markers or [None] * len(inside)
-                user_records = zip(inside.partition_keys, inside.payloads, markers, strict=True)
-                found += [Written(*place, *columns) for columns in user_records]
-    return found
-
-
 def test_rows_become_records(server: LocalKinesis) -> None:
     ddl = "explicitHashKey string, partitionKey string, data binary"
     sink = sink_of(server, ddl)
     assert write(sink, ddl, (None, "a", b"one"), (str(2**127), "b", b"\xff"), (None, "c", b"")) == 3
-    records = written(server)
+    records = user_records(server, "orders")
     assert sorted((one.partition_key, one.data) for one in records) == [
         ("a", b"one"),
         ("b", b"\xff"),
@@ -123,7 +97,7 @@ def test_rows_become_records(server: LocalKinesis) -> None:
 def test_a_row_without_a_partition_key_has_a_random_one(server: LocalKinesis, given: str) -> None:
     rows = [("über", None)[: given.count(",") + 1]] * 20
     assert write(sink_of(server, given), given, *rows) == 20
-    records = written(server)
+    records = user_records(server, "orders")
     assert {one.data for one in records} == {"über".encode()}
     assert len({one.partition_key for one in records}) == 20
 
@@ -131,14 +105,14 @@ def test_a_row_without_a_partition_key_has_a_random_one(server: LocalKinesis, gi
 def test_a_hash_key_does_not_need_a_partition_key(server: LocalKinesis) -> None:
     ddl = "data string, explicitHashKey string"
     write(sink_of(server, ddl), ddl, ("x", str(2**127)))
-    assert [one.shard_id for one in written(server)] == ["shardId-000000000001"]
+    assert [one.shard_id for one in user_records(server, "orders")] == ["shardId-000000000001"]
 
 
 def test_no_rows_are_no_records_and_no_call(server: LocalKinesis) -> None:
     sink = sink_of(server)
     assert sink.write(iter([]), None).rows == 0
     assert write(sink, ROWS) == 0
-    assert written(server) == []
+    assert user_records(server, "orders") == []
 
 
 def test_the_rows_of_older_versions_of_spark_are_the_same(server: LocalKinesis) -> None:
@@ -146,7 +120,7 @@ def test_the_rows_of_older_versions_of_spark_are_the_same(server: LocalKinesis) 
     # Spark has bytearrays.
     rows = [(bytearray(b"%d" % number), f"key-{number}") for number in range(2500)]
     assert sink_of(server, ddl).write(iter(rows), None).rows == 2500
-    assert sorted(int(one.data) for one in written(server)) == list(range(2500))
+    assert sorted(int(one.data) for one in user_records(server, "orders")) == list(range(2500))
 
 
 ROUTED = "streamName string, data string, partitionKey string"
@@ -158,18 +132,18 @@ def test_a_column_names_the_streams(server: LocalKinesis, stream: str | None) ->
     write(sink, ROUTED, ("payments", "one", "a"), ("payments", "two", "a"))
     if stream != "payments":
         write(sink, ROUTED, ("orders", "x", "a"), ("payments", "three", "a"), ("orders", "y", "a"))
-        assert [one.data for one in written(server)] == [b"x", b"y"]
-        assert [one.data for one in written(server, "payments")] == [b"one", b"two", b"three"]
+        assert [one.data for one in user_records(server, "orders")] == [b"x", b"y"]
+        assert [one.data for one in user_records(server, "payments")] == [b"one", b"two", b"three"]
     else:
         # Where there is none the option says it.
         write(sink, ROUTED, (None, "three", "a"))
-        assert [one.data for one in written(server, "payments")] == [b"one", b"two", b"three"]
+        assert [one.data for one in user_records(server, "payments")] == [b"one", b"two", b"three"]
 
 
 def test_a_column_may_have_arns(server: LocalKinesis) -> None:
     summary = server.run(server.control_plane().describe_stream("payments"))
     write(sink_of(server, ROUTED, stream=None), ROUTED, (summary.identity.arn, "x", "a"))
-    assert [one.data for one in written(server, "payments")] == [b"x"]
+    assert [one.data for one in user_records(server, "payments")] == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +216,7 @@ def test_a_stream_that_nothing_chooses_is_an_error_at_the_start(
         sink_of(server, stream=stream)
 
 
-def test_a_stream_is_not_overwritten(server: LocalKinesis) -> None:
+def test_a_stream_is_not_overuser_records(server: LocalKinesis) -> None:
     source = KinesisDataSource(server.properties("orders"))
     with pytest.raises(ConfigError, match=r"cannot be overwritten: use mode\('append'\)"):
         source.writer(struct_type(ROWS), overwrite=True)
@@ -278,7 +252,7 @@ def test_a_producer_serves_the_tasks_of_a_process_until_one_fails(server: LocalK
     assert len(PRODUCERS) == 0
     assert threads() == 0
     write(sink, ROWS, ("3", "a"))
-    assert [one.data for one in written(server)] == [b"0", b"1", b"2", b"3"]
+    assert [one.data for one in user_records(server, "orders")] == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_failed_task_does_not_wait_for_what_it_has_put(server: LocalKinesis) -> None:
@@ -295,7 +269,7 @@ def test_the_marker_is_that_of_the_content(server: LocalKinesis) -> None:
     for batch in ("q/0/1", "q/0/1", "q/0/2"):
         rows.reverse()
         write(sink, ROWS, *rows, batch=batch)
-    markers = [one.marker for one in written(server)]
+    markers = [one.marker for one in user_records(server, "orders")]
     assert len(markers) == 15
     # The second time each is the same, although the rows come in another order.
     assert len(set(markers)) == 10
@@ -331,7 +305,7 @@ def test_equal_contents_are_those_with_equal_streams_keys_and_payloads() -> None
 def test_marked_records_share_aggregates_unless_that_is_refused(server: LocalKinesis) -> None:
     rows = [(f"{number}", "a") for number in range(50)]
     write(sink_of(server, includebatchmarker="true"), ROWS, *rows, batch="q/0/0")
-    assert len({one.sequence_number for one in written(server)}) == 1
+    assert len({one.sequence_number for one in user_records(server, "orders")}) == 1
     alone = sink_of(server, includebatchmarker="true", kinesis__producer__aggregation="false")
     write(alone, ROWS, *rows, batch="q/1/0")
-    assert len({one.sequence_number for one in written(server)}) == 51
+    assert len({one.sequence_number for one in user_records(server, "orders")}) == 51
