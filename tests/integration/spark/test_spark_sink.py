@@ -33,10 +33,8 @@ def copies(local_kinesis: LocalKinesis) -> dict[str, str]:
 
 
 def orders(spark: SparkSession, count: int) -> DataFrame:
-    key = F.concat(F.lit("key-"), F.col("id") % 7)
-    return spark.range(count).select(
-        F.col("id").cast("string").alias("data"), key.alias("partitionKey")
-    )
+    columns = "cast(id AS string) AS data", "concat('key-', id % 7) AS partitionKey"
+    return spark.range(count).selectExpr(*columns)
 
 
 def read(spark: SparkSession, properties: dict[str, str], **options: str) -> list[Row]:
