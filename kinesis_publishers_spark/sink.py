@@ -134,7 +134,6 @@ class Sink:
             InvalidRecordError: a row cannot be a record.
             RecordsNotWrittenError: not every record was written.
         """
-        prepare_worker()
         with ExitStack() as lent:
             task = _Task(self, lent, None if batch is None else Markers(batch))
             for rows in _in_arrow(batches):
@@ -229,6 +228,7 @@ class _KeptProducer:
         self.put_many = (producer := BlockingProducer.from_properties(properties)).put_many
         self.flush = producer.flush
         self._producer = producer
+        prepare_worker(again=True)
 
     def close(self) -> None:
         # Spark repeats the task, and nobody waits for the rest of the one that has failed.

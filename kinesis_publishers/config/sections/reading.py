@@ -61,9 +61,10 @@ class PollingConfig(Section, section="Polling"):
         parser=Choice(members=Encoding),
         default=Encoding.AUTO,
         namespace=Namespace.OURS,
-        doc="How GetRecords and GetShardIterator are written: cbor, which takes a quarter fewer "
-        "bytes, json, or auto: CBOR, but JSON for streams whose records have less than 1 kB, where "
-        "it takes less CPU, and where the service does not understand CBOR, as some emulators.",
+        doc="How GetRecords, GetShardIterator and PutRecords are written: cbor, which takes a "
+        "quarter fewer bytes, json, or auto: CBOR, but JSON for streams read whose records have "
+        "less than 1 kB, where it takes less CPU, and where the service does not understand CBOR, "
+        "as some emulators.",
     )
     get_records_retry: RetryOptions = RetryOptions(
         "shard.getrecords", "GetRecords", retries=3, base=300, longest=1000
