@@ -9,14 +9,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from hashlib import blake2b
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 
 from kinesis_publishers import BlockingProducer, Properties
 from kinesis_publishers.config import ProducerConfig, SparkConfig, StreamsConfig, selected_streams
@@ -32,10 +35,11 @@ if TYPE_CHECKING:
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
-except ImportError:  # Spark before 4.1 gives rows.
-    from pyspark.sql.datasource import (  # type: ignore[assignment]
-        DataSourceStreamWriter as DataSourceStreamArrowWriter,
-    )
+except ImportError:  # Spark 4.0 gives Arrow to a writer for streams that is also one for batches.
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
+        """Stands in for what this version of Spark does not have."""
+
 
 _TYPES = {
     "data": ("binary", "string"),
@@ -47,8 +51,6 @@ _EXPECTED = "data (binary or string), partitionKey, explicitHashKey and streamNa
 # What Spark calls the query and its micro-batch in the properties of a task.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGEST_BYTES = 12
-# Where Spark gives rows.
-_MOST_ROWS = 1000
 
 
 @frozen
@@ -123,11 +125,11 @@ class Sink:
         """Whether each record has a marker."""
         return SparkConfig.from_properties(self.properties).include_batch_marker
 
-    def write(self, batches: Iterator[Any], batch: str | None) -> RowsWritten:
+    def write(self, batches: Iterator[pa.RecordBatch], batch: str | None) -> RowsWritten:
         """Write the rows of a task, and return when the service has acknowledged all of them.
 
         Args:
-            batches: record batches of Arrow, or rows.
+            batches: the rows.
             batch: what their markers begin with, if they have any.
 
         Raises:
@@ -136,7 +138,7 @@ class Sink:
         """
         with ExitStack() as lent:
             task = _Task(self, lent, None if batch is None else Markers(batch))
-            for rows in _in_arrow(batches):
+            for rows in batches:
                 task.put(rows)
             return RowsWritten(task.finish())
 
@@ -170,7 +172,7 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
         self.sink = sink
 
     @at_boundary
-    def write(self, iterator: Iterator[Any]) -> RowsWritten:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
         """Write the rows of one task of a micro-batch."""
         return self.sink.write(iterator, self._batch() if self.sink.is_marked else None)
 
@@ -333,13 +335,3 @@ class _Task:
         if place is not None:
             parts.append(f"with the partitionKey {rows.column(place)[index].as_py()!r:.300}")
         return " ".join(parts)
-
-
-def _in_arrow(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-    for first in batches:
-        if isinstance(first, pa.RecordBatch):
-            yield first
-        else:
-            columns = zip(first, *islice(batches, _MOST_ROWS - 1), strict=True)
-            names = list(map(str, range(len(first))))
-            yield pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=names)

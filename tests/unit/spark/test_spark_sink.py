@@ -115,14 +115,6 @@ def test_no_rows_are_no_records_and_no_call(server: LocalKinesis) -> None:
     assert user_records(server, "orders") == []
 
 
-def test_the_rows_of_older_versions_of_spark_are_the_same(server: LocalKinesis) -> None:
-    ddl = "data binary, partitionKey string"
-    # Spark has bytearrays.
-    rows = [(bytearray(b"%d" % number), f"key-{number}") for number in range(2500)]
-    assert sink_of(server, ddl).write(iter(rows), None).rows == 2500
-    assert sorted(int(one.data) for one in user_records(server, "orders")) == list(range(2500))
-
-
 ROUTED = "streamName string, data string, partitionKey string"
 
 
